@@ -1,0 +1,55 @@
+# Everything a person does here. `make help` lists it. All of it runs in .venv, which the first target to need it makes.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+SEEDS  ?= 200
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format sim interop faults bench docs clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(READY) ## a virtual environment with Odradek, its extras and its tools
+
+$(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt src/odradek/records/_fast.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Odradek needs Python 3.11 or newer; '$(PYTHON)' is `$(PYTHON) --version`. Try: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -r requirements/dev.txt -r requirements/pipeline.txt
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[arrow,spark]'
+	@touch $@
+
+demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline: table, chart, checked totals
+	@$(BIN)/python examples/flights/demo.py
+
+test: $(READY) ## every test that CI runs
+	$(BIN)/python -m pytest -q
+
+check: $(READY) ## format, lint, types, imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY) ## rewrite the code in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+sim: $(READY) ## the broker on simulated clock, network and disk: SEEDS=200 seeds and the bank of planted bugs
+	$(BIN)/python -m odradek.testing.sim --seeds $(SEEDS)
+	$(BIN)/python -m odradek.testing.sim --mutants
+
+interop: $(READY) ## unmodified third-party clients against one broker
+	$(BIN)/python -m pytest -q -m interop
+
+bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file
+	$(BIN)/python -m benchmarks.run
+
+docs: $(READY) ## the pages that are generated from the code
+	$(BIN)/python -m odradek.config.document > docs/configuration.md
+
+clean: ## what was built, but not the virtual environment
+	rm -rf build dist demo-output benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis

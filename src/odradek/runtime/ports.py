@@ -1,0 +1,133 @@
+"""What the broker needs from the outside world, as protocols: clock, chance, disk, and threads.
+
+The network is asyncio's event loop itself (`loop.create_server`, `loop.create_connection`, `asyncio.sleep`): the
+simulator replaces the loop. Everything else arrives as an argument through `Runtime`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Two clocks that must not be mixed up."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, UTC. It may jump either way: use it only for what is stored."""
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start, never going back: use it for every duration and deadline."""
+
+
+class Entropy(Protocol):
+    """Where chance comes from."""
+
+    def uuid(self) -> UUID:
+        """A random (version 4) UUID."""
+
+    def uniform(self) -> float:
+        """A float in [0, 1)."""
+
+
+class Offload(Protocol):
+    """Runs blocking work (fsync, cold reads, large decompression) away from the event loop."""
+
+    async def run(self, work: Callable[..., T], *arguments: object) -> T:
+        """Call `work(*arguments)` on another thread and return (or raise) what it does."""
+
+
+class DiskFile(Protocol):
+    """An open file. All methods block, raise OSError, and take positions in bytes from the start of the file."""
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes at `position`; fewer only at the end of the file."""
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`. When it raises, any part of `data` may be in the file."""
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Like `pwrite`, for several buffers one after another, in as few system calls as possible."""
+
+    def truncate(self, length: int) -> None:
+        """Cut (or extend with zeros) to `length` bytes."""
+
+    def sync(self) -> None:
+        """Make the content and the length durable (fdatasync). After an OSError the content must not be trusted."""
+
+    def length(self) -> int:
+        """Bytes in the file now."""
+
+    def close(self) -> None:
+        """Idempotent. Does not sync."""
+
+
+class DirectoryLock(Protocol):
+    """An exclusive lock on a directory, held until released or until the process ends."""
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system. Paths are absolute strings. All methods block and raise OSError.
+
+    A new, renamed or removed name is durable only after `sync_directory` of its parent.
+    """
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
+        """Open for reading and (by default) writing. FileNotFoundError unless it exists or `create`."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def length(self, path: str) -> int:
+        """Bytes in the file, without opening it."""
+
+    def modified_ms(self, path: str) -> int:
+        """When the content last changed, milliseconds since 1970."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names, sorted, so that no decision can depend on the file system's order."""
+
+    def make_directory(self, path: str) -> None:
+        """Create it and its missing parents; no error if it exists."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory and all it holds; no error if it is missing."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces a file at `target`."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; FileNotFoundError if it is missing."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in this directory durable."""
+
+    def read(self, path: str) -> bytes:
+        """The whole file."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Durably put `data` at `path` so that a crash leaves the old content or the new one, never a mix."""
+
+    def free_bytes(self, path: str) -> int:
+        """What may still be written to the file system that holds `path`."""
+
+    def lock(self, path: str) -> DirectoryLock:
+        """Take the directory's exclusive lock (a file `.lock` in it); BlockingIOError when another process holds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The outside world in one value, passed down from `broker/app.py`."""
+
+    clock: Clock
+    entropy: Entropy
+    disk: Disk
+    offload: Offload
