@@ -1,7 +1,7 @@
 """What the broker needs from the outside world, as protocols: clock, chance, disk, and threads.
 
-The network is asyncio's event loop itself (`loop.create_server`, `loop.create_connection`, `asyncio.sleep`): the
-simulator replaces the loop. Everything else arrives as an argument through `Runtime`.
+The network is asyncio's event loop itself (`loop.create_server`, `loop.create_connection`, `asyncio.sleep`):
+the simulator replaces the loop. Everything else arrives as an argument through `Runtime`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Offload(Protocol):
 
 
 class DiskFile(Protocol):
-    """An open file. All methods block, raise OSError, and take positions in bytes from the start of the file."""
+    """An open file. All methods block, raise OSError, and take positions in bytes from the file's start."""
 
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes at `position`; fewer only at the end of the file."""
@@ -58,7 +58,7 @@ class DiskFile(Protocol):
         """Cut (or extend with zeros) to `length` bytes."""
 
     def sync(self) -> None:
-        """Make the content and the length durable (fdatasync). After an OSError the content must not be trusted."""
+        """Make content and length durable (fdatasync). After an OSError the content must not be trusted."""
 
     def length(self) -> int:
         """Bytes in the file now."""
@@ -120,7 +120,10 @@ class Disk(Protocol):
         """What may still be written to the file system that holds `path`."""
 
     def lock(self, path: str) -> DirectoryLock:
-        """Take the directory's exclusive lock (a file `.lock` in it); BlockingIOError when another process holds it."""
+        """Take the directory's exclusive lock (a file `.lock` in it).
+
+        BlockingIOError when another process holds it.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,31 @@
+"""The machine's clocks and its source of randomness."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+
+
+class SystemClock:
+    """`Clock` of this machine."""
+
+    __slots__ = ()
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class SystemEntropy:
+    """`Entropy` of the operating system: unpredictable, also after a fork."""
+
+    __slots__ = ()
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.uuid4()
+
+    def uniform(self) -> float:
+        return (int.from_bytes(os.urandom(7), "little") >> 3) * 2.0**-53

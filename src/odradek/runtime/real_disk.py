@@ -1,0 +1,263 @@
+"""`Disk` on a POSIX file system.
+
+How a file stays safe across threads: reads and syncs run on offload threads while the event loop may close the
+same file. A descriptor number that is closed under a running call could be given to another file at once, and the
+call would read or sync that one. So the number lives in a `_Descriptor`, every call holds a reference to it for
+its duration, and the last reference to go closes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from odradek.runtime.ports import Buffer
+
+LOCK_FILE_NAME: Final = ".lock"
+_IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
+_FILE_MODE: Final = 0o644
+
+
+def _sync_descriptor(number: int) -> None:
+    if sys.platform == "darwin":  # fsync there stops at the drive's cache
+        fcntl.fcntl(number, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(number)
+
+
+class _Descriptor:
+    """Owns a descriptor number, and closes it when the last reference goes."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number: Final = number
+
+    def __del__(self) -> None:
+        with suppress(OSError):  # a late write error: `sync` is where durability is promised
+            os.close(self.number)
+
+
+class PosixFile:
+    """`DiskFile` over a descriptor. Safe to use from several threads at once, `close` included."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, number: int, path: str) -> None:
+        self._descriptor: _Descriptor | None = _Descriptor(number)
+        self._path = path
+
+    def _held(self) -> _Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise OSError(errno.EBADF, "the file is closed", self._path)
+        return descriptor
+
+    def pread(self, length: int, position: int) -> bytes:
+        descriptor = self._held()
+        try:
+            first = os.pread(descriptor.number, length, position)
+            if len(first) == length or not first:
+                return first
+            return first + self._pread_rest(descriptor, length - len(first), position + len(first))
+        except OSError as error:
+            error.filename = self._path
+            raise
+
+    @staticmethod
+    def _pread_rest(descriptor: _Descriptor, length: int, position: int) -> bytes:
+        pieces = []
+        while length > 0:
+            piece = os.pread(descriptor.number, length, position)
+            if not piece:
+                break
+            pieces.append(piece)
+            length -= len(piece)
+            position += len(piece)
+        return b"".join(pieces)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        descriptor = self._held()
+        try:
+            written = os.pwrite(descriptor.number, data, position)
+            total = memoryview(data).nbytes
+            while written < total:
+                rest = memoryview(data).cast("B")[written:]
+                written += _progress(os.pwrite(descriptor.number, rest, position + written))
+        except OSError as error:
+            error.filename = self._path
+            raise
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        descriptor = self._held()
+        try:
+            for start in range(0, len(buffers), _IOV_MAX):
+                position = _write_vector(descriptor.number, buffers[start : start + _IOV_MAX], position)
+        except OSError as error:
+            error.filename = self._path
+            raise
+
+    def truncate(self, length: int) -> None:
+        descriptor = self._held()
+        try:
+            os.ftruncate(descriptor.number, length)
+        except OSError as error:
+            error.filename = self._path
+            raise
+
+    def sync(self) -> None:
+        descriptor = self._held()
+        try:
+            _sync_descriptor(descriptor.number)
+        except OSError as error:
+            error.filename = self._path
+            raise
+
+    def length(self) -> int:
+        descriptor = self._held()
+        return os.fstat(descriptor.number).st_size
+
+    def close(self) -> None:
+        self._descriptor = None
+
+
+def _progress(written: int) -> int:
+    if written == 0:  # POSIX allows it, and trying again for ever would hang the broker
+        raise OSError(errno.EIO, "the file system accepted no bytes and gave no reason")
+    return written
+
+
+def _write_vector(number: int, buffers: Sequence[Buffer], position: int) -> int:
+    """Write at most `_IOV_MAX` buffers, going on after short writes; return the position behind them."""
+    total = sum(memoryview(buffer).nbytes for buffer in buffers)
+    if total == 0:
+        return position
+    written = _progress(os.pwritev(number, buffers, position))
+    while written < total:
+        rest = _skip(buffers, written)
+        written += _progress(os.pwritev(number, rest, position + written))
+    return position + total
+
+
+def _skip(buffers: Sequence[Buffer], count: int) -> list[memoryview]:
+    """`buffers` without their first `count` bytes."""
+    rest = []
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B")
+        if count < view.nbytes:
+            rest.append(view[count:])
+        count = max(0, count - view.nbytes)
+    return rest
+
+
+class PosixLock:
+    """`DirectoryLock` by flock(2): the kernel releases it when the process ends, however it ends."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: int) -> None:
+        self._number: int | None = number
+
+    def release(self) -> None:
+        number, self._number = self._number, None
+        if number is not None:
+            os.close(number)
+
+
+class PosixDisk:
+    """`Disk` of this machine."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> PosixFile:
+        access = os.O_RDWR if write else os.O_RDONLY
+        return PosixFile(
+            os.open(path, access | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE), path
+        )
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def length(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(number)
+        except OSError as error:
+            error.filename = path
+            raise
+        finally:
+            os.close(number)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+
+    def replace(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        try:
+            self._write_and_sync(temporary, data)
+            os.replace(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        self.sync_directory(os.path.dirname(path))
+
+    def _write_and_sync(self, path: str, data: bytes) -> None:
+        file = self.open(path, create=True)
+        try:
+            file.truncate(0)  # what an earlier crash may have left
+            file.pwrite(data, 0)
+            file.sync()
+        finally:
+            file.close()
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def lock(self, path: str) -> PosixLock:
+        lock_path = os.path.join(path, LOCK_FILE_NAME)
+        number = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(number)
+            message = "another process uses this directory and holds its lock"
+            raise BlockingIOError(errno.EWOULDBLOCK, message, lock_path) from None
+        except OSError as error:
+            os.close(number)
+            error.filename = lock_path
+            raise
+        return PosixLock(number)
