@@ -1,0 +1,79 @@
+"""What the cluster looks like at one moment: immutable values that every part of a broker may read without locks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from odradek.model.ids import BrokerId, LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    """A live broker and where clients reach it; host "" means: the address that the client already uses."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    """Who leads, in which epoch, and who holds copies."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    """A topic; `configs` are the overrides its creator gave, in Kafka's keys."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterImage:
+    """All of it. `version` grows with every change, so that answers made from an image can be cached."""
+
+    version: int
+    cluster_id: str
+    controller_id: BrokerId
+    brokers: tuple[BrokerImage, ...]
+    topics: Mapping[str, TopicImage]
+    topics_by_id: Mapping[UUID, TopicImage]
+    broker_configs: Mapping[str, str] = field(default_factory=dict)
+    """Dynamic overrides of broker settings, in Kafka's keys."""
+
+    def with_topic(self, topic: TopicImage) -> ClusterImage:
+        topics = {**self.topics, topic.name: topic}
+        return self._with_topics(topics)
+
+    def without_topic(self, name: str) -> ClusterImage:
+        topics = dict(self.topics)
+        del topics[name]
+        return self._with_topics(topics)
+
+    def with_broker_configs(self, configs: Mapping[str, str]) -> ClusterImage:
+        return replace(self, version=self.version + 1, broker_configs=configs)
+
+    def with_brokers(self, brokers: tuple[BrokerImage, ...]) -> ClusterImage:
+        return replace(self, version=self.version + 1, brokers=brokers)
+
+    def _with_topics(self, topics: dict[str, TopicImage]) -> ClusterImage:
+        by_id = {topic.topic_id: topic for topic in topics.values()}
+        return replace(self, version=self.version + 1, topics=topics, topics_by_id=by_id)

@@ -1,0 +1,294 @@
+"""One client connection: frames in, replies out, in the order of the requests.
+
+How it works. Bytes are received straight into the frame reader's buffer. Each complete frame is handed to the request
+handler at once, in order, so that the effects of pipelined requests happen in order; a handler may answer later, and a
+queue of slots keeps the replies in request order (Kafka's contract: responses on a connection never overtake).
+
+Two limits keep memory bounded: a connection with `in_flight_max` unanswered requests, or one whose peer does not read
+what was written, is not read from until it drains. Frames already received wait in `_backlog`, at most one buffer's worth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections import deque
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from odradek.model.errors import KafkaError
+from odradek.protocol.framing import FrameReader
+from odradek.runtime.ports import Buffer
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.net.server import Server
+
+_log = events.get("net")
+
+_COALESCE_BYTES: Final = 64 * 1024
+"""Below this much, one joined write beats several; above it, copying costs more than system calls do."""
+_GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
+
+Chunks = list[Buffer]
+Reply = Chunks | None | Awaitable[Chunks | None]
+"""Ready bytes, nothing at all (acks=0), or either of them later."""
+
+
+class PeerError(Exception):
+    """The peer broke the protocol: the connection is closed, with one event that says why."""
+
+
+class RequestHandler(Protocol):
+    """What a connection needs from the broker."""
+
+    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+        """Serve one request frame (without its size prefix). Raise `PeerError` or `KafkaError` to drop the peer."""
+
+
+class _Slot:
+    """The place of one reply in the queue."""
+
+    __slots__ = ("chunks", "done", "pending")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.chunks: Chunks | None = None
+        self.pending: asyncio.Future[Chunks | None] | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One accepted connection; made by `Server`, used on the event loop only."""
+
+    def __init__(self, server: Server, handler: RequestHandler, *, frame_bytes_max: int, in_flight_max: int) -> None:
+        self._server = server
+        self._handler = handler
+        self._reader = FrameReader(frame_bytes_max)
+        self._in_flight_max = in_flight_max
+        self._transport: asyncio.Transport | None = None
+        self._backlog: deque[memoryview] = deque()
+        self._slots: deque[_Slot] = deque()
+        self._outgoing: Chunks = []
+        self._serving = False
+        self._peer_reads = True
+        self._reading = True
+        self._closing = False
+        self._peer_finished = False
+        self.peer_host = ""
+        self.peer_port = 0
+        self.local_host = ""
+        self.local_port = 0
+        self.last_active = 0.0
+        self.client_software: tuple[str, str] = ("", "")
+        self.session: dict[str, object] = {}
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer_host, self.peer_port = _endpoint(transport.get_extra_info("peername"))
+        self.local_host, self.local_port = _endpoint(transport.get_extra_info("sockname"))
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        refusal = self._server.admit(self)
+        if refusal is not None:
+            _log.warning("connection_refused", peer=self.peer, reason=refusal)
+            self._closing = True
+            transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        for slot in self._slots:
+            if slot.pending is not None:
+                slot.pending.cancel()
+        self._slots.clear()
+        self._backlog.clear()
+        self._outgoing.clear()
+        self._server.forget(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._server.now()
+        try:
+            frames = self._reader.received(nbytes)
+        except KafkaError as error:
+            self._drop(error.message)
+            return
+        if frames:
+            self._backlog.extend(frames)
+            self._serve_backlog()
+
+    def eof_received(self) -> bool:
+        # Let a client that only shut down its writing side read the answers it still waits for.
+        self._peer_finished = True
+        return not self.idle
+
+    def pause_writing(self) -> None:
+        self._peer_reads = False
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._peer_reads = True
+        self._serve_backlog()
+
+    # -- the broker's side
+
+    @property
+    def peer(self) -> str:
+        return f"{self.peer_host}:{self.peer_port}"
+
+    @property
+    def idle(self) -> bool:
+        """No request waits for its answer."""
+        return not self._slots and not self._backlog
+
+    @property
+    def drained(self) -> bool:
+        """Everything answered and handed to the kernel."""
+        return self.idle and (self._transport is None or self._transport.get_write_buffer_size() == 0)
+
+    def close(self) -> None:
+        """Close after what was written has been sent."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now; unsent bytes are dropped."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- requests in
+
+    def _serve_backlog(self) -> None:
+        if self._serving:  # resume_writing may come from inside a write
+            return
+        self._serving = True
+        try:
+            while self._backlog and not self._closing and self._may_serve():
+                self._serve(self._backlog.popleft())
+        finally:
+            self._serving = False
+        self._write_out()
+        self._update_reading()
+
+    def _may_serve(self) -> bool:
+        return self._peer_reads and len(self._slots) < self._in_flight_max
+
+    def _serve(self, frame: memoryview) -> None:
+        try:
+            reply = self._handler.handle(self, frame)
+        except PeerError as error:
+            self._drop(str(error))
+            return
+        except KafkaError as error:
+            self._drop(error.message)
+            return
+        except Exception:  # noqa: BLE001 - the root of the connection: one bad request must not end the broker
+            _log.exception("request_failed", peer=self.peer)
+            self._drop("the broker failed to serve a request (the log has the details)")
+            return
+        if reply is None:
+            return
+        slot = _Slot()
+        self._slots.append(slot)
+        if isinstance(reply, list):
+            self._settle(slot, reply)
+        else:
+            slot.pending = asyncio.ensure_future(reply)
+            slot.pending.add_done_callback(partial(self._later, slot))
+
+    def _later(self, slot: _Slot, future: asyncio.Future[Chunks | None]) -> None:
+        if self._closing or future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            if isinstance(error, KafkaError | PeerError):
+                self._drop(str(error))
+            else:
+                _log.error("request_failed", peer=self.peer, error=repr(error))
+                self._drop("the broker failed to serve a request (the log has the details)")
+                self._server.report(error)
+            return
+        self._settle(slot, future.result())
+        self._serve_backlog()
+
+    def _settle(self, slot: _Slot, chunks: Chunks | None) -> None:
+        slot.done, slot.chunks, slot.pending = True, chunks, None
+        slots = self._slots
+        while slots and slots[0].done:
+            ready = slots.popleft().chunks
+            if ready is not None:
+                self._outgoing.extend(ready)
+
+    # -- replies out
+
+    def _write_out(self) -> None:
+        chunks = self._outgoing
+        if self._closing or self._transport is None:
+            return
+        if chunks:
+            self._outgoing = []
+            self.last_active = self._server.now()
+            self._write(self._transport, chunks)
+        if self._peer_finished and self.idle:
+            self.close()
+
+    def _write(self, transport: asyncio.Transport, chunks: Chunks) -> None:
+        if len(chunks) == 1:
+            transport.write(chunks[0])
+        elif sum(map(len, chunks)) <= _COALESCE_BYTES:
+            transport.write(b"".join(chunks))
+        elif _GATHERS:
+            transport.writelines(chunks)
+        else:
+            for chunk in _coalesced(chunks):
+                transport.write(chunk)
+
+    def _update_reading(self) -> None:
+        wanted = not self._backlog and self._may_serve()
+        if wanted == self._reading or self._transport is None or self._transport.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _drop(self, reason: str) -> None:
+        if self._closing:
+            return
+        _log.warning("connection_dropped", peer=self.peer, reason=reason)
+        self._write_out()
+        self.close()
+
+
+def _coalesced(chunks: Chunks) -> list[Buffer]:
+    """Join runs of small chunks; leave large ones (record data) alone."""
+    joined: list[Buffer] = []
+    small: list[Buffer] = []
+    for chunk in chunks:
+        if len(chunk) >= _COALESCE_BYTES:
+            if small:
+                joined.append(b"".join(small))
+                small = []
+            joined.append(chunk)
+        else:
+            small.append(chunk)
+    if small:
+        joined.append(b"".join(small))
+    return joined
+
+
+def _endpoint(address: object) -> tuple[str, int]:
+    """(host, port) of a socket address; IPv4-mapped IPv6 addresses in their IPv4 form."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        return str(address[0]).removeprefix("::ffff:"), int(address[1])
+    return "local", 0

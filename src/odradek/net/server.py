@@ -1,0 +1,156 @@
+"""Listening sockets and the connections they accept, with Kafka's limits on both."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.model.errors import OdradekError
+from odradek.net.connection import Connection, RequestHandler
+from odradek.telemetry import events
+
+_log = events.get("net")
+_IDLE_SWEEP_SECONDS_MIN: Final = 1.0
+_DRAIN_POLL_SECONDS: Final = 0.02
+
+
+class ListenError(OdradekError):
+    """A listener could not be opened; the message says which, why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """Kafka's socket settings, resolved."""
+
+    frame_bytes_max: int = 104_857_600
+    in_flight_max: int = 500
+    connections_max: int = 2**31 - 1
+    connections_per_host_max: int = 2**31 - 1
+    idle_seconds_max: float = 600.0
+    backlog: int = 50
+
+
+class Server:
+    """Accepts connections on any number of addresses and hands their frames to one handler."""
+
+    def __init__(self, handler: RequestHandler, limits: ServerLimits, *, now: Callable[[], float]) -> None:
+        self._handler = handler
+        self._limits = limits
+        self.now = now
+        self._listeners: list[asyncio.AbstractServer] = []
+        self._connections: dict[Connection, None] = {}
+        self._per_host: Counter[str] = Counter()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def listen(self, host: str, port: int) -> int:
+        """Open a listener and return its port. An empty host is every interface."""
+        loop = asyncio.get_running_loop()
+        try:
+            listener = await loop.create_server(
+                self._accept, host or None, port, backlog=self._limits.backlog, reuse_address=True
+            )
+        except OSError as error:
+            raise ListenError(_explain(error, host, port)) from error
+        self._listeners.append(listener)
+        return int(listener.sockets[0].getsockname()[1]) if listener.sockets else port
+
+    async def stop(self, *, drain_seconds: float) -> None:
+        """Accept nothing more, let requests under way be answered for a while, then close every connection."""
+        self._stopping = True
+        for listener in self._listeners:
+            listener.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        deadline = self.now() + drain_seconds
+        for connection in list(self._connections):
+            if connection.drained:
+                connection.close()
+        while self._connections and self.now() < deadline:
+            await asyncio.sleep(_DRAIN_POLL_SECONDS)
+            for connection in list(self._connections):
+                if connection.drained:
+                    connection.close()
+        for connection in list(self._connections):
+            connection.abort()
+        for _ in range(3):  # let the transports call connection_lost
+            await asyncio.sleep(0)
+
+    # -- what connections ask of their server
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count a new connection in, or say why it may not stay."""
+        if self._stopping:
+            return "the broker is stopping"
+        if len(self._connections) >= self._limits.connections_max:
+            return f"max.connections={self._limits.connections_max} reached"
+        if self._per_host[connection.peer_host] >= self._limits.connections_per_host_max:
+            return f"max.connections.per.ip={self._limits.connections_per_host_max} reached"
+        connection.last_active = self.now()
+        self._connections[connection] = None
+        self._per_host[connection.peer_host] += 1
+        if self._sweeper is None:
+            self._schedule_sweep()
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        if self._connections.pop(connection, self) is None:
+            self._per_host[connection.peer_host] -= 1
+            if not self._per_host[connection.peer_host]:
+                del self._per_host[connection.peer_host]
+
+    def report(self, error: BaseException) -> None:
+        """An unexpected error from a request: hand it to the loop's exception handler, traceback and all."""
+        asyncio.get_running_loop().call_exception_handler({"message": "a request failed", "exception": error})
+
+    def _accept(self) -> Connection:
+        return Connection(
+            self,
+            self._handler,
+            frame_bytes_max=self._limits.frame_bytes_max,
+            in_flight_max=self._limits.in_flight_max,
+        )
+
+    # -- idle connections
+
+    def _schedule_sweep(self) -> None:
+        interval = max(_IDLE_SWEEP_SECONDS_MIN, self._limits.idle_seconds_max / 4)
+        self._sweeper = asyncio.get_running_loop().call_later(interval, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        oldest_allowed = self.now() - self._limits.idle_seconds_max
+        for connection in list(self._connections):
+            if connection.idle and connection.last_active < oldest_allowed:
+                _log.info("connection_idle_closed", peer=connection.peer)
+                connection.close()
+            elif connection.last_active < oldest_allowed - self._limits.idle_seconds_max:
+                # It has had answers waiting for twice the idle time and takes none of them.
+                _log.warning("connection_stuck_closed", peer=connection.peer)
+                connection.abort()
+        if self._connections:
+            self._schedule_sweep()
+
+
+def _explain(error: OSError, host: str, port: int) -> str:
+    where = f"{host or '*'}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"cannot listen on {where}: another process uses this port. Stop it, or choose another with "
+            f"--listen {host or '127.0.0.1'}:PORT (0 picks a free one); 'odradek doctor' names the process"
+        )
+    if error.errno == errno.EACCES:
+        return f"cannot listen on {where}: ports below 1024 need rights that this user lacks. Choose a higher port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"cannot listen on {where}: this machine has no such address. Choose one of its own, or 127.0.0.1"
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return f"cannot listen on {where}: {reason}"
