@@ -1,0 +1,1 @@
+"""Benchmarks that put Odradek beside Apache Kafka and its Python clients beside other people's."""

@@ -1,0 +1,6 @@
+"""Apache Kafka itself as the peer: fetched with Maven, run as one KRaft node with its own defaults."""
+
+from benchmarks.peer.fetch import PeerAbsentError, PeerJars, fetch_peer
+from benchmarks.peer.node import KafkaNode
+
+__all__ = ["KafkaNode", "PeerAbsentError", "PeerJars", "fetch_peer"]
