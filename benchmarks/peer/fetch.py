@@ -108,9 +108,7 @@ def _cached() -> dict[str, PeerJars]:
 def _fetch_newest() -> PeerJars:
     candidates = _published_versions()
     if not candidates:
-        raise PeerAbsentError(
-            "Maven found no published version 4.x of org.apache.kafka:kafka_2.13 (offline?)"
-        )
+        raise PeerAbsentError("Maven found no published 4.x of org.apache.kafka:kafka_2.13 (offline?)")
     reason = ""
     for version in candidates[:CANDIDATES_MAX]:
         try:
@@ -151,7 +149,7 @@ def _fetch(version: str) -> PeerJars:
 
 
 def _fetch_log_binding(work: Path, jars: Path) -> None:
-    """Kafka's jars name no slf4j binding; its own distribution adds this one, and without it there is no log."""
+    """Kafka's jars name no slf4j binding; its own distribution adds this one. Without it there is no log."""
     for core in jars.glob("log4j-core-*.jar"):
         version = core.stem.removeprefix("log4j-core-")
         artifact = f"org.apache.logging.log4j:log4j-slf4j-impl:{version}"

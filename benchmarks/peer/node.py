@@ -1,7 +1,7 @@
-"""One Apache Kafka node on loopback: combined KRaft broker and controller, Kafka's default settings and JVM flags.
+"""One Apache Kafka node on loopback: KRaft broker and controller in one, default settings and flags.
 
-The process is started the way Kafka's own scripts start it (1 GiB heap, G1), on a data directory of its own that
-is removed at the end unless the caller gave one.
+The process is started the way Kafka's own scripts start it (1 GiB heap, G1), on a data directory of its own
+that is removed at the end unless the caller gave one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from benchmarks.peer.fetch import PeerAbsentError, PeerJars, fetch_peer, java_command
 
@@ -34,7 +35,7 @@ JVM_FLAGS = (
     "-Djava.awt.headless=true",
 )
 
-# The shipped config/server.properties says this and nothing else that matters; all the rest is Kafka's default.
+# The shipped config/server.properties says this; all the rest is Kafka's default.
 SHIPPED_SETTINGS = {
     "num.network.threads": "3",
     "num.io.threads": "8",
@@ -68,7 +69,7 @@ _LOGGING = """<?xml version="1.0" encoding="UTF-8"?>
 class KafkaNode:
     """A running node; use it as a context manager.
 
-    `settings` override Kafka's defaults by their own names. `bootstrap` is `host:port`, `pid` the broker's process.
+    `settings` override Kafka's defaults by their own names. `bootstrap` is `host:port`, `pid` the process.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class KafkaNode:
     def data_directory(self) -> Path:
         return self.directory / "data"
 
-    def start(self, *, wait: bool = True) -> KafkaNode:
+    def start(self, *, wait: bool = True) -> Self:
         """Format the storage if that was not done yet, start the process, and wait until it serves.
 
         :raises PeerAbsentError: when it does not come up; the message names its log file's last line
@@ -179,7 +180,7 @@ class KafkaNode:
             self._process.wait()
             self._process = None
 
-    def __enter__(self) -> KafkaNode:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(
