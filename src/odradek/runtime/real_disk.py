@@ -1,9 +1,9 @@
 """`Disk` on a POSIX file system.
 
-How a file stays safe across threads: reads and syncs run on offload threads while the event loop may close the
-same file. A descriptor number that is closed under a running call could be given to another file at once, and the
-call would read or sync that one. So the number lives in a `_Descriptor`, every call holds a reference to it for
-its duration, and the last reference to go closes it.
+How a file stays safe across threads: reads and syncs run on offload threads while the event loop may close
+the same file. A descriptor number that is closed under a running call could be given to another file at once,
+and the call would read or sync that one. So the number lives in a `_Descriptor`, every call holds a reference
+to it for its duration, and the last reference to go closes it.
 """
 
 from __future__ import annotations

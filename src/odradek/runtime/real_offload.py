@@ -25,5 +25,5 @@ class ThreadOffload:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     def close(self) -> None:
-        """Wait for the work that has begun, drop what has not. Idempotent; `run` raises RuntimeError after it."""
+        """Wait for work that has begun, drop what has not. Idempotent; `run` raises RuntimeError after it."""
         self._executor.shutdown(wait=True, cancel_futures=True)
