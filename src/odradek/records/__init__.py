@@ -1,0 +1,51 @@
+"""Record batches: build, read, check, compress. `odradek.records.arrow` is imported separately: it needs
+pyarrow.
+"""
+
+from odradek.records.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    assign,
+    check_crc,
+    crc_of,
+    read_header,
+    split_batches,
+    stamp_producer,
+)
+from odradek.records.builder import BatchBuilder
+from odradek.records.codec import DEFAULT_LIMITS, Codec, Limits, compress, decompress
+from odradek.records.content import RecordsSummary, decode_batch, validate_records
+from odradek.records.control import ControlKind, ControlMarker, control_batch, read_control
+from odradek.records.isolation import data_batches
+from odradek.records.partition import murmur2, partition_of
+from odradek.records.record import Header, Record, TimestampType
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "HEADER_BYTES",
+    "BatchBuilder",
+    "BatchHeader",
+    "Codec",
+    "ControlKind",
+    "ControlMarker",
+    "Header",
+    "Limits",
+    "Record",
+    "RecordsSummary",
+    "TimestampType",
+    "assign",
+    "check_crc",
+    "compress",
+    "control_batch",
+    "crc_of",
+    "data_batches",
+    "decode_batch",
+    "decompress",
+    "murmur2",
+    "partition_of",
+    "read_control",
+    "read_header",
+    "split_batches",
+    "stamp_producer",
+    "validate_records",
+]

@@ -1,0 +1,262 @@
+"""The five codecs: compress a batch's records, and decompress them without trusting what they claim.
+
+Decompression writes into memory whose size is bounded *before* anything is produced, so a bomb costs at most
+the limit, never what it would expand to. Libraries are imported on first use: a broker that only passes
+batches on needs none of them for what it does not have to open.
+
+What each peer can read decides the dialect: snappy goes out in the framing of the xerial library, as the Java
+client writes it, and comes in either so or raw, as librdkafka and others write it; lz4 goes out as a frame of
+independent blocks (the Java client refuses linked ones); zstd carries its content size.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from odradek.records.faults import invalid
+from odradek.runtime.ports import Buffer
+
+
+class Codec(IntEnum):
+    """The low three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def from_name(cls, name: str) -> Codec:
+        """For Kafka's `compression.type` words: none, uncompressed, gzip, snappy, lz4, zstd. ValueError
+        otherwise.
+        """
+        word = "none" if name == "uncompressed" else name
+        for codec in cls:
+            if codec.name.lower() == word:
+                return codec
+        raise ValueError(f"unknown codec {name!r}: one of none, gzip, snappy, lz4, zstd")
+
+
+_CODECS: Final = tuple(Codec)
+_CODEC_MASK: Final = 0x07
+
+DEFAULT_LEVELS: Final = {Codec.GZIP: 6, Codec.LZ4: 0, Codec.ZSTD: 3}
+
+
+def codec_of(attributes: int) -> Codec:
+    """The codec that batch attributes name; INVALID_RECORD for a number that no codec has."""
+    number = attributes & _CODEC_MASK
+    if number >= len(_CODECS):
+        raise invalid(f"unknown compression codec {number}")
+    return _CODECS[number]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far a batch may expand: never beyond `decompressed_bytes_max`, and beyond `ratio_free_bytes` only
+    as far as `ratio_max` times its compressed size.
+    """
+
+    decompressed_bytes_max: int = 128 << 20
+    ratio_max: int = 200
+    ratio_free_bytes: int = 8 << 20
+
+    def allowed_bytes(self, compressed_bytes: int) -> int:
+        """What this many compressed bytes may become."""
+        return min(self.decompressed_bytes_max, max(self.ratio_free_bytes, self.ratio_max * compressed_bytes))
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+_SNAPPY_BLOCK_BYTES: Final = 32 << 10
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_LENGTH: Final = struct.Struct(">i")
+_SNAPPY_EXPANSION_MAX: Final = 64
+"""Snappy's densest element is a copy of 64 bytes in 2 or 3: a block that claims more than this is lying."""
+_ZSTD_FIRST_BYTES: Final = 32 << 10
+_FIRST_GUESS: Final = 4
+_GROWTH: Final = 4
+_GZIP_WINDOW: Final = 31
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`data` in the form that every Kafka client reads. `level` is the codec's own scale; snappy has none."""
+    if level is None:
+        level = DEFAULT_LEVELS.get(codec, 0)
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        return zlib.compress(data, level, wbits=_GZIP_WINDOW)
+    if codec is Codec.SNAPPY:
+        return _compress_snappy(data)
+    if codec is Codec.LZ4:
+        import lz4.frame
+
+        framed: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False)
+        return framed
+    import cramjam
+
+    return bytes(cramjam.zstd.compress(data, level))
+
+
+def decompress(codec: Codec, data: Buffer, limits: Limits = DEFAULT_LIMITS) -> Buffer:
+    """The whole content of `data`; INVALID_RECORD when it is damaged, cut short or larger than `limits`
+    allow.
+    """
+    if codec is Codec.NONE:
+        return data
+    allowed = limits.allowed_bytes(len(data))
+    if codec is Codec.GZIP:
+        return _decompress_gzip(data, allowed)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(memoryview(data), allowed)
+    if codec is Codec.LZ4:
+        return _decompress_lz4(data, allowed)
+    return _decompress_zstd(data, allowed)
+
+
+def _too_large(codec: Codec, compressed_bytes: int, allowed: int) -> Exception:
+    return invalid(
+        f"{compressed_bytes} bytes of {codec.name.lower()} expand beyond the {allowed} bytes allowed"
+    )
+
+
+def _damaged(codec: Codec, reason: object) -> Exception:
+    return invalid(f"the batch's {codec.name.lower()} data is damaged: {reason}")
+
+
+def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
+    """One or more gzip members, as Java's reader accepts them."""
+    content = bytearray()
+    rest: Buffer = data
+    try:
+        while rest:
+            member = zlib.decompressobj(_GZIP_WINDOW)
+            content += member.decompress(rest, allowed - len(content) + 1)
+            if len(content) > allowed:
+                raise _too_large(Codec.GZIP, len(data), allowed)
+            if not member.eof:
+                raise _damaged(Codec.GZIP, "it is cut short")
+            rest = member.unused_data
+    except zlib.error as error:
+        raise _damaged(Codec.GZIP, error) from None
+    return content
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    import cramjam
+
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _SNAPPY_BLOCK_BYTES]))
+        parts += (_XERIAL_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
+    framed = bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+    blocks = _xerial_blocks(data) if framed else [data]
+    sizes = [_snappy_size(block) for block in blocks]
+    if sum(sizes) > allowed:
+        raise _too_large(Codec.SNAPPY, len(data), allowed)
+    import cramjam
+
+    content = bytearray(sum(sizes))
+    target = memoryview(content)
+    position = 0
+    try:
+        for block, size in zip(blocks, sizes, strict=True):
+            if size:
+                cramjam.snappy.decompress_raw_into(block, target[position : position + size])
+            position += size
+    except cramjam.DecompressionError as error:
+        raise _damaged(Codec.SNAPPY, error) from None
+    return content
+
+
+def _xerial_blocks(data: memoryview) -> list[memoryview]:
+    blocks = []
+    position, end = len(_XERIAL_HEADER), len(data)
+    while position < end:
+        if end - position < _XERIAL_LENGTH.size:
+            raise _damaged(Codec.SNAPPY, "a block's length is cut short")
+        size: int = _XERIAL_LENGTH.unpack_from(data, position)[0]
+        position += _XERIAL_LENGTH.size
+        if not 0 < size <= end - position:
+            raise _damaged(Codec.SNAPPY, f"a block of {size} bytes in the {end - position} that are left")
+        blocks.append(data[position : position + size])
+        position += size
+    return blocks
+
+
+def _snappy_size(block: memoryview) -> int:
+    """The size that a raw block says it has once expanded: an unsigned varint of at most 32 bits."""
+    size = 0
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if size > 0xFFFF_FFFF or size > _SNAPPY_EXPANSION_MAX * len(block):
+                break
+            return size
+    raise _damaged(Codec.SNAPPY, "a block's size is impossible")
+
+
+def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
+    import lz4.frame
+
+    reader = lz4.frame.LZ4FrameDecompressor(return_bytearray=True)
+    try:
+        content: bytearray = reader.decompress(data, max_length=allowed + 1)
+    except RuntimeError as error:
+        raise _damaged(Codec.LZ4, error) from None
+    if len(content) > allowed:
+        raise _too_large(Codec.LZ4, len(data), allowed)
+    if not reader.eof or reader.unused_data:
+        raise _damaged(Codec.LZ4, "it is cut short or has bytes behind its end")
+    return content
+
+
+def _decompress_zstd(data: Buffer, allowed: int) -> Buffer:
+    """Into a buffer of the declared size, and where that does not do, of sizes that grow up to what is
+    allowed.
+
+    A size need not be declared (Java streams without), and covers one frame of possibly several.
+    """
+    import cramjam
+
+    size = _zstd_size(data) or min(allowed, max(_ZSTD_FIRST_BYTES, _FIRST_GUESS * len(data)))
+    if size > allowed:
+        raise _too_large(Codec.ZSTD, len(data), allowed)
+    while True:
+        content = bytearray(size)
+        try:
+            written: int = cramjam.zstd.decompress_into(data, content)
+        except cramjam.DecompressionError as error:
+            if size < allowed:
+                size = min(allowed, max(size * _GROWTH, _ZSTD_FIRST_BYTES))
+                continue
+            raise _damaged(Codec.ZSTD, f"{error} (at most {allowed} bytes are allowed)") from None
+        del content[written:]
+        return content
+
+
+def _zstd_size(data: Buffer) -> int | None:
+    """The content size in the first frame's header (RFC 8878, section 3.1.1.1), None where it has none."""
+    if len(data) < 6:
+        return None
+    descriptor = data[4]
+    single_segment = descriptor >> 5 & 1
+    size_flag = descriptor >> 6
+    width = (single_segment, 2, 4, 8)[size_flag]
+    if width == 0:
+        return None
+    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    field = bytes(data[start : start + width])
+    return int.from_bytes(field, "little") + (256 if width == 2 else 0)

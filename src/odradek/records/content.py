@@ -1,0 +1,119 @@
+"""The records inside a batch: check them all, or read them all. Both never trust the header, nor the header
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import engine
+from odradek.records.batch import HEADER_BYTES, BatchHeader, read_header
+from odradek.records.codec import DEFAULT_LIMITS, Codec, Limits, decompress
+from odradek.records.faults import corrupt, invalid
+from odradek.records.frame import Frame
+from odradek.records.record import Record, TimestampType
+from odradek.runtime.ports import Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsSummary:
+    """What a produced batch holds, found by looking."""
+
+    record_count: int
+    min_timestamp: int
+    """The earliest timestamp that is not -1 (none); -1 when no record has one."""
+    max_timestamp: int
+    """May differ from the header's, which producers get wrong: `assign(..., max_timestamp=)` mends it."""
+    offset_of_max_timestamp: int
+    """The first record with `max_timestamp`, counted from the header's base offset."""
+    null_key_count: int
+    """Records without a key: a compacted topic refuses them."""
+    records_bytes: int
+    """The records' size once decompressed."""
+
+
+def validate_records(
+    batch: Buffer, header: BatchHeader, *, limits: Limits = DEFAULT_LIMITS
+) -> RecordsSummary:
+    """Check a batch that a producer sent, down to the last byte of the last record. The CRC is the caller's
+    to check.
+
+    Raises INVALID_RECORD when header and records do not agree, when the format is violated, when the batch
+    expands beyond `limits` or is a control batch, which only brokers make; INVALID_TIMESTAMP when it claims
+    LogAppendTime.
+    """
+    _check_produced(header)
+    records = _records_of(batch, header, limits)
+    seen = engine.active.walk(records, _frame(header))
+    return RecordsSummary(
+        record_count=header.record_count,
+        min_timestamp=seen.min_timestamp,
+        max_timestamp=seen.max_timestamp,
+        offset_of_max_timestamp=header.base_offset + seen.max_timestamp_delta,
+        null_key_count=seen.null_key_count,
+        records_bytes=len(records),
+    )
+
+
+def _check_produced(header: BatchHeader) -> None:
+    """What the header of a batch from a producer may say."""
+    if header.is_control:
+        raise invalid("control batches are written by brokers alone")
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime"
+        )
+    if header.record_count < 1:
+        raise invalid(f"a produced batch may not have {header.record_count} records")
+    if header.last_offset_delta != header.record_count - 1:
+        raise invalid(
+            f"{header.record_count} produced records cannot end at offset delta {header.last_offset_delta}"
+        )
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise invalid(
+            f"producer {header.producer_id} with epoch {header.producer_epoch}, sequence {header.base_sequence}"
+        )
+
+
+def _records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
+    """The bytes behind the header, decompressed."""
+    view = memoryview(batch).cast("B")
+    if len(view) != header.size_bytes:
+        raise corrupt(f"the header says {header.size_bytes} bytes, the batch has {len(view)}")
+    codec = header.codec
+    packed = view[HEADER_BYTES:]
+    if codec is Codec.NONE or not packed:
+        return packed
+    return decompress(codec, packed, limits)
+
+
+def _frame(header: BatchHeader) -> Frame:
+    return Frame(
+        record_count=header.record_count,
+        last_offset_delta=header.last_offset_delta,
+        base_offset=header.base_offset,
+        base_timestamp=header.base_timestamp,
+        append_timestamp=header.max_timestamp,
+        timestamp_type=header.timestamp_type,
+        leader_epoch=header.partition_leader_epoch,
+    )
+
+
+def decode_batch(
+    batch: Buffer,
+    header: BatchHeader | None = None,
+    *,
+    from_offset: int = 0,
+    limits: Limits = DEFAULT_LIMITS,
+) -> list[Record]:
+    """The records of one whole batch whose offset is at least `from_offset`.
+
+    Offsets may have gaps (compaction) and there may be no record at all. The CRC is the caller's to check;
+    everything else is checked here, and raises INVALID_RECORD. Invalid UTF-8 in header keys is replaced, as
+    the Java client does.
+    """
+    if header is None:
+        header = read_header(batch)
+    records = _records_of(batch, header, limits)
+    return engine.active.decode(records, _frame(header), from_offset)

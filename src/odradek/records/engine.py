@@ -1,0 +1,80 @@
+"""Which of the two engines does the work: the compiled one where it was built, else its plain twin.
+
+`ODRADEK_PURE=1` in the environment forces the plain one. Callers say `engine.active.walk(...)`, so that a
+test can put either in place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from typing import Protocol, cast
+
+from odradek.records import _plain
+from odradek.records.frame import Frame, Walk
+from odradek.records.record import Record
+from odradek.runtime.ports import Buffer
+
+
+class RecordWriter(Protocol):
+    """Records of one batch, one behind the other, after 61 bytes that are left for the header."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def record_count(self) -> int: ...
+
+    @property
+    def base_timestamp(self) -> int: ...
+
+    @property
+    def max_timestamp(self) -> int: ...
+
+    def append(
+        self,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+    ) -> bool: ...
+
+    def take(self) -> bytearray: ...
+
+
+class Engine(Protocol):
+    """What both engines offer; `_plain.py` says what each function does."""
+
+    @property
+    def NAME(self) -> str: ...  # noqa: N802 - a module's constant
+
+    def walk(self, data: Buffer, frame: Frame) -> Walk: ...
+
+    def decode(self, data: Buffer, frame: Frame, from_offset: int) -> list[Record]: ...
+
+    def murmur2(self, data: bytes) -> int: ...
+
+    def RecordWriter(self, size_bytes_max: int) -> RecordWriter: ...  # noqa: N802 - a module's class
+
+
+PLAIN: Engine = cast(Engine, _plain)
+
+
+def compiled() -> Engine | None:
+    """The compiled engine, or None where the package was installed without a compiler."""
+    spec = find_spec("odradek.records._fast")
+    if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
+        return None
+    return cast(Engine, importlib.import_module("odradek.records._fast"))
+
+
+def _choose() -> Engine:
+    if os.environ.get("ODRADEK_PURE", "") not in ("", "0"):
+        return PLAIN
+    return compiled() or PLAIN
+
+
+active: Engine = _choose()

@@ -1,0 +1,19 @@
+"""The two ways in which a batch can be wrong, and which of Kafka's codes each one gets.
+
+A batch whose frame or CRC is wrong was damaged on its way: CORRUPT_MESSAGE, which a client may retry. A batch
+whose CRC is right but whose content lies was made that way: INVALID_RECORD, which no retry will mend.
+"""
+
+from __future__ import annotations
+
+from odradek.model.errors import ErrorCode, KafkaError
+
+
+def corrupt(message: str) -> KafkaError:
+    """The frame or the checksum of a batch is wrong."""
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+def invalid(message: str) -> KafkaError:
+    """The content of a batch contradicts its header or the format."""
+    return KafkaError(ErrorCode.INVALID_RECORD, message)

@@ -1,0 +1,29 @@
+"""What goes into and comes out of an engine, beside the bytes themselves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from odradek.records.record import TimestampType
+
+
+class Frame(NamedTuple):
+    """What a batch's header says about the records in it: how both engines are told."""
+
+    record_count: int
+    last_offset_delta: int
+    base_offset: int
+    base_timestamp: int
+    append_timestamp: int
+    """The time of every record in a LogAppendTime batch; ignored otherwise."""
+    timestamp_type: TimestampType
+    leader_epoch: int
+
+
+class Walk(NamedTuple):
+    """What `walk` saw."""
+
+    min_timestamp: int
+    max_timestamp: int
+    max_timestamp_delta: int
+    null_key_count: int
