@@ -1,0 +1,1 @@
+"""Every setting, declared once: Kafka's key, type, default, bounds, and what it means."""

@@ -1,0 +1,412 @@
+"""The settings of a broker: Kafka 4's keys, and a `BrokerConfig` that carries those which this version acts upon.
+
+`BROKER_SETTINGS` knows three kinds of key: the fields of `BrokerConfig`, the broker's twins of the topic settings
+(`log.retention.hours`, `message.max.bytes`, ...: they arrive in `BrokerConfig.topic_defaults`), and those that have no
+effect in this version (`unsupported.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from odradek.config.data_directory import default_data_directory
+from odradek.config.definition import (
+    INT_MAX,
+    Bounds,
+    Importance,
+    Setting,
+    SettingType,
+    Update,
+    at_least,
+    by_key,
+    declare,
+    declared,
+)
+from odradek.config.listeners import Listener
+from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, LogConfig
+from odradek.config.unsupported import unsupported_settings
+
+BOOLEAN, STRING, LIST = SettingType.BOOLEAN, SettingType.STRING, SettingType.LIST
+INT, LONG = SettingType.INT, SettingType.LONG
+HIGH, LOW = Importance.HIGH, Importance.LOW
+PER_BROKER, CLUSTER_WIDE = Update.PER_BROKER, Update.CLUSTER_WIDE
+
+_BUFFER_BYTES: Final = Bounds(allowed="1 or more, or -1", accepts=lambda value: value == -1 or value > 0)
+
+
+def _broker(
+    key: str,
+    type_: SettingType,
+    default: object,
+    meaning: str,
+    valid: Bounds | None = None,
+    value: Mapping[str, Any] = MappingProxyType({}),
+    **other: Any,
+) -> Any:
+    """Declare a broker setting; `value` is the field's default where it differs from the setting's."""
+    return declare(
+        Setting(key=key, type=type_, default=default, meaning=meaning, valid=valid, **other), **value
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What governs one broker. `BrokerConfig()` is a broker on 127.0.0.1:9092 with Kafka's defaults.
+
+    Build it with `load`, which checks what people write; the constructor trusts its caller.
+    """
+
+    # Who this broker is
+    node_id: int = _broker(
+        "node.id",
+        INT,
+        1,
+        "This broker's number, unique in its cluster.",
+        at_least(0),
+        importance=HIGH,
+        synonyms=("broker.id",),
+    )
+    broker_rack: str | None = _broker(
+        "broker.rack", STRING, None, "Where this broker stands: told to clients."
+    )
+
+    # Where it listens
+    listeners: tuple[Listener, ...] = _broker(
+        "listeners",
+        LIST,
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Where to listen: NAME://HOST:PORT, separated by commas. No host: every interface. Port 0: any free port.",
+        value={"default": (Listener(),)},
+        importance=HIGH,
+        dynamic=PER_BROKER,
+    )
+    advertised_listeners: tuple[Listener, ...] = _broker(
+        "advertised.listeners",
+        LIST,
+        None,
+        "What clients are told to connect to. Not set: the address to which they connected already.",
+        value={"default": ()},
+        importance=HIGH,
+    )
+    listener_security_protocol_map: Mapping[str, str] = _broker(
+        "listener.security.protocol.map",
+        LIST,
+        ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
+        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
+        value={"default_factory": lambda: {"PLAINTEXT": "PLAINTEXT"}},
+        importance=LOW,
+        dynamic=PER_BROKER,
+    )
+    controller_listener_names: tuple[str, ...] = _broker(
+        "controller.listener.names",
+        LIST,
+        (),
+        "Listeners meant for a KRaft controller. They are not opened, since there is none.",
+        importance=LOW,
+    )
+
+    # Where it keeps data
+    log_dirs: tuple[str, ...] = _broker(
+        "log.dirs",
+        LIST,
+        None,
+        "The data directories, separated by commas; each partition lives in one of them.",
+        value={"default_factory": lambda: (default_data_directory(),)},
+        importance=HIGH,
+        synonyms=("log.dir",),
+    )
+
+    # Topics
+    auto_create_topics_enable: bool = _broker(
+        "auto.create.topics.enable",
+        BOOLEAN,
+        True,
+        "Whether a topic is created when a client asks for one that does not exist.",
+        importance=HIGH,
+    )
+    default_replication_factor: int = _broker(
+        "default.replication.factor",
+        INT,
+        1,
+        "Replicas of a topic whose creator does not say how many.",
+        at_least(1),
+    )
+    delete_topic_enable: bool = _broker(
+        "delete.topic.enable", BOOLEAN, True, "Whether topics may be deleted at all.", importance=HIGH
+    )
+    num_partitions: int = _broker(
+        "num.partitions", INT, 1, "Partitions of a topic whose creator does not say how many.", at_least(1)
+    )
+
+    # Connections and requests
+    connections_max_idle_ms: int = _broker(
+        "connections.max.idle.ms",
+        LONG,
+        600_000,
+        "A connection idle for longer is closed; -1 never closes it.",
+    )
+    max_connections: int = _broker(
+        "max.connections",
+        INT,
+        INT_MAX,
+        "The most connections held at once.",
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+    )
+    max_connections_per_ip: int = _broker(
+        "max.connections.per.ip",
+        INT,
+        INT_MAX,
+        "The most connections held at once from one address.",
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+    )
+    max_connections_per_ip_overrides: Mapping[str, int] = _broker(
+        "max.connections.per.ip.overrides",
+        STRING,
+        "",
+        "Other limits for certain addresses: ADDRESS:COUNT, separated by commas.",
+        value={"default_factory": dict},
+        dynamic=CLUSTER_WIDE,
+    )
+    max_connection_creation_rate: int = _broker(
+        "max.connection.creation.rate",
+        INT,
+        INT_MAX,
+        "The most connections accepted in a second.",
+        at_least(0),
+        dynamic=CLUSTER_WIDE,
+    )
+    queued_max_requests: int = _broker(
+        "queued.max.requests",
+        INT,
+        500,
+        "Requests that may wait at once before the broker stops reading from connections.",
+        at_least(1),
+        importance=HIGH,
+    )
+    queued_max_request_bytes: int = _broker(
+        "queued.max.request.bytes",
+        LONG,
+        -1,
+        "Bytes of requests that may wait at once before the broker stops reading; -1 sets no limit.",
+    )
+    socket_request_max_bytes: int = _broker(
+        "socket.request.max.bytes",
+        INT,
+        100 << 20,
+        "The largest request. A larger one ends its connection before anything is allocated for it.",
+        at_least(1),
+        importance=HIGH,
+    )
+    socket_receive_buffer_bytes: int = _broker(
+        "socket.receive.buffer.bytes",
+        INT,
+        100 << 10,
+        "SO_RCVBUF of connections; -1 leaves it to the system.",
+        _BUFFER_BYTES,
+    )
+    socket_send_buffer_bytes: int = _broker(
+        "socket.send.buffer.bytes",
+        INT,
+        100 << 10,
+        "SO_SNDBUF of connections; -1 leaves it to the system.",
+        _BUFFER_BYTES,
+    )
+    socket_listen_backlog_size: int = _broker(
+        "socket.listen.backlog.size", INT, 50, "Connections that may wait to be accepted.", at_least(1)
+    )
+    fetch_max_bytes: int = _broker(
+        "fetch.max.bytes", INT, 55 << 20, "The most bytes that one fetch is answered with.", at_least(1024)
+    )
+    max_incremental_fetch_session_cache_slots: int = _broker(
+        "max.incremental.fetch.session.cache.slots",
+        INT,
+        1000,
+        "The most fetch sessions held at once.",
+        at_least(0),
+    )
+    max_request_partition_size_limit: int = _broker(
+        "max.request.partition.size.limit",
+        INT,
+        2000,
+        "The most partitions that one DescribeTopicPartitions is answered with.",
+        at_least(1),
+    )
+    num_io_threads: int = _broker(
+        "num.io.threads",
+        INT,
+        8,
+        "Threads for what blocks: fsync and reads from a cold disk. They start when they are needed.",
+        at_least(1),
+        importance=HIGH,
+    )
+    unstable_api_versions_enable: bool = _broker(
+        "unstable.api.versions.enable",
+        BOOLEAN,
+        False,
+        "Whether clients are offered versions of the protocol that Kafka has not declared stable.",
+        importance=LOW,
+    )
+
+    # The log
+    log_retention_check_interval_ms: int = _broker(
+        "log.retention.check.interval.ms",
+        LONG,
+        300_000,
+        "How often old segments are looked for.",
+        at_least(1),
+    )
+    log_flush_offset_checkpoint_interval_ms: int = _broker(
+        "log.flush.offset.checkpoint.interval.ms",
+        INT,
+        60_000,
+        "How often the offsets known to be on disk are written down, from which recovery starts.",
+        at_least(0),
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = _broker(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        INT,
+        60_000,
+        "How often the first offsets of logs are written down.",
+        at_least(0),
+        importance=LOW,
+    )
+    log_initial_task_delay_ms: int = _broker(
+        "log.initial.task.delay.ms",
+        LONG,
+        30_000,
+        "How long after its start the broker first looks for old segments.",
+        at_least(0),
+        importance=LOW,
+        internal=True,
+    )
+    num_recovery_threads_per_data_dir: int = _broker(
+        "num.recovery.threads.per.data.dir",
+        INT,
+        2,
+        "Threads for each data directory that recover logs after a crash.",
+        at_least(1),
+        dynamic=CLUSTER_WIDE,
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = _broker(
+        "replica.high.watermark.checkpoint.interval.ms",
+        LONG,
+        5_000,
+        "How often high watermarks are written down.",
+        at_least(1),
+        importance=LOW,
+    )
+    producer_id_expiration_ms: int = _broker(
+        "producer.id.expiration.ms",
+        INT,
+        86_400_000,
+        "How long an idempotent producer that sends nothing is remembered.",
+        at_least(1),
+        dynamic=CLUSTER_WIDE,
+    )
+    producer_id_expiration_check_interval_ms: int = _broker(
+        "producer.id.expiration.check.interval.ms",
+        INT,
+        600_000,
+        "How often forgotten producers are looked for.",
+        at_least(1),
+        importance=LOW,
+        internal=True,
+    )
+
+    topic_defaults: LogConfig = field(default_factory=LogConfig)
+    """What a topic has that sets nothing itself."""
+    originals: Mapping[str, str] = field(default_factory=dict)
+    """What was given to `load`, as text: the broker's static configuration."""
+    dynamic: Mapping[str, str] = field(default_factory=dict)
+    """What was changed on the running broker (`reconfigured`), as text: it outranks `originals`."""
+
+    @classmethod
+    def load(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+        """The configuration that `values` (Kafka's keys, as text) describe, and a warning for each without effect.
+
+        ConfigError names every value that cannot be used, and what is allowed.
+        """
+        from odradek.config.loading import load
+
+        return load(values)
+
+    def reconfigured(self, dynamic: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with `dynamic` on top of what it was loaded from; ConfigError as in `load`.
+
+        Only settings that a running broker may take are accepted.
+        """
+        from odradek.config.loading import reconfigure
+
+        return reconfigure(self, dynamic)
+
+
+TWIN_UNIT_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}
+"""The endings of broker keys that count in another unit than the topic setting that they stand for."""
+
+
+def _twin(topic: Setting, position: int) -> Setting:
+    """The broker's setting at `position` among those that stand for a topic's setting.
+
+    The strongest may change while the broker runs; the last carries the default, in its own unit.
+    """
+    key = topic.synonyms[position]
+    unit_ms = next((ms for ending, ms in TWIN_UNIT_MS.items() if key.endswith(ending)), 1)
+    default = topic.default
+    if position + 1 < len(topic.synonyms):
+        default = None
+    elif isinstance(default, int) and unit_ms > 1:
+        default //= unit_ms
+    return Setting(
+        key=key,
+        type=INT if unit_ms > 1 else topic.type,
+        default=default,
+        meaning=f"For topics that do not set {topic.key}. {topic.meaning}",
+        valid=topic.valid,
+        importance=topic.importance,
+        dynamic=CLUSTER_WIDE if position == 0 else Update.READ_ONLY,
+        synonyms=topic.synonyms[position + 1 :],
+        effective=topic.effective,
+    )
+
+
+OLDER_NAMES: Final = (
+    Setting(key="broker.id", type=INT, default=-1, meaning="The older name of node.id.", importance=LOW),
+    Setting(
+        key="log.dir",
+        type=LIST,
+        default=None,
+        meaning="The data directory, where log.dirs is not set. By default odradek in the user's XDG data directory.",
+        importance=HIGH,
+    ),
+)
+
+UNSUPPORTED: Final[dict[str, str]] = {setting.key: reason for setting, reason in unsupported_settings()}
+"""Known keys without effect, and how the warning about each ends."""
+
+BROKER_ATTRIBUTES: Final[dict[str, str]] = {
+    setting.key: attribute for attribute, setting in declared(BrokerConfig).items()
+}
+"""The attribute of `BrokerConfig` that carries each key."""
+
+TWINS: Final[dict[str, str]] = {
+    key: TOPIC_ATTRIBUTES[topic.key] for topic in TOPIC_SETTINGS.values() for key in topic.synonyms
+}
+"""The attribute of `LogConfig` that each broker twin of a topic setting stands for."""
+
+BROKER_SETTINGS: Final[dict[str, Setting]] = by_key(
+    [
+        *declared(BrokerConfig).values(),
+        *OLDER_NAMES,
+        *(
+            _twin(topic, position)
+            for topic in TOPIC_SETTINGS.values()
+            for position in range(len(topic.synonyms))
+        ),
+        *(setting for setting, _ in unsupported_settings()),
+    ]
+)

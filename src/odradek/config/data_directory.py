@@ -1,0 +1,24 @@
+"""Where data goes when nobody says where."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+
+def default_data_directory(environ: Mapping[str, str] | None = None) -> str:
+    """`$XDG_DATA_HOME/odradek`, which is `~/.local/share/odradek` unless the user moved it.
+
+    Not the working directory: a broker that forgets its data because it was started from elsewhere loses a user's
+    trust. Not /tmp, Kafka's choice: it is emptied at reboot. XDG is where Python's other tools keep user data.
+    """
+    values = os.environ if environ is None else environ
+    root = values.get("XDG_DATA_HOME", "")
+    if not os.path.isabs(root):  # the XDG specification: a relative path is to be ignored
+        root = os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(root, "odradek")
+
+
+def absolute_directory(path: str) -> str:
+    """As a user means it: `~` is the home directory, and a relative path starts where the broker is started."""
+    return os.path.abspath(os.path.expanduser(path))

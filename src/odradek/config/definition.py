@@ -1,0 +1,201 @@
+"""What a setting is: its key, type, default, bounds and meaning, and how its text becomes a value.
+
+A setting is declared once, as a field of the dataclass that carries its value (`LogConfig`, `BrokerConfig`), through
+`declare`. The tables `TOPIC_SETTINGS` and `BROKER_SETTINGS`, the documentation and the answers to DescribeConfigs are
+all read from those declarations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from enum import Enum, IntEnum
+from typing import Any, Final
+
+from odradek.model.errors import ConfigError
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
+
+
+class SettingType(IntEnum):
+    """The type of a setting's value. The numbers are those of DescribeConfigs (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(Enum):
+    """How likely a user is to need the setting; the documentation is sorted by it."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Scope(Enum):
+    """Where the setting is set: on one topic, or on a broker."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+
+
+class Update(Enum):
+    """Whether a running broker takes a new value (KIP-226), and for whom."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+_INTEGER_BITS: Final = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 64}
+_EXPECTED: Final = {
+    SettingType.BOOLEAN: "true or false",
+    SettingType.SHORT: "a whole number of 16 bits",
+    SettingType.INT: "a whole number of 32 bits",
+    SettingType.LONG: "a whole number of 64 bits",
+    SettingType.DOUBLE: "a decimal number",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """A test on a parsed value, and the words that tell a person what passes it."""
+
+    allowed: str
+    accepts: Callable[[Any], bool]
+
+
+def at_least(least: int) -> Bounds:
+    return Bounds(allowed=f"{least} or more", accepts=lambda value: bool(value >= least))
+
+
+def between(least: float, most: float) -> Bounds:
+    return Bounds(allowed=f"{least} to {most}", accepts=lambda value: bool(least <= value <= most))
+
+
+def one_of(*names: str) -> Bounds:
+    return Bounds(allowed="one of " + ", ".join(names), accepts=lambda value: value in names)
+
+
+def any_of(*names: str) -> Bounds:
+    """For lists: every item is one of `names`."""
+    allowed = "any of " + ", ".join(names)
+    return Bounds(allowed=allowed, accepts=lambda items: all(item in names for item in items))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting. `default` is the parsed value (None where there is none)."""
+
+    key: str
+    type: SettingType
+    default: object
+    meaning: str
+    valid: Bounds | None = None
+    importance: Importance = Importance.MEDIUM
+    scope: Scope = Scope.BROKER
+    dynamic: Update = Update.READ_ONLY
+    synonyms: tuple[str, ...] = ()
+    """Broker keys that give this setting its value when it is not set itself, the strongest first."""
+    effective: bool = True
+    """False for a setting of Kafka's that this version knows by name but does not act upon."""
+    internal: bool = False
+    """Left out of the documentation, as Kafka does."""
+
+    @property
+    def sensitive(self) -> bool:
+        """The value must never be shown."""
+        return self.type is SettingType.PASSWORD
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` stands for; ConfigError naming key, value and what is allowed."""
+        value = self._convert(text.strip())
+        if value is None or (self.valid is not None and not self.valid.accepts(value)):
+            shown = "(hidden)" if self.sensitive else repr(text)
+            raise ConfigError(f"{self.key}={shown} is not allowed: expected {self.allowed}")
+        return value
+
+    def text(self, value: object) -> str | None:
+        """The inverse of `parse`, as Kafka writes values; None for no value."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, frozenset):
+            return ",".join(sorted(value))
+        if isinstance(value, tuple):
+            return ",".join(str(item) for item in value)
+        return str(value)
+
+    @property
+    def default_text(self) -> str | None:
+        return self.text(self.default)
+
+    @property
+    def allowed(self) -> str:
+        """What `parse` accepts, in words."""
+        expected = _EXPECTED.get(self.type)
+        if self.valid is None:
+            return expected or "text"
+        if expected is None:
+            return self.valid.allowed
+        return f"{expected}, {self.valid.allowed}"
+
+    def _convert(self, text: str) -> Any:
+        """The value, or None if `text` has not the form of the type."""
+        if self.type is SettingType.BOOLEAN:
+            return {"true": True, "false": False}.get(text.lower())
+        bits = _INTEGER_BITS.get(self.type)
+        if bits is not None:
+            if not _INTEGER.match(text) or len(text) > 20:
+                return None
+            number = int(text)
+            return number if -(1 << (bits - 1)) <= number < (1 << (bits - 1)) else None
+        if self.type is SettingType.DOUBLE:
+            return float(text) if _DECIMAL.match(text) else None
+        if self.type is SettingType.LIST:
+            items = tuple(item.strip() for item in text.split(",")) if text else ()
+            return frozenset(items) if isinstance(self.default, frozenset) else items
+        return text
+
+
+def declare(setting: Setting, **default: Any) -> Any:
+    """A dataclass field that carries the declaration of its setting.
+
+    Its default is the setting's, unless `default=` or `default_factory=` says otherwise (for values that are derived).
+    """
+    return field(**(default or {"default": setting.default}), metadata={"setting": setting})
+
+
+def declared(carrier: type) -> dict[str, Setting]:
+    """The settings that a dataclass declares, by attribute name, in the order of declaration."""
+    return {item.name: item.metadata["setting"] for item in fields(carrier) if "setting" in item.metadata}
+
+
+def by_key(settings: Iterable[Setting]) -> dict[str, Setting]:
+    """A table by key; a key declared twice is our own mistake."""
+    table: dict[str, Setting] = {}
+    for setting in settings:
+        assert setting.key not in table, f"{setting.key} is declared twice"
+        table[setting.key] = setting
+    return table
+
+
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known name most like a misspelt one, if any is like it."""
+    from difflib import get_close_matches  # only ever needed for a mistake
+
+    matches = get_close_matches(key, list(known), n=1, cutoff=0.75)
+    return matches[0] if matches else None

@@ -1,0 +1,128 @@
+"""`listeners` and its kin: where the broker listens, and what it tells clients to connect to."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.model.errors import ConfigError
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
+PORT_MAX: Final = 65535
+
+_ADDRESS = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One address. An empty host stands for every interface; port 0 lets the system choose."""
+
+    name: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    port: int = 9092
+    protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        return f"{self.name}://{format_address(self.host, self.port)}"
+
+
+def format_address(host: str, port: int) -> str:
+    """`host:port`, with the brackets that an IPv6 address needs."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, str]:
+    """`listener.security.protocol.map`: listener names to security protocols; protocols name themselves."""
+    protocols = {name: name for name in SECURITY_PROTOCOLS}
+    for item in items:
+        name, colon, protocol = item.partition(":")
+        if not colon or not name.strip() or protocol.strip().upper() not in SECURITY_PROTOCOLS:
+            allowed = ", ".join(SECURITY_PROTOCOLS)
+            raise ConfigError(f"{key}={item!r} is not allowed: expected NAME:PROTOCOL, with one of {allowed}")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    """The listeners in the order given. ConfigError for what is malformed, twice there, or of an unknown protocol."""
+    found: list[Listener] = []
+    for item in items:
+        listener = _parse_listener(key, item, protocols)
+        if any(other.name == listener.name for other in found):
+            raise ConfigError(f"{key}={item!r} is not allowed: the name {listener.name} is used twice")
+        clash = next((other for other in found if _same_port(other, listener)), None)
+        if clash:
+            raise ConfigError(f"{key}={item!r} is not allowed: {clash} already uses port {listener.port}")
+        found.append(listener)
+    return tuple(found)
+
+
+def refuse_unsupported(key: str, listeners: Iterable[Listener]) -> None:
+    """Opening a listener without the security that its owner counts on would be worse than not opening it."""
+    for listener in listeners:
+        if listener.protocol not in SUPPORTED_PROTOCOLS:
+            raise ConfigError(
+                f"{key}={str(listener)!r} is not allowed: {listener.protocol} is not supported yet, "
+                f"only {', '.join(SUPPORTED_PROTOCOLS)} is"
+            )
+
+
+def check_advertised(key: str, advertised: Iterable[Listener], listeners: Iterable[Listener]) -> None:
+    """What is advertised must be something that a client can connect to, under a listener's name."""
+    names = {listener.name for listener in listeners}
+    for listener in advertised:
+        problem = None
+        if listener.name not in names:
+            problem = f"no listener is named {listener.name}"
+        elif _is_wildcard(listener.host):
+            problem = "clients cannot connect to 'every interface': name the host that they reach"
+        elif listener.port == 0:
+            problem = "clients cannot connect to port 0"
+        if problem:
+            raise ConfigError(f"{key}={str(listener)!r} is not allowed: {problem}")
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `[IPV6]:PORT` or `:PORT`; ConfigError says what is wrong."""
+    match = _ADDRESS.match(f"X://{text.strip()}")
+    if not match or int(match["port"]) > PORT_MAX:
+        raise ConfigError(f"{text!r} is not an address: expected HOST:PORT, with a port from 0 to {PORT_MAX}")
+    return match["host"].strip("[]"), int(match["port"])
+
+
+def _parse_listener(key: str, item: str, protocols: Mapping[str, str]) -> Listener:
+    match = _ADDRESS.match(item)
+    if not match or int(match["port"]) > PORT_MAX:
+        raise ConfigError(
+            f"{key}={item!r} is not allowed: expected NAME://HOST:PORT, with a port from 0 to {PORT_MAX}"
+        )
+    name = match["name"].upper()
+    if name not in protocols:
+        raise ConfigError(
+            f"{key}={item!r} is not allowed: listener.security.protocol.map gives no protocol for {name}"
+        )
+    host = match["host"].strip("[]")
+    return Listener(name=name, host=host, port=int(match["port"]), protocol=protocols[name])
+
+
+def _same_port(one: Listener, other: Listener) -> bool:
+    """Whether both want one port; an IPv4 and an IPv6 address may share it."""
+    if one.port != other.port or one.port == 0:
+        return False
+    versions = {_ip_version(one.host), _ip_version(other.host)}
+    return versions != {4, 6}
+
+
+def _ip_version(host: str) -> int | None:
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return None
+
+
+def _is_wildcard(host: str) -> bool:
+    return host in ("", "0.0.0.0", "::")

@@ -1,0 +1,191 @@
+"""From text to `BrokerConfig`: what people write is checked here, all of it, before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from odradek.config.broker import (
+    BROKER_ATTRIBUTES,
+    BROKER_SETTINGS,
+    TWIN_UNIT_MS,
+    TWINS,
+    UNSUPPORTED,
+    BrokerConfig,
+)
+from odradek.config.data_directory import absolute_directory, default_data_directory
+from odradek.config.definition import Update, nearest
+from odradek.config.listeners import (
+    Listener,
+    check_advertised,
+    parse_listeners,
+    parse_protocol_map,
+    refuse_unsupported,
+)
+from odradek.config.topic import TOPIC_SETTINGS, LogConfig
+from odradek.config.unsupported import FOREIGN_PREFIXES
+from odradek.model.errors import ConfigError
+
+Values = dict[str, Any]
+
+_DERIVED: Final = frozenset(
+    {
+        "node.id",
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "controller.listener.names",
+        "log.dirs",
+        "max.connections.per.ip.overrides",
+    }
+)
+"""Settings whose attribute is made of more than their own text."""
+
+
+def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    """See `BrokerConfig.load`."""
+    originals = {key.strip(): text for key, text in values.items()}
+    parsed, warnings, problems = _parse(originals)
+    attributes: Values = {
+        BROKER_ATTRIBUTES[key]: parsed[key] for key in BROKER_ATTRIBUTES.keys() & parsed.keys()
+    }
+    for derive in (_node_id, _addresses, _log_dirs, _connection_overrides):
+        try:
+            attributes.update(derive(parsed))
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("; ".join(problems))
+    warnings.extend(_unopened(parsed))
+    attributes["topic_defaults"] = _topic_defaults(parsed)
+    return BrokerConfig(**attributes, originals=originals), warnings
+
+
+def reconfigure(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
+    """See `BrokerConfig.reconfigured`."""
+    for key in dynamic:
+        setting = BROKER_SETTINGS.get(key)
+        if setting is None:
+            raise ConfigError(unknown_setting(key))
+        if setting.dynamic is Update.READ_ONLY:
+            raise ConfigError(f"{key} cannot change while the broker runs")
+    loaded, _ = load({**config.originals, **dynamic})
+    attributes = {name: getattr(loaded, name) for name in BROKER_ATTRIBUTES.values()}
+    return BrokerConfig(
+        **attributes, topic_defaults=loaded.topic_defaults, originals=config.originals, dynamic=dict(dynamic)
+    )
+
+
+def unknown_setting(key: str) -> str:
+    """What to say about a key that Kafka does not have either, with the name that may have been meant."""
+    topic = TOPIC_SETTINGS.get(key)
+    if topic is not None and topic.synonyms:
+        return f"{key} is a topic setting and has no effect here; use {topic.synonyms[0]}"
+    if topic is not None:
+        return f"{key} is a topic setting and has no effect here; set it on a topic"
+    meant = nearest(key, BROKER_SETTINGS)
+    hint = f"; did you mean {meant}?" if meant else ""
+    return f"unknown setting {key} has no effect{hint}"
+
+
+def _parse(values: Mapping[str, str]) -> tuple[Values, list[str], list[str]]:
+    """Parsed values of the settings that have an effect, warnings, and what is wrong."""
+    parsed: Values = {}
+    warnings: list[str] = []
+    problems: list[str] = []
+    for key, text in values.items():
+        setting = BROKER_SETTINGS.get(key)
+        if setting is None or not setting.effective:
+            warnings.append(_without_effect(key))
+            continue
+        try:
+            parsed[key] = setting.parse(text)
+        except ConfigError as error:
+            problems.append(str(error))
+    return parsed, warnings, problems
+
+
+def _without_effect(key: str) -> str:
+    reason = UNSUPPORTED.get(key)
+    if reason is None and key in BROKER_SETTINGS:
+        reason = "is not supported yet and has no effect"
+    if reason is None:
+        reason = next((reason for prefix, reason in FOREIGN_PREFIXES.items() if key.startswith(prefix)), None)
+    return f"setting {key} {reason}" if reason else unknown_setting(key)
+
+
+def _node_id(parsed: Values) -> Values:
+    """node.id, or its older name broker.id, where -1 means 'not set'."""
+    older = parsed.get("broker.id", -1)
+    if older < 0:
+        return {}
+    if parsed.get("node.id", older) != older:
+        raise ConfigError(f"broker.id={older} is not allowed: node.id={parsed['node.id']} says otherwise")
+    return {"node_id": older}
+
+
+def _addresses(parsed: Values) -> Values:
+    """Listeners and what they advertise. Those for a KRaft controller are left out of both."""
+    protocols = parse_protocol_map(
+        "listener.security.protocol.map", parsed.get("listener.security.protocol.map", ())
+    )
+    attributes: Values = {"listener_security_protocol_map": protocols}
+    listeners: tuple[Listener, ...] = (Listener(),)
+    if "listeners" in parsed:
+        listeners = _for_clients(parse_listeners("listeners", parsed["listeners"], protocols), parsed)
+        refuse_unsupported("listeners", listeners)
+        if not listeners:
+            raise ConfigError(
+                "listeners= is not allowed: a broker needs a listener, such as PLAINTEXT://127.0.0.1:9092"
+            )
+        attributes["listeners"] = listeners
+    if "advertised.listeners" in parsed:
+        told = parse_listeners("advertised.listeners", parsed["advertised.listeners"], protocols)
+        advertised = _for_clients(told, parsed)
+        check_advertised("advertised.listeners", advertised, listeners)
+        attributes["advertised_listeners"] = advertised
+    return attributes
+
+
+def _for_clients(listeners: tuple[Listener, ...], parsed: Values) -> tuple[Listener, ...]:
+    controller = {name.upper() for name in parsed.get("controller.listener.names", ())}
+    return tuple(listener for listener in listeners if listener.name not in controller)
+
+
+def _unopened(parsed: Values) -> list[str]:
+    names = parsed.get("controller.listener.names", ())
+    return [f"listener {name} is not opened: there is no KRaft controller" for name in names]
+
+
+def _log_dirs(parsed: Values) -> Values:
+    """log.dirs, else log.dir, else the default; absolute, in order."""
+    key = "log.dirs" if parsed.get("log.dirs") else "log.dir"
+    given = parsed.get(key) or (default_data_directory(),)
+    directories = tuple(absolute_directory(path) for path in given if path)
+    if len(set(directories)) < len(directories) or not directories:
+        raise ConfigError(f"{key}={','.join(given)!r} is not allowed: expected directories, each named once")
+    return {"log_dirs": directories}
+
+
+def _connection_overrides(parsed: Values) -> Values:
+    """`max.connections.per.ip.overrides` as a mapping from address to count."""
+    key = "max.connections.per.ip.overrides"
+    overrides: dict[str, int] = {}
+    for item in filter(None, (item.strip() for item in parsed.get(key, "").split(","))):
+        address, _, count = item.rpartition(":")
+        if not address or not count.isdecimal():
+            raise ConfigError(f"{key}={item!r} is not allowed: expected ADDRESS:COUNT")
+        overrides[address.strip("[]")] = int(count)
+    return {"max_connections_per_ip_overrides": overrides}
+
+
+def _topic_defaults(parsed: Values) -> LogConfig:
+    """What topics have that set nothing: for each topic setting, the strongest of the broker's keys that was given."""
+    defaults: Values = {}
+    for topic in TOPIC_SETTINGS.values():
+        key = next((key for key in topic.synonyms if key in parsed), None)
+        if key is not None:
+            unit_ms = next((ms for ending, ms in TWIN_UNIT_MS.items() if key.endswith(ending)), None)
+            value = parsed[key]
+            defaults[TWINS[key]] = value if unit_ms is None or value < 0 else value * unit_ms
+    return LogConfig(**defaults)
