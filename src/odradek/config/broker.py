@@ -1,8 +1,8 @@
-"""The settings of a broker: Kafka 4's keys, and a `BrokerConfig` that carries those which this version acts upon.
+"""The settings of a broker: Kafka 4's keys, and a `BrokerConfig` with those that this version acts upon.
 
-`BROKER_SETTINGS` knows three kinds of key: the fields of `BrokerConfig`, the broker's twins of the topic settings
-(`log.retention.hours`, `message.max.bytes`, ...: they arrive in `BrokerConfig.topic_defaults`), and those that have no
-effect in this version (`unsupported.py`).
+`BROKER_SETTINGS` knows three kinds of key: the fields of `BrokerConfig`, the broker's twins of the topic
+settings (`log.retention.hours`, `message.max.bytes`, ...: they arrive in `BrokerConfig.topic_defaults`), and
+those that have no effect in this version (`unsupported.py`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BrokerConfig:
         "listeners",
         LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
-        "Where to listen: NAME://HOST:PORT, separated by commas. No host: every interface. Port 0: any free port.",
+        "Where to listen: NAME://HOST:PORT, separated by commas. Without host: on every interface. Port 0: any.",
         value={"default": (Listener(),)},
         importance=HIGH,
         dynamic=PER_BROKER,
@@ -327,7 +327,7 @@ class BrokerConfig:
 
     @classmethod
     def load(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-        """The configuration that `values` (Kafka's keys, as text) describe, and a warning for each without effect.
+        """What `values` (Kafka's keys, as text) describe, and a warning for each that has no effect.
 
         ConfigError names every value that cannot be used, and what is allowed.
         """
@@ -380,7 +380,7 @@ OLDER_NAMES: Final = (
         key="log.dir",
         type=LIST,
         default=None,
-        meaning="The data directory, where log.dirs is not set. By default odradek in the user's XDG data directory.",
+        meaning="The data directory, where log.dirs is not set. By default `odradek` in the user's XDG data home.",
         importance=HIGH,
     ),
 )

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 def default_data_directory(environ: Mapping[str, str] | None = None) -> str:
     """`$XDG_DATA_HOME/odradek`, which is `~/.local/share/odradek` unless the user moved it.
 
-    Not the working directory: a broker that forgets its data because it was started from elsewhere loses a user's
-    trust. Not /tmp, Kafka's choice: it is emptied at reboot. XDG is where Python's other tools keep user data.
+    Not the working directory: a broker that forgets its data because it was started from elsewhere loses a
+    user's trust. Not /tmp, Kafka's choice: it is emptied at reboot. XDG is where Python's other tools keep what
+    belongs to a user.
     """
     values = os.environ if environ is None else environ
     root = values.get("XDG_DATA_HOME", "")
@@ -20,5 +21,5 @@ def default_data_directory(environ: Mapping[str, str] | None = None) -> str:
 
 
 def absolute_directory(path: str) -> str:
-    """As a user means it: `~` is the home directory, and a relative path starts where the broker is started."""
+    """As a user means it: `~` is home, and a relative path starts where the broker is started."""
     return os.path.abspath(os.path.expanduser(path))

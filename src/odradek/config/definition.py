@@ -1,8 +1,8 @@
 """What a setting is: its key, type, default, bounds and meaning, and how its text becomes a value.
 
-A setting is declared once, as a field of the dataclass that carries its value (`LogConfig`, `BrokerConfig`), through
-`declare`. The tables `TOPIC_SETTINGS` and `BROKER_SETTINGS`, the documentation and the answers to DescribeConfigs are
-all read from those declarations.
+A setting is declared once, as a field of the dataclass that carries its value (`LogConfig`, `BrokerConfig`),
+through `declare`. The tables `TOPIC_SETTINGS` and `BROKER_SETTINGS`, the documentation and the answers to
+DescribeConfigs are all read from those declarations.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Setting:
 def declare(setting: Setting, **default: Any) -> Any:
     """A dataclass field that carries the declaration of its setting.
 
-    Its default is the setting's, unless `default=` or `default_factory=` says otherwise (for values that are derived).
+    Its default is the setting's, unless `default=` or `default_factory=` says otherwise (for what is derived).
     """
     return field(**(default or {"default": setting.default}), metadata={"setting": setting})
 

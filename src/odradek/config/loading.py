@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from odradek.config.broker import (
     BROKER_ATTRIBUTES,
@@ -27,19 +27,6 @@ from odradek.config.unsupported import FOREIGN_PREFIXES
 from odradek.model.errors import ConfigError
 
 Values = dict[str, Any]
-
-_DERIVED: Final = frozenset(
-    {
-        "node.id",
-        "listeners",
-        "advertised.listeners",
-        "listener.security.protocol.map",
-        "controller.listener.names",
-        "log.dirs",
-        "max.connections.per.ip.overrides",
-    }
-)
-"""Settings whose attribute is made of more than their own text."""
 
 
 def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
@@ -180,7 +167,7 @@ def _connection_overrides(parsed: Values) -> Values:
 
 
 def _topic_defaults(parsed: Values) -> LogConfig:
-    """What topics have that set nothing: for each topic setting, the strongest of the broker's keys that was given."""
+    """What topics have that set nothing: from the strongest of the broker's keys that were given for each."""
     defaults: Values = {}
     for topic in TOPIC_SETTINGS.values():
         key = next((key for key in topic.synonyms if key in parsed), None)

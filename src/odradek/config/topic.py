@@ -1,13 +1,14 @@
 """The settings of a topic: Kafka 4's keys, defaults and bounds, and one of our own (`flush.before.ack`).
 
-Each setting names the broker keys that give it its value where the topic does not set it. The broker's twins of these
-settings (`log.retention.ms`, `message.max.bytes`, ...) are generated from this file, so that nothing is declared twice.
+Each setting names the broker keys that give it its value where the topic does not set it. The broker's twins
+of these settings (`log.retention.ms`, `message.max.bytes`, ...) are generated from this file, so that nothing
+is declared twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.config.definition import (
@@ -74,8 +75,8 @@ class LogConfig:
         LIST,
         frozenset({"delete"}),
         "log.cleanup.policy",
-        "How old data goes: 'delete' drops whole segments by age and size, 'compact' keeps the newest value of each "
-        "key, both together do both, and nothing at all keeps everything.",
+        "How old data goes: 'delete' drops whole segments by age and size, 'compact' keeps the newest value of "
+        "each key, both together do both, and nothing at all keeps everything.",
         any_of("compact", "delete"),
     )
     compression_type: str = _topic(
@@ -119,7 +120,7 @@ class LogConfig:
         LONG,
         DAY_MS,
         "log.cleaner.delete.retention.ms",
-        "How long a compacted topic keeps a tombstone (a null value), so that a reader from the start sees it.",
+        "How long a compacted topic keeps a tombstone (a null value), for readers that began before it.",
         at_least(0),
         effective=False,
     )
@@ -145,7 +146,8 @@ class LogConfig:
         BOOLEAN,
         True,
         "log.flush.before.ack",
-        "Odradek's own. Whether acks=all is answered only after fsync. False gives Kafka's promise: in the page cache.",
+        "Odradek's own: whether acks=all is answered only after fsync. False gives Kafka's promise, which is that "
+        "the record is in the page cache.",
         importance=Importance.HIGH,
     )
     flush_messages: int = _topic(

@@ -1,7 +1,7 @@
 """Settings of Kafka's that this version knows by name and does not act upon.
 
-A `server.properties` that holds one still works, with a warning that names it and says what is missing. When a feature
-arrives, its settings move from here to a field of `BrokerConfig`.
+A `server.properties` that holds one still works, with a warning that names it and says what is missing. When a
+feature arrives, its settings move from here to a field of `BrokerConfig`.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ AREAS: Final = (
         reason=f"{NOT_YET}: connections are not encrypted",
         keys="""
         ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
-        ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
-        ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
-        ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation
-        ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
-        ssl.truststore.type security.providers
+        ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
+        ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+        ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
+        ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
+        ssl.truststore.location ssl.truststore.password ssl.truststore.type security.providers
         """,
     ),
     Area(
         name="SASL and delegation tokens",
         reason=f"{NOT_YET}: clients are not authenticated",
         keys="""
-        connection.failed.authentication.delay.ms connections.max.reauth.ms delegation.token.expiry.check.interval.ms
-        delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
-        delegation.token.secret.key sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
-        sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
-        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-        sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+        connection.failed.authentication.delay.ms connections.max.reauth.ms
+        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+        delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
+        sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd
+        sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
+        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
         sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
         sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
         sasl.oauthbearer.allow.unverified.audience sasl.oauthbearer.allow.unverified.issuer
@@ -58,10 +60,11 @@ AREAS: Final = (
         sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
         sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
         sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
-        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
-        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
-        sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
         sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class sasl.server.max.receive.size
         """,
     ),
@@ -77,18 +80,20 @@ AREAS: Final = (
         name="Consumer groups and their offsets",
         reason=NOT_YET,
         keys="""
-        group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable group.consumer.assignors
-        group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
-        group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.max.size
-        group.consumer.migration.policy group.consumer.min.assignment.interval.ms
-        group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
-        group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms group.coordinator.append.linger.ms
+        group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable
+        group.consumer.assignors group.consumer.heartbeat.interval.ms
+        group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
+        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
+        group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
+        group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
+        group.consumer.session.timeout.ms group.coordinator.append.linger.ms
         group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
         group.coordinator.new.enable group.coordinator.rebalance.protocols group.coordinator.threads
-        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
-        offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size
-        offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-        offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
+        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
+        group.min.session.timeout.ms offset.metadata.max.bytes offsets.commit.timeout.ms
+        offsets.load.buffer.size offsets.retention.check.interval.ms offsets.retention.minutes
+        offsets.topic.compression.codec offsets.topic.num.partitions offsets.topic.replication.factor
+        offsets.topic.segment.bytes
         """,
     ),
     Area(
@@ -101,17 +106,19 @@ AREAS: Final = (
         group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
         group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.groups
         group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
-        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
-        group.share.max.size group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
-        group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
-        group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
-        group.share.partition.max.record.locks group.share.persister.class.name group.share.record.lock.duration.ms
-        group.share.session.timeout.ms share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
+        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
+        group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
+        group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
+        group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
+        group.share.min.session.timeout.ms group.share.partition.max.record.locks
+        group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
+        share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
         share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
-        share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
-        share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
-        share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
-        share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
+        share.coordinator.snapshot.update.records.per.snapshot
+        share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
+        share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
+        share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
+        share.coordinator.threads share.coordinator.write.timeout.ms
         share.fetch.purgatory.purge.interval.requests
         """,
     ),
@@ -123,9 +130,10 @@ AREAS: Final = (
         group.streams.assignor.offload.enable group.streams.assignors group.streams.heartbeat.interval.ms
         group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
         group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
-        group.streams.max.standby.replicas group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms
-        group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
-        group.streams.min.task.offset.interval.ms group.streams.num.standby.replicas group.streams.num.warmup.replicas
+        group.streams.max.standby.replicas group.streams.max.warmup.replicas
+        group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
+        group.streams.min.session.timeout.ms group.streams.min.task.offset.interval.ms
+        group.streams.num.standby.replicas group.streams.num.warmup.replicas
         group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms
         group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class
         """,
@@ -137,22 +145,25 @@ AREAS: Final = (
         add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-        transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-        transaction.state.log.replication.factor transaction.state.log.segment.bytes
-        transaction.two.phase.commit.enable transactional.id.expiration.ms
+        transaction.state.log.load.buffer.size transaction.state.log.min.isr
+        transaction.state.log.num.partitions transaction.state.log.replication.factor
+        transaction.state.log.segment.bytes transaction.two.phase.commit.enable
+        transactional.id.expiration.ms
         """,
     ),
     Area(
         name="More than one broker",
         reason=NOT_YET,
         keys="""
-        auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.session.timeout.ms controlled.shutdown.enable
-        controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms controller.socket.timeout.ms
-        cordoned.log.dirs follower.fetch.last.tiered.offset.enable initial.broker.registration.timeout.ms
-        inter.broker.listener.name leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-        log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads num.replica.fetchers replica.fetch.backoff.ms
-        replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-        replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+        auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.session.timeout.ms
+        controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+        controller.socket.timeout.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
+        initial.broker.registration.timeout.ms inter.broker.listener.name
+        leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+        log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads num.replica.fetchers
+        replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
+        replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms
+        replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
         request.timeout.ms security.inter.broker.protocol socket.connection.setup.timeout.max.ms
         socket.connection.setup.timeout.ms unclean.leader.election.interval.ms zookeeper.clientCnxnSocket
         zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
@@ -169,42 +180,47 @@ AREAS: Final = (
         reason="has no effect: brokers are not coordinated by a KRaft quorum",
         keys="""
         controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
-        controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
-        controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-        controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
-        controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-        controller.quorum.voters internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
-        internal.metadata.max.batch.size.in.bytes metadata.log.dir metadata.log.max.record.bytes.between.snapshots
-        metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms
-        metadata.log.segment.min.bytes metadata.max.idle.interval.ms metadata.max.retention.bytes
-        metadata.max.retention.ms process.roles server.max.startup.time.ms unstable.feature.versions.enable
+        controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+        controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
+        controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+        controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
+        controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
+        internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+        internal.metadata.max.batch.size.in.bytes metadata.log.dir
+        metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+        metadata.log.segment.bytes metadata.log.segment.ms metadata.log.segment.min.bytes
+        metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms process.roles
+        server.max.startup.time.ms unstable.feature.versions.enable
         """,
     ),
     Area(
         name="Compaction",
         reason=f"{NOT_YET}: no topic is compacted",
         keys="""
-        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
-        log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
+        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
+        log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+        log.cleaner.threads
         """,
     ),
     Area(
         name="Tiered storage",
         reason="has no effect: there is no tiered storage",
         keys="""
-        remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
-        remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
-        remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
-        remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
-        remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
-        remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
-        remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
-        remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
-        remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
-        remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
-        remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
-        remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
-        remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+        remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+        remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
+        remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+        remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+        remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+        remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+        remote.log.manager.follower.thread.pool.size remote.log.manager.task.interval.ms
+        remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
+        remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size
+        remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
+        remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
+        remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks
+        remote.log.reader.threads remote.log.storage.manager.class.name
+        remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
+        remote.log.storage.system.enable
         """,
     ),
     Area(
@@ -223,8 +239,9 @@ AREAS: Final = (
         name="Metrics",
         reason=NOT_YET,
         keys="""
-        auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters
-        metrics.num.samples metrics.recording.level metrics.sample.window.ms telemetry.max.bytes
+        auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters
+        metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        telemetry.max.bytes
         """,
     ),
     Area(
@@ -232,18 +249,19 @@ AREAS: Final = (
         reason="has no effect: it tunes what only Kafka's Java broker has",
         keys="""
         background.threads config.providers delete.records.purgatory.purge.interval.requests
-        fetch.purgatory.purge.interval.requests num.network.threads producer.purgatory.purge.interval.requests
+        fetch.purgatory.purge.interval.requests num.network.threads
+        producer.purgatory.purge.interval.requests
         """,
     ),
     Area(
         name="Gone from Kafka",
         reason="has no effect: Kafka itself dropped it",
         keys="""
-        advertised.host.name advertised.port broker.id.generation.enable control.plane.listener.name host.name
-        inter.broker.protocol.version log.message.downconversion.enable log.message.format.version
-        log.message.timestamp.difference.max.ms offsets.commit.required.acks password.encoder.cipher.algorithm
-        password.encoder.iterations password.encoder.key.length password.encoder.keyfactory.algorithm
-        password.encoder.old.secret password.encoder.secret port
+        advertised.host.name advertised.port broker.id.generation.enable control.plane.listener.name
+        host.name inter.broker.protocol.version log.message.downconversion.enable log.message.format.version
+        log.message.timestamp.difference.max.ms offsets.commit.required.acks
+        password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
+        password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret port
         reserved.broker.max.id
         """,
     ),
