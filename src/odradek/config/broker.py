@@ -78,7 +78,7 @@ class BrokerConfig:
         "listeners",
         LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
-        "Where to listen: NAME://HOST:PORT, separated by commas. Without host: on every interface. Port 0: any.",
+        "Where to listen: NAME://HOST:PORT, separated by commas. No host: every interface. Port 0: any.",
         value={"default": (Listener(),)},
         importance=HIGH,
         dynamic=PER_BROKER,
@@ -380,7 +380,7 @@ OLDER_NAMES: Final = (
         key="log.dir",
         type=LIST,
         default=None,
-        meaning="The data directory, where log.dirs is not set. By default `odradek` in the user's XDG data home.",
+        meaning="The data directory where log.dirs is not set; by default in the user's XDG data home.",
         importance=HIGH,
     ),
 )

@@ -10,8 +10,8 @@ def default_data_directory(environ: Mapping[str, str] | None = None) -> str:
     """`$XDG_DATA_HOME/odradek`, which is `~/.local/share/odradek` unless the user moved it.
 
     Not the working directory: a broker that forgets its data because it was started from elsewhere loses a
-    user's trust. Not /tmp, Kafka's choice: it is emptied at reboot. XDG is where Python's other tools keep what
-    belongs to a user.
+    user's trust. Not /tmp, Kafka's choice: it is emptied at reboot. XDG is where Python's other tools
+    keep what belongs to a user.
     """
     values = os.environ if environ is None else environ
     root = values.get("XDG_DATA_HOME", "")

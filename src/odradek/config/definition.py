@@ -174,7 +174,7 @@ class Setting:
 def declare(setting: Setting, **default: Any) -> Any:
     """A dataclass field that carries the declaration of its setting.
 
-    Its default is the setting's, unless `default=` or `default_factory=` says otherwise (for what is derived).
+    Its default is the setting's, unless `default=` or `default_factory=` says otherwise.
     """
     return field(**(default or {"default": setting.default}), metadata={"setting": setting})
 

@@ -48,7 +48,7 @@ def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, str]:
 
 
 def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """The listeners in the order given. ConfigError for what is malformed, doubled, or of no known protocol."""
+    """The listeners in the order given. ConfigError for one malformed, doubled, or of no known protocol."""
     found: list[Listener] = []
     for item in items:
         listener = _parse_listener(key, item, protocols)

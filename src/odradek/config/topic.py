@@ -75,8 +75,8 @@ class LogConfig:
         LIST,
         frozenset({"delete"}),
         "log.cleanup.policy",
-        "How old data goes: 'delete' drops whole segments by age and size, 'compact' keeps the newest value of "
-        "each key, both together do both, and nothing at all keeps everything.",
+        "How old data goes: 'delete' drops whole segments by age and size, 'compact' keeps the newest value "
+        "of each key, both together do both, and nothing at all keeps everything.",
         any_of("compact", "delete"),
     )
     compression_type: str = _topic(
@@ -146,7 +146,7 @@ class LogConfig:
         BOOLEAN,
         True,
         "log.flush.before.ack",
-        "Odradek's own: whether acks=all is answered only after fsync. False gives Kafka's promise, which is that "
+        "Odradek's own: whether acks=all is answered only after fsync. False gives Kafka's promise: "
         "the record is in the page cache.",
         importance=Importance.HIGH,
     )
@@ -411,6 +411,7 @@ TOPIC_ATTRIBUTES: Final[dict[str, str]] = {
     setting.key: attribute for attribute, setting in declared(LogConfig).items()
 }
 """The attribute of `LogConfig` that carries each key."""
+COMPACTION_MISSING: Final = "compaction is not supported yet: cleanup.policy=compact keeps every record"
 
 
 def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfig:
@@ -437,11 +438,14 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfi
 def ineffective(overrides: Mapping[str, str]) -> list[str]:
     """A warning for each of a topic's settings that this version accepts and does not act upon."""
     known = (TOPIC_SETTINGS.get(key) for key in overrides)
-    return [_no_effect(setting) for setting in known if setting is not None and not setting.effective]
-
-
-def _no_effect(setting: Setting) -> str:
-    return f"topic setting {setting.key} is not supported yet and has no effect"
+    warnings = [
+        f"topic setting {setting.key} is not supported yet and has no effect"
+        for setting in known
+        if setting is not None and not setting.effective
+    ]
+    if "compact" in overrides.get("cleanup.policy", ""):
+        warnings.append(COMPACTION_MISSING)
+    return warnings
 
 
 def _unknown(key: str) -> str:
