@@ -1,0 +1,131 @@
+"""Settings as DescribeConfigs tells them: the value, where it comes from, and its synonyms (KIP-226)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from odradek.config.broker import BROKER_SETTINGS, BrokerConfig
+from odradek.config.data_directory import default_data_directory
+from odradek.config.definition import Setting, SettingType, Update
+from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, topic_config
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are those of DescribeConfigs."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    """A setting that gives, or would give, a value; None for one that must not be shown."""
+
+    key: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedSetting:
+    """One entry of an answer to DescribeConfigs. The first of `synonyms` is where the value comes from."""
+
+    key: str
+    value: str | None
+    source: ConfigSource
+    type: SettingType
+    documentation: str
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...]
+
+
+def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
+    """Every setting of a topic that sets `overrides`, by key. KafkaError as `topic_config`."""
+    config = topic_config(overrides, broker)
+    described = []
+    for setting in sorted(_shown(TOPIC_SETTINGS), key=lambda setting: setting.key):
+        synonyms = tuple(_of_topic(setting, overrides, broker))
+        described.append(
+            DescribedSetting(
+                key=setting.key,
+                value=setting.text(getattr(config, TOPIC_ATTRIBUTES[setting.key])),
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                type=setting.type,
+                documentation=_documentation(setting),
+                read_only=False,
+                sensitive=setting.sensitive,
+                synonyms=synonyms,
+            )
+        )
+    return described
+
+
+def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
+    """Every setting of the broker that has an effect or that its owner set, by key.
+
+    Its value is what was written for this very key, else its default: log.retention.ms has none where
+    log.retention.hours was used, and its synonyms say so.
+    """
+    described = []
+    for setting in sorted(_shown(BROKER_SETTINGS), key=lambda setting: setting.key):
+        if not setting.effective and setting.key not in broker.originals:
+            continue
+        family = (setting.key, *setting.synonyms)
+        synonyms = tuple(_of_broker(family, broker))
+        own = next((synonym for synonym in synonyms if synonym.key == setting.key), None)
+        described.append(
+            DescribedSetting(
+                key=setting.key,
+                value=own.value if own else None,
+                source=own.source if own else ConfigSource.DEFAULT,
+                type=setting.type,
+                documentation=_documentation(setting),
+                read_only=setting.dynamic is Update.READ_ONLY,
+                sensitive=setting.sensitive,
+                synonyms=synonyms,
+            )
+        )
+    return described
+
+
+def broker_default(key: str) -> str | None:
+    """A broker setting's default as text; where data goes by default depends on the user."""
+    if key == "log.dir":
+        return default_data_directory()
+    return BROKER_SETTINGS[key].default_text
+
+
+def _shown(settings: Mapping[str, Setting]) -> Iterator[Setting]:
+    return (setting for setting in settings.values() if not setting.internal)
+
+
+def _documentation(setting: Setting) -> str:
+    return setting.meaning if setting.effective else f"Not supported yet: no effect. {setting.meaning}"
+
+
+def _of_topic(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig) -> Iterator[Synonym]:
+    if setting.key in overrides:
+        value = setting.text(setting.parse(overrides[setting.key]))
+        yield Synonym(key=setting.key, value=value, source=ConfigSource.DYNAMIC_TOPIC)
+    yield from _of_broker(setting.synonyms, broker)
+
+
+def _of_broker(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]:
+    """Strongest first: what changed on the running broker, what it was started with, defaults."""
+    given = (
+        (ConfigSource.DYNAMIC_BROKER, broker.dynamic),
+        (ConfigSource.STATIC_BROKER, broker.originals),
+        (ConfigSource.DEFAULT, {key: broker_default(key) for key in keys}),
+    )
+    for source, values in given:
+        for key in keys:
+            value = values.get(key)
+            if value is not None:
+                hidden = BROKER_SETTINGS[key].sensitive
+                yield Synonym(key=key, value=None if hidden else value, source=source)

@@ -1,0 +1,116 @@
+"""Where settings come from: flags, the environment, a file; and which of them wins.
+
+Flags win over the environment, the environment over the file, the file over defaults. Kafka ranks some
+settings against each other (log.retention.ms over .minutes over .hours; log.dirs over log.dir): a stronger
+source that sets any of such a family silences what a weaker source says about the whole family, so that a
+flag always wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.config.broker import BROKER_SETTINGS
+from odradek.config.properties import parse_properties
+from odradek.model.errors import ConfigError
+
+ENVIRONMENT_PREFIX: Final = "ODRADEK_"
+RESERVED_VARIABLES: Final = frozenset(
+    {"ODRADEK_BOOTSTRAP", "ODRADEK_DEBUG", "ODRADEK_PURE", "ODRADEK_NO_EXTENSION"}
+)
+"""Variables that are not settings: for the command line, the choice of the record engine, and the build."""
+RESERVED_PREFIXES: Final = tuple(
+    f"ODRADEK_{tool}_" for tool in ("TEST", "BENCH", "SIM", "INTEROP", "FAULTS", "PEER", "DEMO")
+)
+"""Beginnings of variables of the project's own tests and benchmarks."""
+
+FLAG: Final = "flag"
+ENVIRONMENT: Final = "environment"
+DEFAULT: Final = "default"
+
+_SEPARATE: Final = frozenset({"log.flush.scheduler.interval.ms"})
+"""A fallback for another setting that has a meaning of its own too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Settings as text, by key, from one place."""
+
+    name: str
+    values: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What `BrokerConfig.load` takes, and the name of the source of each key."""
+
+    values: dict[str, str]
+    origins: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def from_flags(pairs: Iterable[str]) -> Source:
+    """From `KEY=VALUE` each; ConfigError for one without `=`."""
+    values = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{pair!r} is not a setting: expected KEY=VALUE")
+        values[key.strip()] = value
+    return Source(name=FLAG, values=values)
+
+
+def from_environment(environ: Mapping[str, str]) -> Source:
+    """From `ODRADEK_LOG_RETENTION_MS` and the like: the key in capitals, with `_` for each dot."""
+    spelling = {key.lower(): key for key in BROKER_SETTINGS}
+    values = {}
+    for variable, value in environ.items():
+        name = variable.upper()
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in RESERVED_VARIABLES:
+            continue
+        if not name.startswith(RESERVED_PREFIXES):
+            key = name[len(ENVIRONMENT_PREFIX) :].lower().replace("_", ".")
+            values[spelling.get(key, key)] = value
+    return Source(name=ENVIRONMENT, values=values)
+
+
+def from_file(path: str) -> Source:
+    """From a `server.properties`; ConfigError naming the file when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            properties = parse_properties(file.read())
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a properties file: it is not UTF-8 text") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}, {error}") from None
+    repeated = tuple(f"{path} sets {key} more than once; the last one counts" for key in properties.repeated)
+    return Source(name=path, values=properties.values, warnings=repeated)
+
+
+def collect(*sources: Source) -> Collected:
+    """Merge sources, the strongest first."""
+    values: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    settled: set[str] = set()
+    for source in sources:
+        kept = {key: value for key, value in source.values.items() if _family(key) not in settled}
+        for key, value in kept.items():
+            values[key] = value
+            origins[key] = source.name
+        settled.update(_family(key) for key in source.values)
+    warnings = tuple(warning for source in sources for warning in source.warnings)
+    return Collected(values=values, origins=origins, warnings=warnings)
+
+
+def _family(key: str) -> str:
+    """The last of the settings that stand in for one another: one name for them all."""
+    setting = BROKER_SETTINGS.get(key)
+    if setting is None:
+        return key
+    others = [other for other in setting.synonyms if other not in _SEPARATE]
+    return others[-1] if others else key
