@@ -1,0 +1,129 @@
+"""The parts that `encoder.py` and `decoder.py` share: source text being written, and which fields a version
+has."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from types import CodeType
+from typing import Any, NamedTuple
+
+from odradek.protocol.schema import ArrayKind, Field, Kind, Struct, StructKind
+
+
+class Place(NamedTuple):
+    """Where in the message a line of compiled source works; used only when that line raises."""
+
+    path: str
+    """`topics[{i1}].name`: names in braces are local variables that hold an index."""
+    offset: int = 0
+    """Bytes from the variable `p`."""
+    size: int = 0
+    check: tuple[str, str] | None = None
+    """(struct format, expression): what an encoder packs here."""
+
+
+class Writer:
+    """Lines of Python, the constants they refer to, and the place in the message that each line is about."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.places: list[tuple[Place, ...]] = []
+        self.scope: dict[str, Any] = {}
+        self._names: dict[Any, str] = {}
+        self._counter = count(1)
+        self._depth = 0
+        self._path: list[str] = []
+
+    def line(self, text: str, places: tuple[Place, ...] = ()) -> None:
+        self.lines.append("    " * self._depth + text)
+        self.places.append(places or (Place(self.path),))
+
+    @contextmanager
+    def block(self, opening: str) -> Iterator[None]:
+        """An opening line, and what is written meanwhile indented below it."""
+        self.line(opening)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    @contextmanager
+    def at(self, step: str) -> Iterator[None]:
+        """Write about the part of the message that `step` (`.name` or `[{i}]`) leads to."""
+        self._path.append(step)
+        yield
+        self._path.pop()
+
+    @property
+    def path(self) -> str:
+        return "".join(self._path).lstrip(".")
+
+    def fresh(self, stem: str) -> str:
+        """A local name that nothing else uses."""
+        return f"{stem}{next(self._counter)}"
+
+    def constant(self, stem: str, key: Any, value: Any) -> str:
+        """The global name of a value; the same name for the same key."""
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = f"{stem}_{len(self._names)}"
+            self.scope[name] = value
+        return name
+
+    def compile(self, title: str) -> Any:
+        """The function `codec` that the lines define, with its source where tracebacks and debuggers look for
+        it."""
+        source = "\n".join(self.lines) + "\n"
+        linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)
+        code: CodeType = compile(source, title, "exec")
+        exec(code, self.scope)  # our own text, made from declarations alone
+        return self.scope["codec"]
+
+
+class Shape(NamedTuple):
+    """The fields of a struct, sorted by what they are in one version."""
+
+    plain: list[Field]
+    tagged: list[Field]
+    absent: list[Field]
+
+
+def shape_of(cls: type[Struct], version: int) -> Shape:
+    plain, tagged, absent = [], [], []
+    for field in cls.FIELDS:
+        if version not in field.versions:
+            absent.append(field)
+        elif version in field.tagged:
+            tagged.append(field)
+        else:
+            plain.append(field)
+    return Shape(plain, sorted(tagged, key=lambda field: field.tag or 0), absent)
+
+
+def size_min(kind: Kind[Any], version: int, flexible: bool) -> int:
+    """The fewest bytes that a value of `kind` takes: a bound on how many elements a count may claim."""
+    if kind.size:
+        return kind.size
+    if isinstance(kind, StructKind):
+        plain = shape_of(kind.cls, version).plain
+        nulls = sum(1 for field in plain if version in field.nullable and isinstance(field.kind, StructKind))
+        solid = [f for f in plain if not (version in f.nullable and isinstance(f.kind, StructKind))]
+        return nulls + sum(size_min(field.kind, version, flexible) for field in solid) + flexible
+    if flexible:
+        return 1
+    return 2 if kind.name == "string" else 4
+
+
+def holds_records(cls: type[Struct], version: int) -> bool:
+    """Whether values of this struct point into the received buffer, which then must not be copied."""
+    for field in cls.FIELDS:
+        kind = field.kind
+        while isinstance(kind, ArrayKind):
+            kind = kind.element
+        if version in field.versions and (
+            kind.name == "records" or (isinstance(kind, StructKind) and holds_records(kind.cls, version))
+        ):
+            return True
+    return False

@@ -1,0 +1,157 @@
+"""(message, version) -> compiled codec, made on first use; and what its exceptions mean.
+
+Compiled code carries no error handling for the common case. When it raises, the traceback says which line of
+which function it was, the line says which field, and the frame's variables say which element and which byte.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from types import FrameType, TracebackType
+from typing import Any, Final, TypeVar
+
+from odradek.protocol.codegen import Place, Writer
+from odradek.protocol.decoder import DecoderSource
+from odradek.protocol.encoder import EncoderSource
+from odradek.protocol.errors import (
+    Fault,
+    FieldNotInVersion,
+    MalformedMessage,
+    UnencodableMessage,
+    UnknownVersion,
+)
+from odradek.protocol.schema import Buffer, Message
+
+M = TypeVar("M", bound=Message)
+
+_INDEX = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_PLACES: Final[dict[str, list[tuple[Place, ...]]]] = {}
+"""Title of a compiled codec -> the places that each of its lines works on."""
+
+
+def encode_chunks(message: Message, version: int, head: bytearray | None = None) -> list[Buffer]:
+    """The message in one or more buffers, in order; records of 16 KiB and more are the caller's own buffers.
+
+    `head` holds bytes that go before the message, and becomes the first buffer.
+    Raises FieldNotInVersion, UnencodableMessage, UnknownVersion.
+    """
+    codec = message._encoders.get(version) or _compile_encoder(type(message), version)
+    try:
+        chunks: list[Buffer] = codec(message, bytearray() if head is None else head)
+        return chunks
+    except (Fault, struct.error, AttributeError, TypeError, ValueError) as exception:
+        error = _encoding_error(message, version, exception)
+    raise error
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The whole message in one piece, without header. Raises like `encode_chunks`."""
+    chunks = encode_chunks(message, version)
+    return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
+
+
+def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
+    """Read a message that starts at `position`: (message, position after it).
+
+    Records are slices of `buffer`, everything else is copied out of it. Bytes after the message are the
+    caller's affair. Raises MalformedMessage, UnknownVersion.
+    """
+    codec = cls._decoders.get(version) or _compile_decoder(cls, version)
+    try:
+        message, end = codec(buffer, position, len(buffer))
+        return message, end
+    except (Fault, IndexError, struct.error, UnicodeDecodeError) as exception:
+        error = _decoding_error(cls, exception, len(buffer))
+    raise error
+
+
+def source_of(cls: type[Message], version: int, direction: str) -> str:
+    """The Python text behind a codec ("encode" or "decode"), for people."""
+    writer = (EncoderSource if direction == "encode" else DecoderSource)(cls, version).write()
+    return "\n".join(writer.lines) + "\n"
+
+
+def _compile_encoder(cls: type[Message], version: int) -> Any:
+    codec = cls._encoders[version] = _compiled(EncoderSource, cls, version, "encode")
+    return codec
+
+
+def _compile_decoder(cls: type[Message], version: int) -> Any:
+    codec = cls._decoders[version] = _compiled(DecoderSource, cls, version, "decode")
+    return codec
+
+
+def _compiled(source: Any, cls: type[Message], version: int, direction: str) -> Any:
+    if version not in cls.VERSIONS:
+        raise UnknownVersion(cls.__name__, version)
+    writer: Writer = source(cls, version).write()
+    title = f"<odradek {direction} {cls.__name__} v{version}>"
+    _PLACES[title] = writer.places
+    return writer.compile(title)
+
+
+def _decoding_error(cls: type[Message], exception: Exception, end: int) -> MalformedMessage:
+    frame, places = _raised_at(exception.__traceback__)
+    if frame is None:
+        return MalformedMessage(str(exception), path=cls.__name__)
+    position = frame.f_locals["p"]
+    place = next((p for p in places if position + p.offset + p.size > end), places[0])
+    return MalformedMessage(
+        _problem(exception), path=_full_path(cls, place, frame.f_locals), position=position + place.offset
+    )
+
+
+def _problem(exception: Exception) -> str:
+    if isinstance(exception, Fault):
+        return str(exception)
+    if isinstance(exception, UnicodeDecodeError):
+        return "a string is not valid UTF-8"
+    return "the message ends here"
+
+
+def _encoding_error(message: Message, version: int, exception: Exception) -> Exception:
+    cls = type(message)
+    frame, places = _raised_at(exception.__traceback__)
+    if frame is None:
+        return UnencodableMessage(str(exception), path=cls.__name__)
+    place = next((p for p in places if _unpackable(p, frame)), places[0])
+    path = _full_path(cls, place, frame.f_locals)
+    if isinstance(exception, Fault):
+        return FieldNotInVersion(path, version)
+    return UnencodableMessage(str(exception), path=path)
+
+
+def _unpackable(place: Place, frame: FrameType) -> bool:
+    """Whether it is this part of a packed run that does not fit its format: packs each part alone to find
+    out."""
+    if place.check is None:
+        return False
+    layout, expression = place.check
+    try:
+        values = eval(f"[{expression}]", frame.f_globals, frame.f_locals)  # our own generated text
+        for value in values:
+            struct.pack(">" + layout, value)
+    except Exception:  # noqa: BLE001 - whatever is wrong with the value, this is the one
+        return True
+    return False
+
+
+def _raised_at(traceback: TracebackType | None) -> tuple[FrameType | None, tuple[Place, ...]]:
+    """The frame of the compiled codec in a traceback, and the places of the line it stopped at."""
+    while traceback is not None:
+        places = _PLACES.get(traceback.tb_frame.f_code.co_filename)
+        if places is not None:
+            return traceback.tb_frame, places[traceback.tb_lineno - 1]
+        traceback = traceback.tb_next
+    return None, ()
+
+
+def _full_path(cls: type[Message], place: Place, variables: dict[str, Any]) -> str:
+    def index(match: re.Match[str]) -> str:
+        items, item = match.groups()
+        if item is None:
+            return str(variables[items])
+        return str(next((i for i, value in enumerate(variables[items]) if value is variables[item]), "?"))
+
+    return f"{cls.__name__}.{_INDEX.sub(index, place.path)}".rstrip(".")

@@ -1,0 +1,247 @@
+"""Writes the source of a decoder: one straight-line function for one (message, version).
+
+Neighbouring fixed-width fields, the length of the variable field that follows them, and the byte that opens
+the tagged section are unpacked in one call. `DeleteRecordsRequest` version 2 begins:
+
+    def codec(buf, p, end):
+        x1 = new(DeleteRecordsRequest)
+        n2 = buf[p]; p += 1
+        ...
+
+Bounds. `p` only grows. Reading a fixed-width value past the end of `buf` raises by itself (IndexError,
+struct.error); slices do not, so each variable field compares its end with `end` first. An array's count is
+compared with the bytes that are left before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+from typing import Any
+
+from odradek.protocol.codegen import Place, Writer, holds_records, shape_of, size_min
+from odradek.protocol.errors import Fault
+from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, Message, Struct, StructKind
+from odradek.protocol.wire import ArrayReaders, UuidCache, read_uvarint, skip_tags
+
+_READERS = {character: ArrayReaders(character) for character in "bhHiqd?"}
+_UUIDS = UuidCache()
+
+
+class DecoderSource:
+    """Source for one version of one message."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.flexible = version in cls.FLEXIBLE
+        self.zero_copy = holds_records(cls, version)
+        self.writer = Writer()
+        self.writer.scope |= {
+            "new": object.__new__,
+            "Fault": Fault,
+            "read_uvarint": read_uvarint,
+            "skip_tags": skip_tags,
+            "uuids": _UUIDS,
+        }
+        self._reset_run()
+
+    def write(self) -> Writer:
+        writer = self.writer
+        with writer.block("def codec(buf, p, end):"):
+            # Slices of bytes are far cheaper than slices of a memoryview; only records must stay where they
+            # are.
+            if self.zero_copy:
+                writer.line("if type(buf) is not memoryview: buf = memoryview(buf)")
+            else:
+                writer.line("if type(buf) is not bytes: buf = bytes(buf)")
+            result = self._struct(self.cls)
+            self._flush()
+            writer.line(f"return {result}, p")
+        return writer
+
+    # Structs
+
+    def _struct(self, cls: type[Struct]) -> str:
+        """Write the reading of one struct; the variable that holds it. The last run may still be open."""
+        writer = self.writer
+        target = writer.fresh("x")
+        shape = shape_of(cls, self.version)
+        writer.line(f"{target} = new({writer.constant(cls.__name__, cls, cls)})")
+        for field in (*shape.absent, *shape.tagged):
+            writer.line(f"{target}.{field.name} = {self._default(field)}")
+        for field in shape.plain:
+            with writer.at(f".{field.name}"):
+                self._field(field, f"{target}.{field.name}")
+        if self.flexible:
+            self._tagged(shape.tagged, target)
+        return target
+
+    def _default(self, field: Field) -> str:
+        if field.default is FRESH_LIST:
+            return "[]"
+        if field.default is None or isinstance(field.default, bool | int | str):
+            return repr(field.default)
+        return self.writer.constant("default", id(field.default), field.default)
+
+    def _tagged(self, known: list[Field], target: str) -> None:
+        writer = self.writer
+        marker = writer.fresh("t")
+        self._run("B", marker)
+        self._flush()
+        with writer.block(f"if {marker}:"):
+            if not known:
+                writer.line("p = skip_tags(buf, p - 1, end)")
+                return
+            number, size, stop = writer.fresh("n"), writer.fresh("n"), writer.fresh("e")
+            writer.line(f"{marker}, p = read_uvarint(buf, p - 1)")
+            with writer.block(f"for _ in range({marker}):"):
+                writer.line(f"{number}, p = read_uvarint(buf, p)")
+                writer.line(f"{size}, p = read_uvarint(buf, p)")
+                writer.line(f"{stop} = p + {size}")
+                writer.line(f'if {stop} > end: raise Fault("a tagged field reaches past the end")')
+                keyword = "if"
+                for field in known:
+                    with writer.block(f"{keyword} {number} == {field.tag}:"), writer.at(f".{field.name}"):
+                        self._field(field, f"{target}.{field.name}")
+                        self._flush()
+                        writer.line(f'if p != {stop}: raise Fault("a tagged field does not fill its size")')
+                    keyword = "elif"
+                with writer.block("else:"):
+                    writer.line(f"p = {stop}")
+
+    # Fields
+
+    def _field(self, field: Field, target: str) -> None:
+        nullable = self.version in field.nullable
+        compact = self.flexible and self.version in field.flexible
+        kind = field.kind
+        if isinstance(kind, StructKind):
+            self._nested(kind, target, nullable)
+        elif isinstance(kind, ArrayKind):
+            self._array(kind, target, nullable, compact)
+        else:
+            self._plain(kind, target, nullable, compact)
+
+    def _plain(self, kind: Kind[Any], target: str, nullable: bool, compact: bool) -> None:
+        if kind.name == "uuid":
+            raw = self.writer.fresh("u")
+            self._run("16s", raw, 16)
+            self._after_run.append(f"{target} = uuids[{raw}]")
+        elif kind.size:
+            self._run(kind.format, target, kind.size)
+        else:
+            self._bytes(kind, target, nullable, compact)
+
+    def _nested(self, kind: StructKind[Any], target: str, nullable: bool) -> None:
+        writer = self.writer
+        if not nullable:
+            writer.line(f"{target} = {self._struct(kind.cls)}")
+            return
+        marker = writer.fresh("n")
+        self._run("b", marker)
+        self._flush()
+        with writer.block(f"if {marker} < 0:"):
+            writer.line(f"{target} = None")
+        with writer.block("else:"):
+            value = self._struct(kind.cls)
+            self._flush()
+            writer.line(f"{target} = {value}")
+
+    def _length(self, narrow: str, compact: bool) -> str:
+        """Read a length or count, -1 for null, and end the run. Compact lengths are stored plus one."""
+        writer = self.writer
+        length = writer.fresh("n")
+        if not compact:
+            self._run(narrow, length, 2 if narrow == "h" else 4)
+            self._flush()
+            return length
+        self._run("B", length)
+        self._flush()
+        writer.line(f"if {length} > 127: {length}, p = read_uvarint(buf, p - 1)")
+        writer.line(f"{length} -= 1")
+        return length
+
+    def _bytes(self, kind: Kind[Any], target: str, nullable: bool, compact: bool) -> None:
+        writer = self.writer
+        length = self._length("h" if kind.name == "string" else "i", compact)
+        stop = writer.fresh("e")
+        with writer.block(f"if {length} < 0:"):
+            writer.line(f"{target} = None" if nullable else 'raise Fault("null where a value is required")')
+        with writer.block("else:"):
+            writer.line(f"{stop} = p + {length}")
+            writer.line(f'if {stop} > end: raise Fault(f"{{{length}}} bytes announced, {{end - p}} left")')
+            if kind.name == "records":
+                value = f"buf[p:{stop}]"
+            elif kind.name == "bytes":
+                value = f"bytes(buf[p:{stop}])" if self.zero_copy else f"buf[p:{stop}]"
+            else:
+                value = f'str(buf[p:{stop}], "utf-8")' if self.zero_copy else f"buf[p:{stop}].decode()"
+            writer.line(f"{target} = {value}")
+            writer.line(f"p = {stop}")
+
+    def _array(self, kind: ArrayKind[Any], target: str, nullable: bool, compact: bool) -> None:
+        writer = self.writer
+        count = self._length("i", compact)
+        least = max(1, size_min(kind.element, self.version, self.flexible))
+        with writer.block(f"if {count} < 0:"):
+            writer.line(f"{target} = None" if nullable else 'raise Fault("null where an array is required")')
+        with writer.block("else:"):
+            needed = count if least == 1 else f"{count} * {least}"
+            problem = f"{{{count}}} elements cannot fit into {{end - p}} bytes"
+            writer.line(f'if {needed} > end - p: raise Fault(f"{problem}")')
+            if kind.element.format and kind.element.name != "uuid":
+                readers = writer.constant(
+                    "readers", ("readers", kind.element.format), _READERS[kind.element.format]
+                )
+                writer.line(f"{target} = list({readers}[{count}](buf, p))")
+                writer.line(f"p += {needed}")
+            else:
+                self._elements(kind.element, target, count)
+
+    def _elements(self, kind: Kind[Any], target: str, count: str) -> None:
+        writer = self.writer
+        items, index = writer.fresh("a"), writer.fresh("i")
+        writer.line(f"{target} = {items} = []")
+        with writer.block(f"for {index} in range({count}):"), writer.at(f"[{{{index}}}]"):
+            if isinstance(kind, StructKind):
+                value = self._struct(kind.cls)
+            else:
+                value = writer.fresh("v")
+                self._plain(kind, value, nullable=False, compact=self.flexible)
+            self._flush()
+            writer.line(f"{items}.append({value})")
+
+    # Runs of fixed-width fields
+
+    def _reset_run(self) -> None:
+        self._formats: list[str] = []
+        self._targets: list[str] = []
+        self._places: list[Place] = []
+        self._run_size = 0
+        self._after_run: list[str] = []
+
+    def _run(self, layout: str, target: str, size: int = 1) -> None:
+        """Add one fixed-width value to the run that `_flush` will read."""
+        self._formats.append(layout)
+        self._targets.append(target)
+        self._places.append(Place(self.writer.path, self._run_size, size))
+        self._run_size += size
+
+    def _flush(self) -> None:
+        """Read the open run, if there is one."""
+        if not self._formats:
+            return
+        writer = self.writer
+        places = tuple(self._places)
+        if self._formats == ["B"]:
+            writer.line(f"{self._targets[0]} = buf[p]", places)
+        else:
+            layout = "".join(self._formats)
+            stem = "unpack_" + layout.replace("?", "t")
+            unpack = writer.constant(stem, layout, Layout(">" + layout).unpack_from)
+            comma = "," if len(self._targets) == 1 else ""
+            writer.line(f"{', '.join(self._targets)}{comma} = {unpack}(buf, p)", places)
+        writer.line(f"p += {self._run_size}")
+        for line in self._after_run:
+            writer.line(line)
+        self._reset_run()

@@ -1,0 +1,256 @@
+"""Writes the source of an encoder: one straight-line function for one (message, version).
+
+The function appends to a bytearray and returns the chunks of the message: that bytearray alone or, when there
+are large records, pieces of it with the caller's own record buffers between them, uncopied.
+
+Neighbouring fixed-width fields, arrays of numbers among them, and the length of the variable field that
+follows are packed in one call. Arrays make the layout of a run depend on their lengths: `wire.ShapedPackers`
+keeps one packer for each combination seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from struct import Struct as Layout
+from typing import Any
+
+from odradek.protocol.codegen import Place, Writer, holds_records, shape_of
+from odradek.protocol.errors import Fault
+from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, Message, Struct, StructKind
+from odradek.protocol.wire import ShapedPackers, tag_prefix, uvarint
+
+CHUNK_BYTES_MIN = 16 * 1024
+"""Records of at least this size stay a chunk of their own: below it, copying costs less than a longer
+writev."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Run:
+    """Fixed-width values that will be packed in one call."""
+
+    parts: list[str | tuple[str]] = dataclasses.field(default_factory=list)
+    arguments: list[str] = dataclasses.field(default_factory=list)
+    lengths: list[str] = dataclasses.field(default_factory=list)
+    """Variables with the lengths of the arrays in the run."""
+    compact: bool = False
+    places: list[Place] = dataclasses.field(default_factory=list)
+
+    def copy(self) -> _Run:
+        return _Run(self.parts[:], self.arguments[:], self.lengths[:], self.compact, self.places[:])
+
+
+class EncoderSource:
+    """Source for one version of one message."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.flexible = version in cls.FLEXIBLE
+        self.chunked = holds_records(cls, version)
+        self.writer = Writer()
+        self.writer.scope |= {"Fault": Fault, "uvarint": uvarint, "tag_prefix": tag_prefix}
+        self._run = _Run()
+
+    def write(self) -> Writer:
+        writer = self.writer
+        with writer.block("def codec(x, out):"):
+            if self.chunked:
+                writer.line("chunks = []")
+            self._struct(self.cls, "x")
+            self._flush()
+            if self.chunked:
+                writer.line("chunks.append(out)")
+                writer.line("return chunks")
+            else:
+                writer.line("return [out]")
+        return writer
+
+    # Structs
+
+    def _struct(self, cls: type[Struct], source: str) -> None:
+        """Write out one struct. The last run may still be open."""
+        shape = shape_of(cls, self.version)
+        for field in shape.absent:
+            if not field.ignorable:
+                with self.writer.at(f".{field.name}"):
+                    differs = self._differs(field, f"{source}.{field.name}")
+                    self.writer.line(f'if {differs}: raise Fault("not in this version")')
+        for field in shape.plain:
+            with self.writer.at(f".{field.name}"):
+                self._field(field, f"{source}.{field.name}")
+        if not self.flexible:
+            return
+        if shape.tagged:
+            self._flush()
+            self._tagged(shape.tagged, source)
+        else:
+            self._pack("x", None)
+
+    def _differs(self, field: Field, value: str) -> str:
+        """An expression: does the field hold something else than its default?"""
+        if field.default is FRESH_LIST:
+            return f"{value} or {value} is None" if field.nullable.min <= field.nullable.max else value
+        if field.default is None:
+            return f"{value} is not None"
+        if field.default is False:
+            return value
+        if isinstance(field.default, bool | int | str):
+            return f"{value} != {field.default!r}"
+        default = self.writer.constant("default", id(field.default), field.default)
+        return f"{value} is not {default} and {value} != {default}"
+
+    def _tagged(self, fields: list[Field], source: str) -> None:
+        writer = self.writer
+        start, begin, number = writer.fresh("s"), writer.fresh("s"), writer.fresh("k")
+        differs = [self._differs(field, f"{source}.{field.name}") for field in fields]
+        with writer.block(
+            "if " + " or ".join(f"({test})" if " " in test else test for test in differs) + ":"
+        ):
+            writer.line(f"{start} = len(out); {number} = 0")
+            for field, test in zip(fields, differs, strict=True):
+                with writer.block(f"if {test}:"), writer.at(f".{field.name}"):
+                    writer.line(f"{number} += 1; {begin} = len(out)")
+                    self._field(field, f"{source}.{field.name}")
+                    self._flush()
+                    writer.line(f"out[{begin}:{begin}] = tag_prefix({field.tag}, len(out) - {begin})")
+            writer.line(f"out[{start}:{start}] = uvarint({number})")
+        with writer.block("else:"):
+            writer.line("out.append(0)")
+
+    # Fields
+
+    def _field(self, field: Field, value: str) -> None:
+        nullable = self.version in field.nullable
+        compact = self.flexible and self.version in field.flexible
+        kind = field.kind
+        if isinstance(kind, StructKind):
+            self._nested(kind, value, nullable)
+        elif isinstance(kind, ArrayKind):
+            self._array(kind, value, nullable, compact)
+        else:
+            self._plain(kind, value, nullable, compact)
+
+    def _plain(self, kind: Kind[Any], value: str, nullable: bool, compact: bool) -> None:
+        if kind.name == "uuid":
+            self._pack("16s", f"{value}.bytes")
+        elif kind.size:
+            self._pack(kind.format, value)
+        else:
+            self._bytes(kind, value, nullable, compact)
+
+    def _nested(self, kind: StructKind[Any], value: str, nullable: bool) -> None:
+        writer = self.writer
+        inner = writer.fresh("x")
+        self._flush()
+        writer.line(f"{inner} = {value}")
+        if not nullable:
+            self._struct(kind.cls, inner)
+            return
+        with writer.block(f"if {inner} is None:"):
+            writer.line("out.append(255)")
+        with writer.block("else:"):
+            self._pack("b", "1")
+            self._struct(kind.cls, inner)
+            self._flush()
+
+    def _bytes(self, kind: Kind[Any], value: str, nullable: bool, compact: bool) -> None:
+        writer = self.writer
+        content, length = writer.fresh("v"), writer.fresh("n")
+        text = kind.name == "string"
+        if nullable:
+            writer.line(f"{content} = {value}")
+            with writer.block(f"if {content} is None:"):
+                writer.line(f'{content} = b""; {length} = -1')
+            with writer.block("else:"):
+                if text:
+                    writer.line(f"{content} = {content}.encode()")
+                writer.line(f"{length} = len({content})")
+        else:
+            writer.line(f"{content} = {value}.encode()" if text else f"{content} = {value}")
+            writer.line(f"{length} = len({content})")
+        self._length(length, "h" if text else "i", compact)
+        if kind.name == "records":
+            with writer.block(f"if {length} < {CHUNK_BYTES_MIN}:"):
+                writer.line(f"out += {content}")
+            with writer.block("else:"):
+                writer.line(f"chunks.append(out); chunks.append({content}); out = bytearray()")
+        else:
+            writer.line(f"out += {content}")
+
+    def _length(self, length: str, wide: str, compact: bool) -> None:
+        """Write a length (-1 for null) as the last part of the open run."""
+        writer = self.writer
+        if not compact:
+            self._pack(wide, length)
+            self._flush()
+            return
+        before = self._run.copy()
+        with writer.block(f"if {length} < 127:"):
+            self._pack("B", f"{length} + 1")
+            self._flush()
+        with writer.block("else:"):
+            self._run = before
+            self._flush()
+            writer.line(f"out += uvarint({length} + 1)")
+
+    def _array(self, kind: ArrayKind[Any], value: str, nullable: bool, compact: bool) -> None:
+        writer = self.writer
+        items, count = writer.fresh("a"), writer.fresh("n")
+        writer.line(f"{items} = {value}")
+        if nullable:
+            with writer.block(f"if {items} is None:"):
+                writer.line(f"{items} = (); {count} = -1")
+            with writer.block("else:"):
+                writer.line(f"{count} = len({items})")
+        else:
+            writer.line(f"{count} = len({items})")
+        element = kind.element
+        if element.format and element.name != "uuid":
+            self._pack_array(element.format, items, count, compact)
+            return
+        self._length(count, "i", compact)
+        item = writer.fresh("x")
+        with writer.block(f"for {item} in {items}:"), writer.at(f"[{{{items}:{item}}}]"):
+            if isinstance(element, StructKind):
+                self._struct(element.cls, item)
+            else:
+                self._plain(element, item, nullable=False, compact=self.flexible)
+            self._flush()
+
+    # Runs of fixed-width fields
+
+    def _pack(self, layout: str, argument: str | None) -> None:
+        """Add one fixed-width value to the run that `_flush` will write. The layout x is a zero without
+        argument."""
+        self._run.parts.append(layout)
+        if argument is not None:
+            self._run.arguments.append(argument)
+            self._run.places.append(Place(self.writer.path, check=(layout, argument)))
+
+    def _pack_array(self, layout: str, items: str, count: str, compact: bool) -> None:
+        """Add an array of numbers, with its length, to the run."""
+        run = self._run
+        run.parts.append((layout,))
+        run.lengths.append(count)
+        run.compact = compact
+        run.arguments += [f"{count} + 1" if compact else count, f"*{items}"]
+        run.places.append(Place(self.writer.path, check=(layout, f"*{items}")))
+
+    def _flush(self) -> None:
+        """Write the open run, if there is one."""
+        run, writer = self._run, self.writer
+        self._run = _Run()
+        arguments, places = ", ".join(run.arguments), tuple(run.places)
+        if run.lengths:
+            key = (tuple(run.parts), run.compact)
+            packers = writer.constant("shapes", key, ShapedPackers(run.parts, run.compact))
+            writer.line(f"out += {packers}[{', '.join(run.lengths)}]({arguments})", places)
+        elif run.parts == ["B"]:
+            writer.line(f"out.append({arguments})", places)
+        elif run.parts and not arguments:
+            writer.line(f"out += {bytes(len(run.parts))!r}")
+        elif run.parts:
+            layout = "".join(part for part in run.parts if isinstance(part, str))
+            stem = "pack_" + layout.replace("?", "t")
+            pack = writer.constant(stem, layout, Layout(">" + layout).pack)
+            writer.line(f"out += {pack}({arguments})", places)

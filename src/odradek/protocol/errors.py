@@ -1,0 +1,66 @@
+"""What goes wrong between bytes and messages. Each error says who erred: the sender of bytes, or our own
+caller."""
+
+from __future__ import annotations
+
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+
+
+class Fault(Exception):  # noqa: N818
+    """Raised inside compiled codecs; `compiled.py` turns it into one of the errors below, with path and
+    position."""
+
+
+class MalformedMessage(KafkaError):  # noqa: N818
+    """The bytes are not the message they claim to be. `path` names the field, `position` the byte in the
+    buffer."""
+
+    def __init__(self, problem: str, *, path: str = "", position: int = 0) -> None:
+        self.problem = problem
+        self.path = path
+        self.position = position
+        where = f"{path} " if path else ""
+        super().__init__(ErrorCode.INVALID_REQUEST, f"{where}at byte {position}: {problem}")
+
+
+class UnencodableMessage(OdradekError, ValueError):  # noqa: N818
+    """The caller put a value into a message that its field cannot carry; `path` names the field."""
+
+    def __init__(self, problem: str, *, path: str = "") -> None:
+        self.problem = problem
+        self.path = path
+        super().__init__(f"{path}: {problem}" if path else problem)
+
+
+class FieldNotInVersion(KafkaError):  # noqa: N818
+    """A field that may not be dropped in silence holds a value, and the message's version does not have the
+    field."""
+
+    def __init__(self, path: str, version: int) -> None:
+        self.path = path
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, f"{path} cannot be sent in version {version}")
+
+
+class UnknownVersion(KafkaError):  # noqa: N818
+    """The message has no such version, or no such API exists."""
+
+    def __init__(self, name: str, version: int) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, f"{name} has no version {version}")
+
+
+class InvalidFrame(KafkaError):  # noqa: N818
+    """The stream cannot be cut into frames any more: close the connection."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, problem)
+
+
+class FrameTooLarge(InvalidFrame):
+    """A frame announces more bytes than this connection accepts; nothing was allocated for it."""
+
+    def __init__(self, announced_bytes: int, max_bytes: int) -> None:
+        self.announced_bytes = announced_bytes
+        self.max_bytes = max_bytes
+        super().__init__(
+            f"a frame of {announced_bytes} bytes was announced, at most {max_bytes} are accepted"
+        )

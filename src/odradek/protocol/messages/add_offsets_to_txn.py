@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from odradek.protocol.schema import Message, int16, int32, int64, string
+
+
+class AddOffsetsToTxnRequest(Message, api=25, versions="0-4", flexible="3+"):
+    transactional_id: str = string("0+")
+    producer_id: int = int64("0+")
+    producer_epoch: int = int16("0+")
+    group_id: str = string("0+")
+
+
+class AddOffsetsToTxnResponse(Message, api=25, versions="0-4", flexible="3+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from odradek.protocol.schema import Buffer, Message, Struct, array, bytestring, int8, int16, int32, string
+
+
+class ScramCredentialDeletion(Struct):
+    name: str = string("0+")
+    mechanism: int = int8("0+")
+
+
+class ScramCredentialUpsertion(Struct):
+    name: str = string("0+")
+    mechanism: int = int8("0+")
+    iterations: int = int32("0+")
+    salt: Buffer = bytestring("0+")
+    salted_password: Buffer = bytestring("0+")
+
+
+class AlterUserScramCredentialsRequest(Message, api=51, versions="0", flexible="0+"):
+    deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion, "0+")
+    upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion, "0+")
+
+
+class AlterUserScramCredentialsResult(Struct):
+    user: str = string("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+
+
+class AlterUserScramCredentialsResponse(Message, api=51, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32("0+")
+    results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult, "0+")

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from odradek.protocol.schema import Message, Struct, array, int16, int32, string
+
+
+class DeleteGroupsRequest(Message, api=42, versions="0-2", flexible="2+"):
+    groups_names: list[str] = array(string, "0+")
+
+
+class DeletableGroupResult(Struct):
+    group_id: str = string("0+")
+    error_code: int = int16("0+")
+
+
+class DeleteGroupsResponse(Message, api=42, versions="0-2", flexible="2+"):
+    throttle_time_ms: int = int32("0+")
+    results: list[DeletableGroupResult] = array(DeletableGroupResult, "0+")

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from odradek.protocol.schema import Buffer, Message, Struct, array, boolean, bytestring, int16, int32, string
+
+
+class JoinGroupRequestProtocol(Struct):
+    name: str = string("0+")
+    metadata: Buffer = bytestring("0+")
+
+
+class JoinGroupRequest(Message, api=11, versions="0-9", flexible="6+"):
+    group_id: str = string("0+")
+    session_timeout_ms: int = int32("0+")
+    rebalance_timeout_ms: int = int32("1+", default=-1, ignorable=True)
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("5+", nullable="5+", default=None)
+    protocol_type: str = string("0+")
+    protocols: list[JoinGroupRequestProtocol] = array(JoinGroupRequestProtocol, "0+")
+    reason: str | None = string("8+", nullable="8+", default=None, ignorable=True)
+
+
+class JoinGroupResponseMember(Struct):
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    metadata: Buffer = bytestring("0+")
+
+
+class JoinGroupResponse(Message, api=11, versions="0-9", flexible="6+"):
+    throttle_time_ms: int = int32("2+", ignorable=True)
+    error_code: int = int16("0+")
+    generation_id: int = int32("0+", default=-1)
+    protocol_type: str | None = string("7+", nullable="7+", default=None, ignorable=True)
+    protocol_name: str | None = string("0+", nullable="7+")
+    leader: str = string("0+")
+    skip_assignment: bool = boolean("9+")
+    member_id: str = string("0+")
+    members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember, "0+")
