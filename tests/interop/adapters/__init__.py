@@ -1,0 +1,21 @@
+"""One face for four unmodified clients, so that a test says what it wants once and runs with each of them."""
+
+from tests.interop.adapters.aio import AioKafkaClient
+from tests.interop.adapters.confluent import ConfluentClient
+from tests.interop.adapters.kcat import KcatClient
+from tests.interop.adapters.pure import KafkaPythonClient
+from tests.interop.adapters.rows import Client, Read, Row, Sent
+
+CLIENTS: tuple[type[Client], ...] = (ConfluentClient, KafkaPythonClient, AioKafkaClient, KcatClient)
+
+__all__ = [
+    "CLIENTS",
+    "AioKafkaClient",
+    "Client",
+    "ConfluentClient",
+    "KafkaPythonClient",
+    "KcatClient",
+    "Read",
+    "Row",
+    "Sent",
+]

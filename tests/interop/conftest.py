@@ -1,0 +1,104 @@
+"""The server under test, once per session, and one fixture for each thing that tests ask of it.
+
+`--server odradek` (the default) runs this tree's broker; `--server kafka` runs the same tests against
+Apache Kafka, which is how the tests themselves are checked. The environment variable ODRADEK_INTEROP_SERVER
+does the same when pytest is started on a folder above this one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).resolve().parents[2]
+if str(_ROOT) not in sys.path:
+    sys.path.insert(0, str(_ROOT))
+
+from benchmarks.odradek_node import Node, OdradekNode  # noqa: E402
+from benchmarks.peer import KafkaNode, PeerAbsentError  # noqa: E402
+from tests.interop.adapters import CLIENTS, Client, Row  # noqa: E402
+from tests.interop.server import Server  # noqa: E402
+
+_numbers = itertools.count()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--server", choices=["odradek", "kafka"], help="which broker the interop tests drive")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.interop)
+            # What third-party clients still call is theirs to renew.
+            item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
+
+
+@pytest.fixture(scope="session")
+def server_kind(request: pytest.FixtureRequest) -> str:
+    chosen = request.config.getoption("--server", default=None)
+    return chosen or os.environ.get("ODRADEK_INTEROP_SERVER", "odradek")
+
+
+@pytest.fixture(scope="session")
+def make_node(server_kind: str) -> Callable[..., Node]:
+    """Builds a node of the kind under test; the caller starts and stops it."""
+    if server_kind == "odradek":
+        return OdradekNode
+    try:
+        return KafkaNode
+    except PeerAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+
+
+@pytest.fixture(scope="session")
+def server(server_kind: str, make_node: Callable[..., Node]) -> Iterator[Server]:
+    """The broker process that most tests share; they keep apart by using topics of their own."""
+    try:
+        node = make_node().start()
+    except PeerAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    try:
+        yield Server(kind=server_kind, node=node)
+    finally:
+        node.stop()
+
+
+@pytest.fixture
+def bootstrap(server: Server) -> str:
+    return server.node.bootstrap
+
+
+@pytest.fixture
+def topic(server: Server) -> Callable[..., str]:
+    """Creates topics: `topic()`, `topic(partitions=3, **{"message.timestamp.type": "LogAppendTime"})`."""
+
+    def create(partitions: int = 1, **settings: str) -> str:
+        name = f"interop-{next(_numbers)}"
+        server.create_topic(name, partitions, settings)
+        return name
+
+    return create
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda kind: kind.name)
+def client(request: pytest.FixtureRequest, bootstrap: str) -> Client:
+    """Each real client in turn."""
+    made: Client = request.param(bootstrap)
+    return made
+
+
+@pytest.fixture
+def clients(bootstrap: str) -> dict[str, Client]:
+    """All real clients by name."""
+    return {kind.name: kind(bootstrap) for kind in CLIENTS}
+
+
+@pytest.fixture
+def row() -> type[Row]:
+    return Row
