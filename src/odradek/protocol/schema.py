@@ -17,7 +17,7 @@ Treat messages as values; `replace` makes a changed copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import (
     Any,
@@ -234,7 +234,7 @@ class Struct(metaclass=StructMeta):
     """Part of a message: keyword-only arguments, every field with Kafka's default, equality by value."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
-    _values: ClassVar[Callable[[Any], Any]]
+    _values: ClassVar[staticmethod[[Any], Any]]
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:
@@ -255,7 +255,7 @@ class Struct(metaclass=StructMeta):
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
         values = {field.name: getattr(self, field.name) for field in self.FIELDS}
-        return type(self)(**(values | changes))  # type: ignore[call-arg]  # mypy sees Struct as a class of no fields
+        return type(self)(**(values | changes))
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
