@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from odradek.records.faults import invalid
-from odradek.records.frame import Frame, Walk
+from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk
 from odradek.records.record import Header, Record, TimestampType
 from odradek.runtime.ports import Buffer
 
@@ -139,6 +139,8 @@ def _each_record(
     """Call `visit` with every record of the batch; INVALID_RECORD when the bytes are not exactly such a
     batch.
     """
+    if not 0 <= frame.record_count <= len(data) // RECORD_BYTES_MIN:
+        raise invalid(f"{frame.record_count} records cannot be in {len(data)} bytes")
     position, delta = 0, -1
     try:
         for _ in range(frame.record_count):
@@ -220,6 +222,9 @@ class RecordWriter:
 
     def __init__(self, size_bytes_max: int) -> None:
         self._limit = size_bytes_max
+        self._clear()
+
+    def _clear(self) -> None:
         self._out = bytearray(_HEADER_BYTES)
         self.record_count = 0
         self.base_timestamp = _NO_TIMESTAMP
@@ -250,7 +255,7 @@ class RecordWriter:
         _write_field(body, value)
         _write_varint(body, len(headers))
         for name, content in headers:
-            _write_field(body, name.encode())
+            _write_field(body, str.encode(name))
             _write_field(body, content)
         length = bytearray()
         _write_varint(length, len(body))
@@ -271,8 +276,8 @@ class RecordWriter:
 
     def take(self) -> bytearray:
         """The bytes; the writer is empty afterwards."""
-        out, self._out = self._out, bytearray(_HEADER_BYTES)
-        self.record_count = 0
+        out = self._out
+        self._clear()
         return out
 
 

@@ -72,7 +72,7 @@ def _check_produced(header: BatchHeader) -> None:
         )
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise invalid(
-            f"producer {header.producer_id} with epoch {header.producer_epoch}, sequence {header.base_sequence}"
+            f"producer {header.producer_id}, epoch {header.producer_epoch}, sequence {header.base_sequence}"
         )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.records.record import TimestampType
+
+RECORD_BYTES_MIN: Final = 7
+"""Seven fields of a byte each: a header that counts more records than so many bytes can hold is lying."""
 
 
 class Frame(NamedTuple):

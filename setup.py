@@ -1,0 +1,33 @@
+"""Builds the compiled record engine, where that is possible; everything else is in pyproject.toml.
+
+The extension is optional: without Cython or a C compiler the package installs all the same and uses its plain
+twin. `ODRADEK_NO_EXTENSION=1` leaves it out on purpose.
+"""
+
+import os
+import sys
+
+from setuptools import Extension, setup
+
+MODULES = ("odradek.records._fast",)
+
+
+def extensions() -> list[Extension]:
+    if os.environ.get("ODRADEK_NO_EXTENSION", "") not in ("", "0"):
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    flags = [] if sys.platform == "win32" else ["-O3"]
+    modules = [
+        Extension(name, [f"src/{name.replace('.', '/')}.py"], extra_compile_args=flags, optional=True)
+        for name in MODULES
+    ]
+    built: list[Extension] = cythonize(modules, build_dir="build/cython", include_path=["src"])
+    for extension in built:
+        extension.optional = True
+    return built
+
+
+setup(ext_modules=extensions())
