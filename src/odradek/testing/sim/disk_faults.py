@@ -1,0 +1,127 @@
+"""What can go wrong at an I/O point, and when.
+
+Every operation of `SimDisk` is a numbered point. Before it acts, the disk shows the point to its faults; the
+first one with an answer decides.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import Final, Protocol
+
+WRITES: Final = frozenset({"pwrite", "pwritev", "truncate"})
+SYNCS: Final = frozenset({"sync", "sync_directory"})
+READS: Final = frozenset({"pread", "read"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One operation about to happen; `number` counts from 1 over the life of the mounted disk."""
+
+    number: int
+    operation: str
+    path: str
+
+
+class CrashKind(Enum):
+    PROCESS_KILL = "kill"
+    """The process is gone; the kernel, its page cache and its sockets' last bytes are not."""
+    POWER_LOSS = "power"
+    """Everything is gone but the platter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """Die at this point, after the share `done` (0 to 1) of the operation's effect."""
+
+    kind: CrashKind
+    done: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Answer OSError `number`, after the share `done` of a write went into the file."""
+
+    number: int
+    done: float = 0.0
+
+
+Outcome = Crash | Failure
+
+
+class DiskFault(Protocol):
+    def at(self, point: Point) -> Outcome | None:
+        """What goes wrong at this point; None for nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CrashAt:
+    """Dies at point `number`."""
+
+    number: int
+    kind: CrashKind
+    rng: Random
+
+    def at(self, point: Point) -> Outcome | None:
+        if point.number != self.number:
+            return None
+        return Crash(kind=self.kind, done=self.rng.choice((0.0, self.rng.random(), 1.0)))
+
+
+@dataclass(slots=True, kw_only=True)
+class FailAt:
+    """Answers an error at point `number` alone."""
+
+    number: int
+    error: int
+    done: float = 0.0
+
+    def at(self, point: Point) -> Outcome | None:
+        return Failure(number=self.error, done=self.done) if point.number == self.number else None
+
+
+@dataclass(slots=True, kw_only=True)
+class FailOperations:
+    """Answers errors to operations of these names whose path the test accepts, until `remaining` runs out."""
+
+    operations: Collection[str]
+    error: int = errno.EIO
+    done: float = 0.0
+    remaining: int = 1
+    path_test: Callable[[str], bool] = field(default=lambda path: True)
+
+    def at(self, point: Point) -> Outcome | None:
+        if self.remaining <= 0 or point.operation not in self.operations or not self.path_test(point.path):
+            return None
+        self.remaining -= 1
+        return Failure(number=self.error, done=self.done)
+
+
+@dataclass(slots=True, kw_only=True)
+class RandomFailures:
+    """Fails each kind of operation at its own rate while `active`."""
+
+    rng: Random
+    write_rate: float = 0.0
+    sync_rate: float = 0.0
+    read_rate: float = 0.0
+    active: bool = True
+
+    def at(self, point: Point) -> Outcome | None:
+        if not self.active:
+            return None
+        if point.operation in WRITES:
+            number, rate = errno.ENOSPC, self.write_rate
+        elif point.operation in SYNCS:
+            number, rate = errno.EIO, self.sync_rate
+        elif point.operation in READS:
+            number, rate = errno.EIO, self.read_rate
+        else:
+            return None
+        if self.rng.random() >= rate:
+            return None
+        return Failure(number=number, done=self.rng.random())

@@ -1,0 +1,238 @@
+"""An asyncio event loop on virtual time.
+
+Theory. A program on asyncio acts only when the loop calls it: because a timer is due, because bytes arrived,
+because another thread finished. Here all three come from one heap of timers, so a run is a function of its
+seed. When nothing is ready, time jumps to the next timer: an hour of heartbeats costs what its callbacks
+cost. What asyncio promises is kept (`call_soon` is first in, first out; a timer never fires early, nor before
+one that was due earlier); what it leaves open (the order of timers due at one instant) is drawn from the
+seed.
+
+Nothing may wait on the real world: `run_in_executor` is refused (work goes through the Offload port),
+sockets, signals and subprocesses do not exist, and connections go to the simulated network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from random import Random
+from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple
+
+from odradek.testing.sim.failures import DeadlockError, OutOfTimeError, describe_tasks
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_CANCELLED_TIMERS_KEPT = 512
+
+
+class Connections(Protocol):
+    """What the loop asks of the simulated network."""
+
+    async def create_server(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: Any, port: int
+    ) -> asyncio.AbstractServer: ...
+
+    async def create_connection(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]: ...
+
+    def resolve(self, host: str | None, port: int) -> list[tuple[Any, ...]]: ...
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Runs until done, until nothing can happen any more (`DeadlockError`), or until a bound
+    (`OutOfTimeError`).
+    """
+
+    def __init__(self, rng: Random, *, seconds_max: float = 3600.0, steps_max: int = 20_000_000) -> None:
+        super().__init__()
+        self._rng = rng
+        self._now_s = 0.0
+        self._seconds_max = seconds_max
+        self._steps_left = steps_max
+        self._runnable: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
+        self._timer_count = 0
+        self._cancelled_timers = 0
+        self._task_count = 0
+        self.network: Connections | None = None
+        self.on_task: Callable[[asyncio.Task[Any]], None] | None = None
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now_s
+
+    def stall(self, seconds: float) -> None:
+        """Let time pass while the running callback holds the loop, as a blocking call would."""
+        self._now_s += seconds
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        self._check_open()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._runnable.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Like `call_soon`: threads of the simulator run only while the loop waits for them."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now_s + max(0.0, delay), callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        self._check_open()
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        self._timer_count += 1
+        heapq.heappush(self._timers, (when, self._rng.random(), self._timer_count, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._cancelled_timers += 1
+
+    def _check_open(self) -> None:
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def _run_once(self) -> None:
+        """One turn of `BaseEventLoop.run_forever`."""
+        if not self._runnable and not self._stopping:  # type: ignore[attr-defined]
+            self._jump_to_next_timer()
+        self._wake_due_timers()
+        runnable = self._runnable
+        for _ in range(len(runnable)):
+            handle = runnable.popleft()
+            if not handle.cancelled():
+                self._steps_left -= 1
+                handle._run()
+        if self._steps_left < 0:
+            raise OutOfTimeError(
+                f"the run used up its steps at {self._now_s:.6f} s; waiting:\n{self._waiting()}"
+            )
+
+    def allow_more_steps(self, count: int) -> None:
+        """Raise the bound on steps to at least `count` from here."""
+        self._steps_left = max(self._steps_left, count)
+
+    def _jump_to_next_timer(self) -> None:
+        timers = self._timers
+        if self._cancelled_timers > _CANCELLED_TIMERS_KEPT and self._cancelled_timers * 2 > len(timers):
+            timers[:] = [entry for entry in timers if not entry[3].cancelled()]
+            heapq.heapify(timers)
+            self._cancelled_timers = 0
+        while timers and timers[0][3].cancelled():
+            heapq.heappop(timers)
+            self._cancelled_timers -= 1
+        if not timers:
+            raise DeadlockError(
+                f"nothing can ever happen after {self._now_s:.6f} s; waiting:\n{self._waiting()}"
+            )
+        self._now_s = max(self._now_s, timers[0][0])
+        if self._now_s > self._seconds_max:
+            raise OutOfTimeError(
+                f"the run passed {self._seconds_max} s of virtual time; waiting:\n{self._waiting()}"
+            )
+
+    def _wake_due_timers(self) -> None:
+        timers, now_s = self._timers, self._now_s
+        while timers and timers[0][0] <= now_s:
+            timer = heapq.heappop(timers)[3]
+            timer._scheduled = False  # type: ignore[attr-defined]
+            if timer.cancelled():
+                self._cancelled_timers -= 1
+            else:
+                self._runnable.append(timer)
+
+    def _waiting(self) -> str:
+        return describe_tasks(list(asyncio.all_tasks(self)))
+
+    def close(self) -> None:
+        if not self.is_closed():
+            self._runnable.clear()
+            self._timers.clear()
+        super().close()
+
+    # -- tasks -----------------------------------------------------------------------------------------------
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """A task whose default name counts from 1 in this loop: asyncio's own counter spans the process."""
+        self._task_count += 1
+        chosen = f"task-{self._task_count}" if name is None else str(name)
+        task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=chosen, context=context)
+        if self.on_task is not None:
+            self.on_task(task)
+        return task
+
+    # -- the outside -----------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
+        raise RuntimeError("no executor in simulation: pass blocking work to the Offload port of the runtime")
+
+    def _connections(self) -> Connections:
+        if self.network is None:
+            raise RuntimeError("this loop has no simulated network")
+        return self.network
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: int = 0,
+        *,
+        ssl: Any = None,
+        sock: Any = None,
+        **_ignored: Any,
+    ) -> asyncio.AbstractServer:
+        _refuse(ssl=ssl, sock=sock)
+        return await self._connections().create_server(protocol_factory, host, port)
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl: Any = None,
+        sock: Any = None,
+        **_ignored: Any,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        _refuse(ssl=ssl, sock=sock)
+        return await self._connections().create_connection(protocol_factory, host, port)
+
+    async def getaddrinfo(
+        self,
+        host: Any,
+        port: Any,
+        **_ignored: Any,
+    ) -> list[tuple[Any, ...]]:
+        return self._connections().resolve(host, int(port or 0))
+
+    def _process_events(self, event_list: object) -> None:  # required by BaseEventLoop, never called
+        raise AssertionError("this loop has no selector")
+
+
+def _refuse(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"the simulated network has no {name}=")

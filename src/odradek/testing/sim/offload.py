@@ -1,0 +1,180 @@
+"""Blocking work in simulation: real threads, of which only one ever moves.
+
+Theory. Work handed to the Offload port runs beside the event loop: its disk operations fall between any two
+steps of the loop, and its result arrives when the world may have changed. To meet such interleavings with a
+seed instead of luck, each piece of work runs on a thread that holds a baton: the loop hands the baton over
+and waits; the thread hands it back at its next I/O point, and gets it again after a virtual delay drawn from
+the seed. Two threads never run at once, so nothing here is a race of the real machine, and a seed gives one
+order of events for ever.
+
+A host that crashes revokes its disk, so its work dies at the I/O point where it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeVar
+
+from odradek.testing.sim.failures import HostCrashed
+from odradek.testing.sim.loop import SimLoop
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class OffloadDelays:
+    """Virtual seconds, uniform between the two: before work starts, at each I/O point, before its
+    result is seen.
+    """
+
+    start_s: tuple[float, float] = (0.0, 0.001)
+    step_s: tuple[float, float] = (0.0, 0.002)
+    result_s: tuple[float, float] = (0.0, 0.001)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Job:
+    work: Callable[..., Any]
+    arguments: tuple[object, ...]
+    outcome: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+    is_over: bool = False
+    abandoned: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A thread and the two halves of its baton."""
+
+    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    back: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    job: _Job | None = None
+
+    def run(self) -> None:
+        _HERE.worker = self
+        while True:
+            self.go.acquire()
+            job = self.job
+            if job is None:
+                self.back.release()
+                return
+            try:
+                job.result = job.work(*job.arguments)
+            except BaseException as error:  # noqa: BLE001  whatever it is belongs to the one who waits
+                job.error = error
+            job.is_over = True
+            self.back.release()
+
+    def move(self) -> None:
+        """Let the thread run to its next I/O point or to its end."""
+        self.go.release()
+        self.back.acquire()
+
+    def give_way(self) -> None:
+        """Called on the thread, at an I/O point."""
+        self.back.release()
+        self.go.acquire()
+        if self.job is not None and self.job.abandoned:
+            raise HostCrashed
+
+
+class _Here(threading.local):
+    worker: _Worker | None = None
+
+
+_HERE = _Here()
+
+
+def give_way() -> None:
+    """Let the loop run for a while, if this is a worker thread; nothing on the loop's own."""
+    worker = _HERE.worker
+    if worker is not None:
+        worker.give_way()
+
+
+class SimOffload:
+    """`Offload` of one life of a host."""
+
+    def __init__(
+        self, loop: SimLoop, rng: Random, *, threads: int = 4, delays: OffloadDelays | None = None
+    ) -> None:
+        self._loop = loop
+        self._rng = rng
+        self._delays = delays or OffloadDelays()
+        self._free_threads = threads
+        self._waiting: deque[_Job] = deque()
+        self._idle: list[_Worker] = []
+        self._busy: dict[_Worker, None] = {}
+
+    async def run(self, work: Callable[..., T], *arguments: object) -> T:
+        job = _Job(work=work, arguments=arguments, outcome=self._loop.create_future())
+        self._waiting.append(job)
+        self._start_next()
+        result: T = await job.outcome
+        return result
+
+    def _start_next(self) -> None:
+        while self._waiting and self._free_threads > 0:
+            job = self._waiting.popleft()
+            if job.outcome.cancelled():  # nobody waits, and it has not begun
+                continue
+            self._free_threads -= 1
+            self._loop.call_later(self._draw(self._delays.start_s), self._begin, job)
+
+    def _begin(self, job: _Job) -> None:
+        if not self._idle:
+            worker = _Worker()
+            threading.Thread(target=worker.run, daemon=True, name="sim-offload").start()
+            self._idle.append(worker)
+        worker = self._idle.pop()
+        worker.job = job
+        self._busy[worker] = None
+        self._move(worker)
+
+    def _move(self, worker: _Worker) -> None:
+        job = worker.job
+        if job is None:  # closed meanwhile
+            return
+        worker.move()
+        if not job.is_over:
+            self._loop.call_later(self._draw(self._delays.step_s), self._move, worker)
+            return
+        self._release(worker)
+        self._loop.call_later(self._draw(self._delays.result_s), _deliver, job)
+        self._start_next()
+
+    def _release(self, worker: _Worker) -> None:
+        worker.job = None
+        self._busy.pop(worker, None)
+        self._idle.append(worker)
+        self._free_threads += 1
+
+    def _draw(self, bounds: tuple[float, float]) -> float:
+        return self._rng.uniform(*bounds)
+
+    def close(self) -> None:
+        """Unwind the work under way, as a dead host's, and end the threads."""
+        self._waiting.clear()
+        for worker in list(self._busy):
+            while worker.job is not None and not worker.job.is_over:
+                worker.job.abandoned = True
+                worker.move()
+            self._release(worker)
+        for worker in self._idle:
+            worker.move()
+        self._idle.clear()
+
+
+def _deliver(job: _Job) -> None:
+    if job.outcome.done():  # its task was cancelled: the result comes too late for anyone
+        return
+    if job.error is not None:
+        job.outcome.set_exception(job.error)
+    else:
+        job.outcome.set_result(job.result)

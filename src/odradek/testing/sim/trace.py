@@ -1,0 +1,46 @@
+"""The record of one run, as a hash: two runs of one seed must give the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+
+class Trace:
+    """Hashes events as they happen; with `keep` it also holds them as lines, to show where two runs part."""
+
+    __slots__ = ("_hash", "_now", "event_count", "lines")
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self._hash = blake2b(digest_size=12)
+        self._now: Callable[[], float] = float
+        self.event_count = 0
+        self.lines: list[str] | None = [] if keep else None
+
+    def timed_by(self, now: Callable[[], float]) -> None:
+        """Stamp later events with `now()`."""
+        self._now = now
+
+    def note(self, kind: str, *details: object) -> None:
+        """Add an event. Details must print the same in every process: no ids, addresses, sets or
+        default names.
+        """
+        line = f"{self._now():.9f} {kind} {details!r}\n"
+        self._hash.update(line.encode())
+        self.event_count += 1
+        if self.lines is not None:
+            self.lines.append(line)
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def first_difference(one: Trace, other: Trace) -> str:
+    """Where two kept traces part, with a few lines of what went before."""
+    left, right = one.lines or [], other.lines or []
+    limit = min(len(left), len(right))
+    index = next((i for i in range(limit) if left[i] != right[i]), limit)
+    before = "".join(left[max(0, index - 3) : index])
+    mine = left[index] if index < len(left) else "(end)\n"
+    theirs = right[index] if index < len(right) else "(end)\n"
+    return f"event {index}:\n{before}first  > {mine}second > {theirs}"

@@ -1,0 +1,108 @@
+"""One direction of a simulated connection, as the network sees it: packets that arrive late, in order, or not
+yet.
+
+TCP hides loss: what is lost is sent again. So a partition never removes a packet from the middle; it holds
+the wire's head until it heals, or until the sender gives up and both ends find out on their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from odradek.testing.sim.network import Network
+    from odradek.testing.sim.transport import SimTransport
+
+
+class PacketKind(Enum):
+    SYN = "syn"
+    SYN_ACK = "syn-ack"
+    DATA = "data"
+    ACK = "ack"
+    """The reader took `acknowledged` bytes out of its socket: this much may be sent again."""
+    FIN = "fin"
+    RST = "rst"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packet:
+    kind: PacketKind
+    data: bytes = b""
+    acknowledged: int = 0
+
+
+class Wire:
+    """Carries packets from `source` to `target`, keeping their order."""
+
+    __slots__ = ("_arrivals", "_last_arrival_s", "_network", "_stalled", "_timer", "source", "target")
+
+    def __init__(self, network: Network, source: SimTransport, target: SimTransport) -> None:
+        self._network = network
+        self.source = source
+        self.target = target
+        self._arrivals: deque[tuple[float, Packet]] = deque()
+        self._last_arrival_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stalled = False
+
+    def send(self, packet: Packet) -> None:
+        now_s = self._network.loop.time()
+        delay_s = self._network.delay_s(self.source.machine, self.target.machine)
+        self._last_arrival_s = max(self._last_arrival_s, now_s + delay_s)
+        self._arrivals.append((self._last_arrival_s, packet))
+        self._expect_next()
+
+    def cut(self, kept: int) -> None:
+        """Forget all but the first `kept` packets: the sender lost power before it could send the others."""
+        while len(self._arrivals) > kept:
+            self._arrivals.pop()
+        self._expect_next()
+
+    def _expect_next(self) -> None:
+        if self._arrivals and self._timer is None and not self._stalled:
+            self._timer = self._network.loop.call_at(self._arrivals[0][0], self._arrive)
+
+    def _arrive(self) -> None:
+        self._timer = None
+        if not self._arrivals:
+            return
+        if not self._network.can_pass(self.source.machine, self.target.machine):
+            self._stall()
+            return
+        _, packet = self._arrivals.popleft()
+        self._network.trace.note(
+            "packet",
+            self.source.local,
+            self.target.local,
+            packet.kind.value,
+            len(packet.data),
+            crc32(packet.data),
+        )
+        self.target.arrived(packet)
+        self._expect_next()
+
+    def _stall(self) -> None:
+        self._stalled = True
+        self._network.hold(self)
+        self._network.loop.call_later(self._network.conditions.give_up_s, self._give_up)
+
+    def resume(self) -> None:
+        """The way is free again: the held packets are sent anew."""
+        if not self._stalled:
+            return
+        self._stalled = False
+        start_s = self._network.loop.time() + self._network.delay_s(self.source.machine, self.target.machine)
+        self._arrivals = deque((max(arrival_s, start_s), packet) for arrival_s, packet in self._arrivals)
+        self._last_arrival_s = max(self._last_arrival_s, start_s)
+        self._expect_next()
+
+    def _give_up(self) -> None:
+        """Whoever waits for an acknowledgement that cannot come takes the connection for dead."""
+        if self._stalled and not self._network.can_pass(self.source.machine, self.target.machine):
+            self.source.timed_out()
+            self.target.timed_out()
