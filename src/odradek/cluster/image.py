@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -60,8 +60,11 @@ class ClusterImage:
     """Dynamic overrides of broker settings, in Kafka's keys."""
 
     def with_topic(self, topic: TopicImage) -> ClusterImage:
-        topics = {**self.topics, topic.name: topic}
-        return self._with_topics(topics)
+        return self.with_topics([topic])
+
+    def with_topics(self, changed: Iterable[TopicImage]) -> ClusterImage:
+        """Topics added or replaced."""
+        return self._with_topics({**self.topics, **{topic.name: topic for topic in changed}})
 
     def without_topic(self, name: str) -> ClusterImage:
         topics = dict(self.topics)

@@ -24,7 +24,7 @@ from odradek.runtime.ports import Buffer
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.net.server import Server
+    from odradek.net.server import OpenListener, Server
 
 _log = events.get("net")
 
@@ -62,11 +62,12 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection; made by `Server`, used on the event loop only."""
 
-    def __init__(self, server: Server, handler: RequestHandler, *, frame_bytes_max: int, in_flight_max: int) -> None:
+    def __init__(self, server: Server, handler: RequestHandler, listener: OpenListener) -> None:
         self._server = server
         self._handler = handler
-        self._reader = FrameReader(frame_bytes_max)
-        self._in_flight_max = in_flight_max
+        self._reader = FrameReader(server.limits.frame_bytes_max)
+        self._in_flight_max = server.limits.in_flight_max
+        self.listener = listener
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
@@ -82,7 +83,6 @@ class Connection(asyncio.BufferedProtocol):
         self.local_port = 0
         self.last_active = 0.0
         self.client_software: tuple[str, str] = ("", "")
-        self.session: dict[str, object] = {}
 
     # -- asyncio's side
 
@@ -93,12 +93,20 @@ class Connection(asyncio.BufferedProtocol):
         self.local_host, self.local_port = _endpoint(transport.get_extra_info("sockname"))
         sock = transport.get_extra_info("socket")
         if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._set_options(sock)
         refusal = self._server.admit(self)
         if refusal is not None:
             _log.warning("connection_refused", peer=self.peer, reason=refusal)
             self._closing = True
             transport.abort()
+
+    def _set_options(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        limits = self._server.limits
+        if limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        if limits.receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True

@@ -6,8 +6,9 @@ import asyncio
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from odradek.model.errors import OdradekError
@@ -33,6 +34,17 @@ class ServerLimits:
     connections_per_host_max: int = 2**31 - 1
     idle_seconds_max: float = 600.0
     backlog: int = 50
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    connections_per_host_overrides: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenListener:
+    """A listener as its connections see it: what clients that came through it are told to connect to, if anything."""
+
+    name: str
+    advertised: tuple[str, int] | None = None
 
 
 class Server:
@@ -40,7 +52,7 @@ class Server:
 
     def __init__(self, handler: RequestHandler, limits: ServerLimits, *, now: Callable[[], float]) -> None:
         self._handler = handler
-        self._limits = limits
+        self.limits = limits
         self.now = now
         self._listeners: list[asyncio.AbstractServer] = []
         self._connections: dict[Connection, None] = {}
@@ -52,17 +64,17 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def listen(self, host: str, port: int) -> int:
+    async def listen(self, listener: OpenListener, host: str, port: int) -> int:
         """Open a listener and return its port. An empty host is every interface."""
         loop = asyncio.get_running_loop()
         try:
-            listener = await loop.create_server(
-                self._accept, host or None, port, backlog=self._limits.backlog, reuse_address=True
+            sockets = await loop.create_server(
+                partial(Connection, self, self._handler, listener), host or None, port, backlog=self.limits.backlog, reuse_address=True
             )
         except OSError as error:
             raise ListenError(_explain(error, host, port)) from error
-        self._listeners.append(listener)
-        return int(listener.sockets[0].getsockname()[1]) if listener.sockets else port
+        self._listeners.append(sockets)
+        return int(sockets.sockets[0].getsockname()[1]) if sockets.sockets else port
 
     async def stop(self, *, drain_seconds: float) -> None:
         """Accept nothing more, let requests under way be answered for a while, then close every connection."""
@@ -91,13 +103,15 @@ class Server:
         """Count a new connection in, or say why it may not stay."""
         if self._stopping:
             return "the broker is stopping"
-        if len(self._connections) >= self._limits.connections_max:
-            return f"max.connections={self._limits.connections_max} reached"
-        if self._per_host[connection.peer_host] >= self._limits.connections_per_host_max:
-            return f"max.connections.per.ip={self._limits.connections_per_host_max} reached"
+        if len(self._connections) >= self.limits.connections_max:
+            return f"max.connections={self.limits.connections_max} reached"
+        host = connection.peer_host
+        allowed = self.limits.connections_per_host_overrides.get(host, self.limits.connections_per_host_max)
+        if self._per_host[host] >= allowed:
+            return f"max.connections.per.ip={allowed} reached"
         connection.last_active = self.now()
         self._connections[connection] = None
-        self._per_host[connection.peer_host] += 1
+        self._per_host[host] += 1
         if self._sweeper is None:
             self._schedule_sweep()
         return None
@@ -112,28 +126,20 @@ class Server:
         """An unexpected error from a request: hand it to the loop's exception handler, traceback and all."""
         asyncio.get_running_loop().call_exception_handler({"message": "a request failed", "exception": error})
 
-    def _accept(self) -> Connection:
-        return Connection(
-            self,
-            self._handler,
-            frame_bytes_max=self._limits.frame_bytes_max,
-            in_flight_max=self._limits.in_flight_max,
-        )
-
     # -- idle connections
 
     def _schedule_sweep(self) -> None:
-        interval = max(_IDLE_SWEEP_SECONDS_MIN, self._limits.idle_seconds_max / 4)
+        interval = max(_IDLE_SWEEP_SECONDS_MIN, self.limits.idle_seconds_max / 4)
         self._sweeper = asyncio.get_running_loop().call_later(interval, self._sweep)
 
     def _sweep(self) -> None:
         self._sweeper = None
-        oldest_allowed = self.now() - self._limits.idle_seconds_max
+        oldest_allowed = self.now() - self.limits.idle_seconds_max
         for connection in list(self._connections):
             if connection.idle and connection.last_active < oldest_allowed:
                 _log.info("connection_idle_closed", peer=connection.peer)
                 connection.close()
-            elif connection.last_active < oldest_allowed - self._limits.idle_seconds_max:
+            elif connection.last_active < oldest_allowed - self.limits.idle_seconds_max:
                 # It has had answers waiting for twice the idle time and takes none of them.
                 _log.warning("connection_stuck_closed", peer=connection.peer)
                 connection.abort()

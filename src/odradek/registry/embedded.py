@@ -22,7 +22,7 @@ from odradek.telemetry import events
 
 _log = events.get("registry")
 JOURNAL_NAME: Final = "registry.journal"
-_SLACK_LINES: Final = 1000
+_SLACK_BYTES: Final = 64 * 1024
 
 
 class EmbeddedRegistry:
@@ -43,11 +43,10 @@ class EmbeddedRegistry:
         disk = runtime.disk
         path = posixpath.join(directory, JOURNAL_NAME)
         content = disk.read(path) if disk.exists(path) else b""
-        nodes, good_length, line_count = _replay(content, path)
-        if line_count > _SLACK_LINES + 2 * len(nodes):
-            content = _snapshot(nodes)
-            disk.replace(path, content)
-            good_length = len(content)
+        nodes, good_length = _replay(content, path)
+        if len(content) > _SLACK_BYTES and len(snapshot := _snapshot(nodes)) < len(content) // 2:
+            disk.replace(path, snapshot)
+            good_length = len(snapshot)
         file = disk.open(path, create=True)
         if good_length < file.length():
             _log.warning("registry_tail_cut", path=path, bytes=file.length() - good_length)
@@ -143,10 +142,10 @@ def _snapshot(nodes: dict[str, Node]) -> bytes:
     )
 
 
-def _replay(content: bytes, path: str) -> tuple[dict[str, Node], int, int]:
-    """(nodes, length of the readable part, number of its lines)."""
+def _replay(content: bytes, path: str) -> tuple[dict[str, Node], int]:
+    """(nodes, length of the readable part)."""
     nodes: dict[str, Node] = {}
-    position = line_count = 0
+    position = 0
     while position < len(content):
         end = content.find(b"\n", position)
         line = content[position : end if end >= 0 else len(content)]
@@ -158,5 +157,5 @@ def _replay(content: bytes, path: str) -> tuple[dict[str, Node], int, int]:
                 )
             break
         _apply(nodes, json.loads(body))
-        position, line_count = end + 1, line_count + 1
-    return nodes, position, line_count
+        position = end + 1
+    return nodes, position

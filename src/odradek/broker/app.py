@@ -1,0 +1,196 @@
+"""The broker: where all parts are made and wired, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from odradek.broker.context import Parts
+from odradek.broker.dispatch import Dispatcher
+from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.handlers import served_apis
+from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.replicas import Replicas
+from odradek.cluster.controller import ClusterDefaults, Controller
+from odradek.cluster.image import BrokerImage, ClusterImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.listeners import format_address
+from odradek.config.topic import topic_config
+from odradek.model.ids import BrokerId
+from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.registry import EmbeddedRegistry
+from odradek.runtime.ports import Runtime
+from odradek.storage.directories import LogDirectories
+from odradek.telemetry import events
+
+_log = events.get("broker")
+_DRAIN_SECONDS: Final = 5.0
+_SESSION_EVICTION_SECONDS: Final = 120.0
+
+
+class Broker:
+    """`await start()`, serve, `await stop()`. `fatal` is set when the broker cannot go on (every log directory failed)."""
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._background: list[asyncio.Task[None]] = []
+        self._directories: LogDirectories | None = None
+        self._registry: EmbeddedRegistry | None = None
+        self._replicas: Replicas | None = None
+        self._server: Server | None = None
+        self._parts: Parts | None = None
+        self.addresses: list[tuple[str, int]] = []
+        self.fatal = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the first listener, once started."""
+        host, port = self.addresses[0]
+        return format_address(host or "127.0.0.1", port)
+
+    @property
+    def port(self) -> int:
+        return self.addresses[0][1]
+
+    async def start(self) -> None:
+        """Lock the data, recover it, then accept connections. Raises an `OdradekError` that says what is in the way."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop(drain_seconds=0.0)
+            raise
+
+    async def _start(self) -> None:
+        config, runtime = self._config, self._runtime
+        directories = self._directories = LogDirectories.open(
+            runtime,
+            config.log_dirs,
+            node_id=config.node_id,
+            new_cluster_id=_new_cluster_id(runtime),
+            producer_expiration_ms=config.producer_id_expiration_ms,
+        )
+        registry = self._registry = EmbeddedRegistry.open(runtime, directories.home)
+        me = BrokerImage(broker_id=BrokerId(config.node_id), host="", port=0, rack=config.broker_rack)
+        defaults = ClusterDefaults(
+            partition_count=config.num_partitions,
+            replication_factor=config.default_replication_factor,
+            check_configs=lambda configs: _check_configs(configs, self._current_config()),
+        )
+        controller = await Controller.load(
+            registry, runtime.entropy, defaults, cluster_id=directories.cluster_id, broker=me, apply=self._apply
+        )
+        await controller.begin_epoch()
+        config = config.reconfigured(controller.image.broker_configs)
+        self._replicas = Replicas(runtime, directories, on_all_failed=self.fatal.set)
+        self._parts = Parts(
+            config=config,
+            runtime=runtime,
+            controller=controller,
+            replicas=self._replicas,
+            fetch_sessions=FetchSessions(
+                slots=config.max_incremental_fetch_session_cache_slots,
+                eviction_seconds=_SESSION_EVICTION_SECONDS,
+                chance=runtime.entropy.uniform,
+            ),
+            producer_ids=ProducerIds(controller.allocate_producer_ids),
+        )
+        await self._replicas.load(controller.image, config)
+        await self._listen(self._parts)
+        self._start_background(config, self._replicas)
+        _log.info(
+            "broker_started",
+            address=self.address,
+            node=config.node_id,
+            cluster=directories.cluster_id,
+            topics=len(controller.image.topics),
+        )
+
+    async def _listen(self, parts: Parts) -> None:
+        config = parts.config
+        limits = ServerLimits(
+            frame_bytes_max=config.socket_request_max_bytes,
+            in_flight_max=config.queued_max_requests,
+            connections_max=config.max_connections,
+            connections_per_host_max=config.max_connections_per_ip,
+            connections_per_host_overrides=config.max_connections_per_ip_overrides,
+            idle_seconds_max=config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms > 0 else 1e12,
+            backlog=config.socket_listen_backlog_size,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        )
+        self._server = Server(Dispatcher(parts, served_apis()), limits, now=self._runtime.clock.monotonic)
+        advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
+        for listener in config.listeners:
+            opened = OpenListener(name=listener.name, advertised=advertised.get(listener.name))
+            port = await self._server.listen(opened, listener.host, listener.port)
+            self.addresses.append((listener.host, port))
+
+    async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:
+        """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent."""
+        if self._server is not None:
+            await self._server.stop(drain_seconds=drain_seconds)
+            self._server = None
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self._background.clear()
+        if self._replicas is not None:
+            await self._replicas.close()
+            self._replicas = None
+        if self._registry is not None:
+            await self._registry.close()
+            self._registry = None
+        if self._directories is not None:
+            self._directories.close()
+            self._directories = None
+            _log.info("broker_stopped", node=self._config.node_id)
+
+    # -- changes of the cluster
+
+    def _current_config(self) -> BrokerConfig:
+        return self._parts.config if self._parts is not None else self._config
+
+    async def _apply(self, before: ClusterImage, after: ClusterImage) -> None:
+        parts = self._parts
+        if parts is None:  # the epoch that begins before the logs are open
+            return
+        if after.broker_configs != before.broker_configs:
+            parts.config = self._config.reconfigured(after.broker_configs)
+            await parts.replicas.reconfigure(after, parts.config)
+        await parts.replicas.apply(before, after, parts.config)
+
+    # -- the clockwork
+
+    def _start_background(self, config: BrokerConfig, replicas: Replicas) -> None:
+        every: list[tuple[str, float, Callable[[], Awaitable[None]]]] = [
+            ("retention", config.log_retention_check_interval_ms / 1000, replicas.apply_retention),
+            ("checkpoints", config.log_flush_offset_checkpoint_interval_ms / 1000, replicas.write_checkpoints),
+            ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
+        ]
+        loop = asyncio.get_running_loop()
+        self._background = [loop.create_task(_repeat(name, seconds, work)) for name, seconds, work in every]
+
+
+_STORAGE_CHECK_SECONDS: Final = 2.0
+_INTERVAL_SECONDS_MIN: Final = 0.05
+
+
+async def _repeat(name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(max(seconds, _INTERVAL_SECONDS_MIN))
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 - the root of a task: the next round may succeed
+            _log.exception("background_work_failed", work=name)
+
+
+def _check_configs(configs: object, config: BrokerConfig) -> None:
+    topic_config(configs, config)  # type: ignore[arg-type]
+
+
+def _new_cluster_id(runtime: Runtime) -> Callable[[], str]:
+    """Kafka's form of an id: the 16 bytes of a UUID in URL-safe base64, 22 characters."""
+    return lambda: base64.urlsafe_b64encode(runtime.entropy.uuid().bytes).decode().rstrip("=")

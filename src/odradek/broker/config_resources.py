@@ -1,0 +1,143 @@
+"""What a ConfigResource names, and how changes to it are checked and carried out. Shared by the three config APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Final, Protocol
+
+from odradek.broker.context import Parts
+from odradek.cluster.image import TopicImage
+from odradek.config.topic import TOPIC_SETTINGS
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+
+TOPIC: Final = 2
+BROKER: Final = 4
+_KINDS: Final = {1: "unknown", 8: "broker loggers", 16: "client metrics", 32: "groups"}
+
+Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with one setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Entry(Protocol):
+    """One named setting of an alter request."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def value(self) -> str | None: ...
+
+
+class IncrementalEntry(Entry, Protocol):
+    @property
+    def config_operation(self) -> int: ...
+
+
+def topic_resource(parts: Parts, name: str) -> TopicImage:
+    topic = parts.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    return topic
+
+
+def broker_resource(parts: Parts, name: str) -> None:
+    """Check that the name is this broker's id, or "" for the default of all brokers."""
+    if name not in ("", str(parts.config.node_id)):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"broker {name!r} is unknown here: ask for {parts.config.node_id}, or '' for all"
+        )
+
+
+def unsupported(kind: int) -> KafkaError:
+    what = _KINDS.get(kind, f"resource type {kind}")
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"settings of {what} are not served; topics (2) and brokers (4) are")
+
+
+async def alter(parts: Parts, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
+    """Carry out a change of one resource's settings, or raise a `KafkaError` that says why not."""
+    if kind == TOPIC:
+        await parts.controller.alter_topic_configs(name, change, validate_only=validate_only)
+    elif kind == BROKER:
+        broker_resource(parts, name)
+
+        def checked(before: Mapping[str, str]) -> Mapping[str, str]:
+            after = change(before)
+            try:
+                parts.config.reconfigured(after)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+            return after
+
+        await parts.controller.alter_broker_configs(checked, validate_only=validate_only)
+    else:
+        raise unsupported(kind)
+
+
+def replacing(entries: Iterable[Entry]) -> Change:
+    """AlterConfigs: what is not named goes back to its default."""
+    wanted: dict[str, str] = {}
+    for entry in entries:
+        if entry.value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"setting {entry.name} has no value: leave it out to reset it")
+        if entry.name in wanted:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {entry.name} is named twice")
+        wanted[entry.name] = entry.value
+    return lambda before: wanted
+
+
+def incremental(entries: Iterable[IncrementalEntry], kind: int) -> Change:
+    """IncrementalAlterConfigs: only what is named changes."""
+    entries = list(entries)
+    names = [entry.name for entry in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {name} is named twice")
+
+    def change(before: Mapping[str, str]) -> Mapping[str, str]:
+        after = dict(before)
+        for entry in entries:
+            _apply(after, entry, kind)
+        return after
+
+    return change
+
+
+def _apply(configs: dict[str, str], entry: IncrementalEntry, kind: int) -> None:
+    try:
+        operation = Operation(entry.config_operation)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"operation {entry.config_operation} is not known") from None
+    if operation is Operation.DELETE:
+        if kind == TOPIC and entry.name not in TOPIC_SETTINGS:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a topic setting")
+        configs.pop(entry.name, None)
+        return
+    if entry.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {entry.name} needs a value for {operation.name}")
+    if operation is Operation.SET:
+        configs[entry.name] = entry.value
+        return
+    configs[entry.name] = _edited(configs, entry.name, operation, entry.value, kind)
+
+
+def _edited(configs: Mapping[str, str], name: str, operation: Operation, value: str, kind: int) -> str:
+    setting = TOPIC_SETTINGS.get(name) if kind == TOPIC else None
+    if setting is None or not isinstance(setting.default, tuple | frozenset):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{operation.name} works on lists only, and {name} is not one")
+    present = configs.get(name, setting.default_text or "")
+    items = [item.strip() for item in present.split(",") if item.strip()]
+    given = [item.strip() for item in value.split(",") if item.strip()]
+    if operation is Operation.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return ",".join(items)

@@ -1,0 +1,62 @@
+"""What every handler is given: the broker's parts, and the request's circumstances."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.replicas import Replicas
+from odradek.cluster.controller import Controller
+from odradek.cluster.image import BrokerImage, ClusterImage
+from odradek.config.broker import BrokerConfig
+from odradek.net.connection import Connection
+from odradek.runtime.ports import Runtime
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """The broker's parts, wired by `app.py`. `config` is replaced when a dynamic setting changes."""
+
+    config: BrokerConfig
+    runtime: Runtime
+    controller: Controller
+    replicas: Replicas
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """Who asks, over which connection, in which version of the API."""
+
+    connection: Connection
+    api_version: int
+    client_id: str
+    principal: str = ANONYMOUS
+
+    def address_of(self, broker: BrokerImage) -> tuple[str, int]:
+        """Where this client reaches a broker: what its listener advertises, or else the address it connected to."""
+        return self.connection.listener.advertised or (self.connection.local_host, self.connection.local_port)
+
+
+@dataclass(frozen=True, slots=True)
+class Served(Generic[Q, A]):
+    """An API of this broker: `handle` returns the response, a promise of it, or None for no response (acks=0)."""
+
+    api_key: int
+    handle: Callable[[Parts, Circumstances, Q], A | Awaitable[A] | None]
+
+
+AnyServed = Served[Any, Any]

@@ -1,0 +1,103 @@
+"""From a frame to the handler of its API and back to bytes.
+
+Checks come in one order everywhere: known API, version, shape; then, in the handlers, authorisation, existence,
+leadership, epoch, work. What fails the first three has no response that the peer could read, so the connection is closed
+(as Kafka does), but for ApiVersions, whose version 0 answer every client can read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from odradek.broker.context import AnyServed, Circumstances, Parts
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.net.connection import Chunks, Connection, PeerError, Reply
+from odradek.protocol import APIS, Api, decode, decode_request_header, encode_response
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.runtime.ports import Buffer
+
+_API_VERSIONS: Final = 18
+
+
+class Dispatcher:
+    """The `RequestHandler` of the network layer."""
+
+    def __init__(self, parts: Parts, served: Iterable[AnyServed]) -> None:
+        self._parts = parts
+        self._routes: dict[int, tuple[Api, AnyServed]] = {one.api_key: (APIS[one.api_key], one) for one in served}
+
+    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+        header, position = decode_request_header(frame)
+        route = self._routes.get(header.api_key)
+        if route is None:
+            name = APIS[header.api_key].name if header.api_key in APIS else "unknown"
+            raise PeerError(f"API {header.api_key} ({name}) is not served by this broker")
+        api, served = route
+        version = header.api_version
+        if version not in api.versions:
+            if header.api_key != _API_VERSIONS:
+                raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
+            return self._refuse_api_versions(connection, header.correlation_id)
+        request, _ = decode(api.request, version, frame, position)
+        circumstances = Circumstances(connection=connection, api_version=version, client_id=header.client_id or "")
+        response = served.handle(self._parts, circumstances, request)
+        if response is None:
+            return None
+        if isinstance(response, asyncio.Future):
+            return _encoded_later(response, partial(encode_response, header.api_key, version, header.correlation_id))
+        if isinstance(response, Awaitable):
+            return self._finish(response, header.api_key, version, header.correlation_id)
+        return encode_response(header.api_key, version, header.correlation_id, response)
+
+    def _refuse_api_versions(self, connection: Connection, correlation_id: int) -> list[Buffer]:
+        """Version 0 with error 35 and the supported range, so that the client can come again with one of them."""
+        _, served = self._routes[_API_VERSIONS]
+        circumstances = Circumstances(connection=connection, api_version=0, client_id="")
+        response = served.handle(self._parts, circumstances, ApiVersionsRequest())
+        refused = response.replace(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return encode_response(_API_VERSIONS, 0, correlation_id, refused)
+
+    async def _finish(self, response: Awaitable[Any], api_key: int, version: int, correlation_id: int) -> Chunks | None:
+        message = await response
+        return None if message is None else encode_response(api_key, version, correlation_id, message)
+
+
+def _encoded_later(source: asyncio.Future[Any], encode: Callable[[Any], Chunks]) -> asyncio.Future[Chunks | None]:
+    """The bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
+    target: asyncio.Future[Chunks | None] = source.get_loop().create_future()
+
+    def settle(done: asyncio.Future[Any]) -> None:
+        if target.done():
+            return
+        if done.cancelled():
+            target.cancel()
+        elif (error := done.exception()) is not None:
+            target.set_exception(error)
+        else:
+            target.set_result(encode(done.result()))
+
+    def cancel(done: asyncio.Future[Chunks | None]) -> None:
+        if done.cancelled():
+            source.cancel()
+
+    source.add_done_callback(settle)
+    target.add_done_callback(cancel)
+    return target
+
+
+async def with_timeout(work: Awaitable[None], timeout_ms: int) -> bool:
+    """Wait for `work` at most `timeout_ms`; True when it was done in time. What it raises comes through."""
+    try:
+        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+            await work
+    except TimeoutError:
+        return False
+    return True
+
+
+def closing_error(error: KafkaError) -> PeerError:
+    """For requests that have no response (acks=0): the only way to tell the client is to close."""
+    return PeerError(f"a request without response failed: {error}")

@@ -1,0 +1,42 @@
+"""AlterConfigs (33). Versions 0-2: replaces all of a resource's settings. Deprecated in favour of IncrementalAlterConfigs,
+and still what older clients send."""
+
+from __future__ import annotations
+
+from odradek.broker.config_resources import alter, replacing
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def handle(parts: Parts, circumstances: Circumstances, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            await _alter(parts, resource, validate_only=request.validate_only) for resource in request.resources
+        ]
+    )
+
+
+async def _alter(
+    parts: Parts, resource: AlterConfigsResource, *, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    code, message = ErrorCode.NONE, None
+    try:
+        change = replacing(resource.configs)
+        await alter(parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+SERVED = Served(33, handle)

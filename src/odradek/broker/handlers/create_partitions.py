@@ -1,0 +1,45 @@
+"""CreatePartitions (37). Versions 0-3. The count is the new total; partitions are never removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.controller import MorePartitions
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    names = Counter(topic.name for topic in request.topics)
+    unique = {topic.name: topic for topic in request.topics}
+    return CreatePartitionsResponse(
+        results=[
+            await _grow(parts, topic, doubled=names[topic.name] > 1, validate_only=request.validate_only)
+            for topic in unique.values()
+        ]
+    )
+
+
+async def _grow(
+    parts: Parts, topic: CreatePartitionsTopic, *, doubled: bool, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
+    try:
+        if doubled:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
+        more = MorePartitions(name=topic.name, total=topic.count, assignment=assignment)
+        await parts.controller.create_partitions(more, validate_only=validate_only)
+    except KafkaError as error:
+        return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+    return CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
+
+
+SERVED = Served(37, handle)

@@ -1,0 +1,96 @@
+"""CreateTopics (19). Versions 2-7: -1 partitions or replicas mean the broker's default from v4, the topic's settings come back
+from v5, its id from v7. A topic that was created can be used at once: its logs exist before the answer is sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.controller import NewTopic
+from odradek.cluster.image import TopicImage
+from odradek.config.describe import DescribedSetting, describe_topic
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+async def handle(parts: Parts, circumstances: Circumstances, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    names = Counter(topic.name for topic in request.topics)
+    planned: dict[str, NewTopic] = {}
+    outcomes: dict[str, TopicImage | KafkaError] = {}
+    for topic in request.topics:
+        try:
+            if names[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
+            planned[topic.name] = _new_topic(topic)
+        except KafkaError as error:
+            outcomes[topic.name] = error
+    made = await parts.controller.create_topics(list(planned.values()), validate_only=request.validate_only)
+    outcomes.update(zip(planned, made, strict=True))
+    return CreateTopicsResponse(topics=[_result(parts, name, outcomes[name]) for name in names])
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    assignment: dict[int, list[int]] = {}
+    for entry in topic.assignments:
+        if entry.partition_index in assignment:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {entry.partition_index} is assigned more than once"
+            )
+        assignment[entry.partition_index] = entry.broker_ids
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=assignment,
+        configs=_configs(topic),
+    )
+
+
+def _configs(topic: CreatableTopic) -> Mapping[str, str]:
+    configs: dict[str, str] = {}
+    for entry in topic.configs:
+        if entry.name in configs:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {entry.name} of topic {topic.name!r} is given twice")
+        if entry.value is None:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"setting {entry.name} of topic {topic.name!r} has no value: leave it out instead"
+            )
+        configs[entry.name] = entry.value
+    return configs
+
+
+def _result(parts: Parts, name: str, outcome: TopicImage | KafkaError) -> CreatableTopicResult:
+    if isinstance(outcome, KafkaError):
+        return CreatableTopicResult(
+            name=name, error_code=outcome.code, error_message=outcome.message, configs=None
+        )
+    return CreatableTopicResult(
+        name=name,
+        topic_id=outcome.topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(outcome.partitions),
+        replication_factor=len(outcome.partitions[0].replicas),
+        configs=[_config(entry) for entry in describe_topic(outcome.configs, parts.config)],
+    )
+
+
+def _config(entry: DescribedSetting) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.key,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+    )
+
+
+SERVED = Served(19, handle)

@@ -1,0 +1,53 @@
+"""DeleteTopics (20). Versions 1-6: by name, from v6 also by topic id (KIP-516)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID
+from odradek.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+_SINCE_TOPIC_STATES = 6
+
+
+async def handle(parts: Parts, circumstances: Circumstances, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    wanted = request.topics
+    if circumstances.api_version < _SINCE_TOPIC_STATES:
+        wanted = [DeleteTopicState(name=name) for name in request.topic_names]
+    unique = {(topic.name, topic.topic_id): topic for topic in wanted}
+    return DeleteTopicsResponse(responses=[await _delete(parts, topic) for topic in unique.values()])
+
+
+async def _delete(parts: Parts, wanted: DeleteTopicState) -> DeletableTopicResult:
+    try:
+        if not parts.config.delete_topic_enable:
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+        topic = await parts.controller.delete_topic(_name_of(parts, wanted.name, wanted.topic_id))
+    except KafkaError as error:
+        return DeletableTopicResult(
+            name=wanted.name, topic_id=wanted.topic_id, error_code=error.code, error_message=error.message
+        )
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
+
+
+def _name_of(parts: Parts, name: str | None, topic_id: UUID) -> str:
+    if topic_id == ZERO_UUID:
+        if name is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id")
+        return name
+    if name is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, not by both")
+    topic = parts.image.topics_by_id.get(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+    return topic.name
+
+
+SERVED = Served(20, handle)

@@ -1,0 +1,43 @@
+"""IncrementalAlterConfigs (44). Versions 0-1: set, delete, append to or subtract from settings one by one (KIP-339)."""
+
+from __future__ import annotations
+
+from odradek.broker.config_resources import alter, incremental
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            await _alter(parts, resource, validate_only=request.validate_only) for resource in request.resources
+        ]
+    )
+
+
+async def _alter(
+    parts: Parts, resource: AlterConfigsResource, *, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    code, message = ErrorCode.NONE, None
+    try:
+        change = incremental(resource.configs, resource.resource_type)
+        await alter(parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+SERVED = Served(44, handle)

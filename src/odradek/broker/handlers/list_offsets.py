@@ -1,0 +1,80 @@
+"""ListOffsets (2): the offset for a timestamp, or for one of the special questions.
+
+Versions 1-11. Special timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp (v7, KIP-734), -4 earliest
+local (v8, KIP-405), -5 latest tiered (v9), -6 earliest not yet uploaded (v11). Nothing is tiered here: -4 and -6 are the
+earliest, -5 is "none".
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.replication.partition import Partition
+
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+_SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING: 11}
+_READ_COMMITTED = 1
+
+
+def handle(parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    committed_only = request.isolation_level == _READ_COMMITTED
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(parts, circumstances, topic.name, wanted, committed_only=committed_only)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    parts: Parts, circumstances: Circumstances, topic: str, wanted: ListOffsetsPartition, *, committed_only: bool
+) -> ListOffsetsPartitionResponse:
+    index = wanted.partition_index
+    try:
+        if wanted.timestamp < 0 and circumstances.api_version < _SINCE.get(wanted.timestamp, 0):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer ListOffsets")
+        partition = parts.replicas.leader(topic, index)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        timestamp, offset = _find(partition, wanted.timestamp, committed_only=committed_only)
+    except KafkaError as error:
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+    epoch = partition.log.epoch_at(offset) if offset >= 0 else -1
+    return ListOffsetsPartitionResponse(
+        partition_index=index, error_code=ErrorCode.NONE, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tuple[int, int]:
+    """(timestamp, offset); -1 for what there is not."""
+    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
+    if timestamp == _LATEST:
+        return -1, end_offset
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL, _EARLIEST_PENDING):
+        return -1, partition.start_offset
+    if timestamp == _LATEST_TIERED:
+        return -1, -1
+    if timestamp == _MAX_TIMESTAMP:
+        found = partition.log.max_timestamp_offset()
+    elif timestamp < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} means nothing")
+    else:
+        found = partition.log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        return -1, -1
+    return found.timestamp, found.offset
+
+
+SERVED = Served(2, handle)

@@ -1,0 +1,149 @@
+"""Metadata (3): brokers, topics, who leads what.
+
+Versions 0-13: topic ids from v10, authorised operations from v8 (for the cluster only to v10), a top-level error from v13.
+A missing topic is created when client and broker both allow it; it can be used at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+
+from odradek.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.controller import NewTopic
+from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID, TopicPartition, check_topic_name
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_SINCE_NULL_IS_ALL = 1
+_SINCE_CREATION_FLAG = 4
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    missing = _to_create(parts, circumstances, request)
+    if missing:
+        return _create_then_answer(parts, circumstances, request, missing)
+    return _answer(parts, circumstances, request, {})
+
+
+async def _create_then_answer(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest, names: list[str]
+) -> MetadataResponse:
+    outcomes = await parts.controller.create_topics([NewTopic(name=name) for name in names])
+    errors = {
+        name: outcome.code
+        for name, outcome in zip(names, outcomes, strict=True)
+        if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+    }
+    return _answer(parts, circumstances, request, errors)
+
+
+def _to_create(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> list[str]:
+    if not parts.config.auto_create_topics_enable or not request.topics:
+        return []
+    if circumstances.api_version >= _SINCE_CREATION_FLAG and not request.allow_auto_topic_creation:
+        return []
+    names = dict.fromkeys(topic.name for topic in request.topics if topic.name)
+    return [
+        name for name in names if name not in parts.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
+    ]
+
+
+def _answer(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> MetadataResponse:
+    image = parts.image
+    topics = [
+        _found(parts, topic, include_operations=request.include_topic_authorized_operations)
+        if isinstance(topic, TopicImage)
+        else topic
+        for topic in _selected(image, circumstances, request, errors)
+    ]
+    brokers = []
+    for broker in image.brokers:
+        host, port = circumstances.address_of(broker)
+        brokers.append(MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack))
+    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=operations,
+    )
+
+
+def _selected(
+    image: ClusterImage, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> Iterable[TopicImage | MetadataResponseTopic]:
+    wanted = request.topics
+    if wanted is None or (not wanted and circumstances.api_version < _SINCE_NULL_IS_ALL):
+        return image.topics.values()
+    unique = {(topic.name, topic.topic_id): topic for topic in wanted}
+    return [_one(image, topic, errors) for topic in unique.values()]
+
+
+def _one(
+    image: ClusterImage, wanted: MetadataRequestTopic, errors: dict[str, ErrorCode]
+) -> TopicImage | MetadataResponseTopic:
+    if wanted.topic_id != ZERO_UUID:
+        topic = image.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id
+            )
+        return topic
+    name = wanted.name or ""
+    topic = image.topics.get(name)
+    if topic is not None:
+        return topic
+    if name in errors:
+        code = errors[name]
+    else:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _found(parts: Parts, topic: TopicImage, *, include_operations: bool) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_partition(parts, topic, index, image) for index, image in enumerate(topic.partitions)],
+        topic_authorized_operations=TOPIC_OPERATIONS if include_operations else NOT_ASKED,
+    )
+
+
+def _partition(parts: Parts, topic: TopicImage, index: int, image: PartitionImage) -> MetadataResponsePartition:
+    offline = parts.replicas.is_offline(TopicPartition(topic.name, index))
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=-1 if offline else image.leader,
+        leader_epoch=image.leader_epoch,
+        replica_nodes=list(image.replicas),
+        isr_nodes=list(image.isr),
+        offline_replicas=list(image.replicas) if offline else [],
+    )
+
+
+def is_valid_name(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+SERVED = Served(3, handle)

@@ -1,0 +1,128 @@
+"""What a produced batch must be before it may enter a log: the broker's whole distrust of its clients, in one place.
+
+Order of the checks: size, format, CRC (which also finds what the network or the client's memory damaged), then every record
+inside, decompressed within bounds. Pure: bytes and the topic's settings in, checked batches out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import (
+    BatchBuilder,
+    BatchHeader,
+    Codec,
+    RecordsSummary,
+    check_crc,
+    decode_batch,
+    read_header,
+    split_batches,
+    validate_records,
+)
+from odradek.runtime.ports import Buffer
+
+ZSTD_SINCE_PRODUCE: Final = 7
+ZSTD_SINCE_FETCH: Final = 10
+
+Batches = list[tuple[BatchHeader, memoryview]]
+
+_TARGET_CODEC: Final = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the partition and the request demand of a batch."""
+
+    config: LogConfig
+    api_version: int
+    now_ms: int
+
+
+def checked_batches(records: Buffer | None, terms: Terms) -> Batches:
+    """The one batch that a Produce request may hold for a partition, checked, with offsets yet to be assigned.
+
+    Raises INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE or UNSUPPORTED_FOR_MESSAGE_FORMAT.
+    """
+    if not records:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request needs exactly one batch for each partition, not none")
+    batches = split_batches(records)
+    if len(batches) != 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"a produce request needs exactly one batch for each partition, not {len(batches)}"
+        )
+    header, batch = batches[0]
+    _check_size(header, terms.config)
+    check_crc(batch)
+    if header.codec is Codec.ZSTD and terms.api_version < ZSTD_SINCE_PRODUCE:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {ZSTD_SINCE_PRODUCE} or newer"
+        )
+    if header.is_transactional:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
+    summary = validate_records(batch, header)
+    _check_content(summary, terms)
+    target = _TARGET_CODEC.get(terms.config.compression_type)
+    if target is not None and target is not header.codec:
+        header, batch = _recompressed(header, batch, target, terms.config)
+        _check_size(header, terms.config)
+    return [(header, batch)]
+
+
+def _check_size(header: BatchHeader, config: LogConfig) -> None:
+    if header.size_bytes > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {header.size_bytes} bytes, max.message.bytes is {config.max_message_bytes}",
+        )
+    if header.size_bytes > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch has {header.size_bytes} bytes, a segment of this topic {config.segment_bytes}",
+        )
+
+
+def _check_content(summary: RecordsSummary, terms: Terms) -> None:
+    config = terms.config
+    if summary.null_key_count and "compact" in config.cleanup_policy:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a compacted topic accepts only records with a key")
+    if config.message_timestamp_type == "LogAppendTime":
+        return
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if 0 <= summary.min_timestamp < terms.now_ms - before:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {summary.min_timestamp} is more than message.timestamp.before.max.ms={before} in the past",
+        )
+    if summary.max_timestamp > terms.now_ms + after:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {summary.max_timestamp} is more than message.timestamp.after.max.ms={after} in the future",
+        )
+
+
+def _recompressed(header: BatchHeader, batch: memoryview, codec: Codec, config: LogConfig) -> tuple[BatchHeader, memoryview]:
+    """The same records under the codec that the topic's `compression.type` asks for."""
+    level = {
+        Codec.GZIP: None if config.compression_gzip_level == -1 else config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }.get(codec)
+    builder = BatchBuilder(codec, level=level)
+    for record in decode_batch(batch, header):
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    rebuilt = memoryview(
+        builder.build(
+            producer_id=header.producer_id, producer_epoch=header.producer_epoch, base_sequence=header.base_sequence
+        )
+    )
+    return read_header(rebuilt), rebuilt

@@ -1,0 +1,67 @@
+"""The broker as a process: signals, the `ready` line, one sentence for what stops it from starting."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Sequence
+
+from odradek.broker.app import Broker
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import OdradekError
+from odradek.runtime.real import real_runtime
+from odradek.telemetry import events
+
+_log = events.get("broker")
+
+
+def run(config: BrokerConfig, warnings: Sequence[str] = (), *, json_log: bool = False, log_level: str = "INFO") -> int:
+    """Serve until SIGTERM or SIGINT. 0 after a clean stop, 1 when the broker could not start or go on.
+
+    Prints `ready HOST:PORT` on standard output once it accepts connections; everything else goes to standard error.
+    """
+    events.configure(level=log_level, json_lines=json_log)
+    for warning in warnings:
+        _log.warning("setting_ignored", reason=warning)
+    return asyncio.run(_serve(config))
+
+
+async def _serve(config: BrokerConfig) -> int:
+    broker = Broker(config, real_runtime(threads=config.num_io_threads))
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        await broker.start()
+    except OdradekError as error:
+        print(f"odradek: {error}", file=sys.stderr)  # noqa: T201 - the one sentence for the person who started it
+        return 1
+    print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with whoever started this process
+    # What was imported and built so far lives as long as the process: keep the collector away from it.
+    gc.collect()
+    gc.freeze()
+    waiters = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(broker.fatal.wait())]
+    failed = False
+    try:
+        failed = await _first(waiters) is waiters[1]
+    finally:
+        for waiter in waiters:
+            waiter.cancel()
+        await broker.stop()
+    return 1 if failed else 0
+
+
+async def _first(waiters: Sequence[asyncio.Future[bool]]) -> asyncio.Future[bool]:
+    """The first of the futures to finish, in the order given."""
+    done: asyncio.Future[asyncio.Future[bool]] = asyncio.get_running_loop().create_future()
+
+    def settle(waiter: asyncio.Future[bool]) -> None:
+        if not done.done():
+            done.set_result(waiter)
+
+    for waiter in waiters:
+        waiter.add_done_callback(settle)
+    return await done
