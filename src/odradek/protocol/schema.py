@@ -161,7 +161,7 @@ float64: Final = Kind("float64", 0.0, format="d", size=8)
 boolean: Final = Kind("bool", False, format="?", size=1)
 uuid: Final[Kind[UUID]] = Kind("uuid", ZERO_UUID, format="16s", size=16)
 string: Final = Kind("string", "")
-bytestring: Final[Kind[Buffer]] = Kind("bytes", b"")
+bytestring: Final = Kind("bytes", b"")
 record_set: Final[Kind[Buffer | None]] = Kind("records", None)
 
 INT32_MIN: Final = -(2**31)

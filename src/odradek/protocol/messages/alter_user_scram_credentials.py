@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from odradek.protocol.schema import Buffer, Message, Struct, array, bytestring, int8, int16, int32, string
+from odradek.protocol.schema import Message, Struct, array, bytestring, int16, int32, int8, string
 
 
 class ScramCredentialDeletion(Struct):
@@ -12,8 +12,8 @@ class ScramCredentialUpsertion(Struct):
     name: str = string("0+")
     mechanism: int = int8("0+")
     iterations: int = int32("0+")
-    salt: Buffer = bytestring("0+")
-    salted_password: Buffer = bytestring("0+")
+    salt: bytes = bytestring("0+")
+    salted_password: bytes = bytestring("0+")
 
 
 class AlterUserScramCredentialsRequest(Message, api=51, versions="0", flexible="0+"):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string, uuid
+from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int8, string, uuid
 
 
 class CreatableReplicaAssignment(Struct):

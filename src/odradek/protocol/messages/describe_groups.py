@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from odradek.protocol.schema import (
     INT32_MIN,
-    Buffer,
     Message,
     Struct,
     array,
@@ -24,8 +23,8 @@ class DescribedGroupMember(Struct):
     group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
     client_id: str = string("0+")
     client_host: str = string("0+")
-    member_metadata: Buffer = bytestring("0+")
-    member_assignment: Buffer = bytestring("0+")
+    member_metadata: bytes = bytestring("0+")
+    member_assignment: bytes = bytestring("0+")
 
 
 class DescribedGroup(Struct):

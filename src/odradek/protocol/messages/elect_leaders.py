@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, int8, int16, int32, string
+from odradek.protocol.schema import Message, Struct, array, int16, int32, int8, string
 
 
 class TopicPartitions(Struct):

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from odradek.protocol.schema import Buffer, Message, Struct, array, boolean, bytestring, int16, int32, string
+from odradek.protocol.schema import Message, Struct, array, boolean, bytestring, int16, int32, string
 
 
 class JoinGroupRequestProtocol(Struct):
     name: str = string("0+")
-    metadata: Buffer = bytestring("0+")
+    metadata: bytes = bytestring("0+")
 
 
 class JoinGroupRequest(Message, api=11, versions="0-9", flexible="6+"):
@@ -22,7 +22,7 @@ class JoinGroupRequest(Message, api=11, versions="0-9", flexible="6+"):
 class JoinGroupResponseMember(Struct):
     member_id: str = string("0+")
     group_instance_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
-    metadata: Buffer = bytestring("0+")
+    metadata: bytes = bytestring("0+")
 
 
 class JoinGroupResponse(Message, api=11, versions="0-9", flexible="6+"):

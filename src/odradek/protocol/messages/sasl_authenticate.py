@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from odradek.protocol.schema import Buffer, Message, bytestring, int16, int64, string
+from odradek.protocol.schema import Message, bytestring, int16, int64, string
 
 
 class SaslAuthenticateRequest(Message, api=36, versions="0-2", flexible="2+"):
-    auth_bytes: Buffer = bytestring("0+")
+    auth_bytes: bytes = bytestring("0+")
 
 
 class SaslAuthenticateResponse(Message, api=36, versions="0-2", flexible="2+"):
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+")
-    auth_bytes: Buffer = bytestring("0+")
+    auth_bytes: bytes = bytestring("0+")
     session_lifetime_ms: int = int64("1+", ignorable=True)

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from odradek.protocol.schema import Buffer, Message, Struct, array, bytestring, int16, int32, string
+from odradek.protocol.schema import Message, Struct, array, bytestring, int16, int32, string
 
 
 class SyncGroupRequestAssignment(Struct):
     member_id: str = string("0+")
-    assignment: Buffer = bytestring("0+")
+    assignment: bytes = bytestring("0+")
 
 
 class SyncGroupRequest(Message, api=14, versions="0-5", flexible="4+"):
@@ -23,4 +23,4 @@ class SyncGroupResponse(Message, api=14, versions="0-5", flexible="4+"):
     error_code: int = int16("0+")
     protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)
     protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
-    assignment: Buffer = bytestring("0+")
+    assignment: bytes = bytestring("0+")

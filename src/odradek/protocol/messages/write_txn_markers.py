@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string
+from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, int8, string
 
 
 class WritableTxnMarkerTopic(Struct):
