@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import pytest
+
+from odradek.config.broker import BROKER_ATTRIBUTES, BrokerConfig
+from odradek.config.listeners import Listener
+from odradek.model.errors import ConfigError
+
+KRAFT_EXAMPLE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "log.dirs": "/tmp/kraft-combined-logs",
+    "num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+}
+"""The settings that Kafka's own example of a server.properties sets."""
+
+
+def load(**values: str) -> BrokerConfig:
+    config, _ = BrokerConfig.load({key.replace("_", "."): text for key, text in values.items()})
+    return config
+
+
+def refusal(values: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(values)
+    return str(caught.value)
+
+
+def test_with_no_setting_at_all_it_is_a_broker_on_loopback() -> None:
+    config, warnings = BrokerConfig.load({})
+    assert warnings == []
+    assert config.node_id == 1
+    assert config.listeners == (
+        Listener(name="PLAINTEXT", host="127.0.0.1", port=9092, protocol="PLAINTEXT"),
+    )
+    assert config.advertised_listeners == ()
+    assert config.log_dirs[0].endswith("/odradek")
+
+
+def test_loading_nothing_gives_what_the_constructor_gives() -> None:
+    config, _ = BrokerConfig.load({})
+    plain = BrokerConfig()
+    for attribute in BROKER_ATTRIBUTES.values():
+        if attribute != "listener_security_protocol_map":
+            assert getattr(config, attribute) == getattr(plain, attribute), attribute
+
+
+def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
+    config, warnings = BrokerConfig.load(KRAFT_EXAMPLE)
+    assert [str(listener) for listener in config.listeners] == ["PLAINTEXT://:9092"]
+    assert [str(listener) for listener in config.advertised_listeners] == ["PLAINTEXT://localhost:9092"]
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert warnings == [
+        "setting process.roles has no effect: brokers are not coordinated by a KRaft quorum",
+        "setting controller.quorum.bootstrap.servers has no effect: brokers are not coordinated by a "
+        "KRaft quorum",
+        "setting inter.broker.listener.name is not supported yet and has no effect",
+        "setting num.network.threads has no effect: it tunes what only Kafka's Java broker has",
+        "setting offsets.topic.replication.factor is not supported yet and has no effect",
+        "listener CONTROLLER is not opened: there is no KRaft controller",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "warning"),
+    [
+        ("zookeeper.connect", "setting zookeeper.connect is not supported yet and has no effect"),
+        ("authorizer.class.name", "every client may do everything"),
+        ("ssl.keystore.location", "connections are not encrypted"),
+        ("host.name", "Kafka itself dropped it; use listeners"),
+        ("compression.type", "setting compression.type is not supported yet and has no effect"),
+        ("listener.name.internal.ssl.keystore.location", "is not supported yet and has no effect"),
+        ("confluent.license", "belongs to Confluent Platform and has no effect"),
+        ("retention.ms", "retention.ms is a topic setting and has no effect here; use log.retention.ms"),
+        ("remote.storage.enable", "is a topic setting and has no effect here; set it on a topic"),
+        ("log.retenton.ms", "unknown setting log.retenton.ms has no effect; did you mean log.retention.ms?"),
+        ("colour", "unknown setting colour has no effect"),
+    ],
+)
+def test_what_has_no_effect_is_never_passed_over_in_silence(key: str, warning: str) -> None:
+    _, warnings = BrokerConfig.load({key: "anything"})
+    assert len(warnings) == 1
+    assert warning in warnings[0]
+
+
+def test_compaction_for_all_topics_is_warned_about() -> None:
+    _, warnings = BrokerConfig.load({"log.cleanup.policy": "compact"})
+    assert warnings == ["compaction is not supported yet: cleanup.policy=compact keeps every record"]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    message = refusal({"num.partitions": "0", "listeners": "nonsense", "log.retention.ms": "week"})
+    assert "num.partitions='0' is not allowed: expected a whole number of 32 bits, 1 or more" in message
+    assert "listeners='nonsense' is not allowed: expected NAME://HOST:PORT" in message
+    assert "log.retention.ms='week' is not allowed" in message
+
+
+def test_the_older_name_of_the_node_id_counts_unless_it_is_minus_one() -> None:
+    assert load(broker_id="7").node_id == 7
+    assert load(broker_id="-1", node_id="4").node_id == 4
+    assert load(broker_id="-1").node_id == 1
+    assert "broker.id=3 is not allowed: node.id=4 says otherwise" in refusal(
+        {"broker.id": "3", "node.id": "4"}
+    )
+
+
+def test_log_dirs_win_over_log_dir_and_are_absolute() -> None:
+    assert load(log_dir="/one").log_dirs == ("/one",)
+    assert load(log_dir="/one", log_dirs="/two, three").log_dirs == ("/two", os.path.abspath("three"))
+    assert load(log_dirs="~/data").log_dirs == (os.path.expanduser("~/data"),)
+    assert "each named once" in refusal({"log.dirs": "/one,/two/../one"})
+
+
+def test_limits_for_certain_addresses_are_read() -> None:
+    config = load(max_connections_per_ip_overrides="10.0.0.1:5, [::1]:6,host:7")
+    assert config.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 6, "host": 7}
+    assert "expected ADDRESS:COUNT" in refusal({"max.connections.per.ip.overrides": "10.0.0.1"})
+
+
+def test_a_listener_whose_security_is_missing_is_refused_rather_than_opened_without() -> None:
+    assert "SSL is not supported yet" in refusal({"listeners": "SSL://:9093"})
+    assert "SASL_PLAINTEXT is not supported yet" in refusal(
+        {"listeners": "OUTSIDE://:9093", "listener.security.protocol.map": "OUTSIDE:SASL_PLAINTEXT"}
+    )
+
+
+def test_a_running_broker_takes_only_what_may_change() -> None:
+    config = load(log_retention_hours="1", node_id="5")
+    changed = config.reconfigured({"log.retention.ms": "9", "max.connections": "3"})
+    assert (changed.topic_defaults.retention_ms, changed.max_connections, changed.node_id) == (9, 3, 5)
+    assert changed.originals == config.originals
+    assert changed.reconfigured({}).topic_defaults.retention_ms == 3_600_000
+    with pytest.raises(ConfigError, match=r"node\.id cannot change while the broker runs"):
+        config.reconfigured({"node.id": "6"})
+    with pytest.raises(ConfigError, match="unknown setting"):
+        config.reconfigured({"colour": "red"})
+
+
+def test_a_configuration_cannot_be_changed_in_place() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        BrokerConfig().node_id = 2  # type: ignore[misc]

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from odradek.config.broker import BrokerConfig
+from odradek.config.definition import SettingType
+from odradek.config.describe import ConfigSource, DescribedSetting, Synonym, describe_broker, describe_topic
+
+
+def load(**values: str) -> BrokerConfig:
+    config, _ = BrokerConfig.load({key.replace("_", "."): text for key, text in values.items()})
+    return config
+
+
+def of_topic(key: str, overrides: dict[str, str], broker: BrokerConfig) -> DescribedSetting:
+    return next(entry for entry in describe_topic(overrides, broker) if entry.key == key)
+
+
+def of_broker(key: str, broker: BrokerConfig) -> DescribedSetting:
+    return next(entry for entry in describe_broker(broker) if entry.key == key)
+
+
+def test_a_topics_setting_lists_all_that_would_give_its_value_the_strongest_first() -> None:
+    broker = load(log_retention_hours="2").reconfigured({"log.retention.ms": "77"})
+    described = of_topic("retention.ms", {"retention.ms": " 5 "}, broker)
+    assert described.value == "5"
+    assert described.source is ConfigSource.DYNAMIC_TOPIC
+    assert described.synonyms == (
+        Synonym(key="retention.ms", value="5", source=ConfigSource.DYNAMIC_TOPIC),
+        Synonym(key="log.retention.ms", value="77", source=ConfigSource.DYNAMIC_BROKER),
+        Synonym(key="log.retention.hours", value="2", source=ConfigSource.STATIC_BROKER),
+        Synonym(key="log.retention.hours", value="168", source=ConfigSource.DEFAULT),
+    )
+    assert (described.type, described.read_only, described.sensitive) == (SettingType.LONG, False, False)
+    assert "how long" in described.documentation.lower()
+
+
+def test_a_topic_takes_the_brokers_value_in_the_topics_unit() -> None:
+    described = of_topic("retention.ms", {}, load(log_retention_hours="2"))
+    assert (described.value, described.source) == ("7200000", ConfigSource.STATIC_BROKER)
+
+
+def test_a_setting_that_nobody_set_comes_from_the_default() -> None:
+    described = of_topic("segment.bytes", {}, load())
+    assert (described.value, described.source) == ("1073741824", ConfigSource.DEFAULT)
+
+
+def test_settings_for_tests_are_not_described() -> None:
+    assert "internal.segment.bytes" not in {entry.key for entry in describe_topic({}, load())}
+    assert "log.initial.task.delay.ms" not in {entry.key for entry in describe_broker(load())}
+
+
+def test_a_broker_describes_what_it_acts_upon_and_what_it_was_given() -> None:
+    keys = [entry.key for entry in describe_broker(load(zookeeper_connect="zoo:2181"))]
+    assert keys == sorted(keys)
+    assert {"node.id", "log.retention.hours", "zookeeper.connect"} <= set(keys)
+    assert "ssl.keystore.location" not in keys
+    assert of_broker("zookeeper.connect", load(zookeeper_connect="zoo:2181")).documentation.startswith(
+        "Not supported"
+    )
+
+
+def test_a_brokers_setting_says_whether_a_running_broker_takes_another_value() -> None:
+    assert of_broker("node.id", load()).read_only
+    assert not of_broker("log.retention.ms", load()).read_only
+
+
+def test_passwords_are_never_shown() -> None:
+    config, _ = BrokerConfig.load({"ssl.key.password": "hunter2"})
+    described = of_broker("ssl.key.password", config)
+    assert described.sensitive
+    assert described.value is None
+    assert "hunter2" not in repr(described)

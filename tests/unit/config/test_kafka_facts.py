@@ -1,0 +1,90 @@
+"""Our tables against Kafka's own.
+
+kafka_4_4_settings.json holds what the ConfigDef objects of Kafka 4.4.0 say when asked: names, types, defaults,
+bounds and dynamic update modes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.config.broker import BROKER_SETTINGS
+from odradek.config.definition import Setting, SettingType
+from odradek.config.topic import TOPIC_SETTINGS
+from odradek.model.errors import ConfigError
+
+FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("kafka_4_4_settings.json").read_text())
+
+OUR_DEFAULTS = {
+    "node.id": "Kafka has none; a broker that runs with no argument needs one",
+    "listeners": "loopback only, until the owner says otherwise",
+    "log.dir": "not /tmp, and it depends on the user",
+}
+NOT_REQUIRED = {"controller.listener.names"}
+OUR_UPDATES = {
+    "num.io.threads": "a thread pool is not resized",
+}
+OUR_TYPES = {
+    "listener.security.protocol.map": "a list in all but name",
+}
+
+
+def effective(table: dict[str, Setting], scope: str) -> list[str]:
+    return sorted(key for key, setting in table.items() if setting.effective and key in FACTS[scope])
+
+
+@pytest.mark.parametrize(("scope", "table"), [("broker", BROKER_SETTINGS), ("topic", TOPIC_SETTINGS)])
+def test_every_setting_of_kafka_is_known(scope: str, table: dict[str, Setting]) -> None:
+    assert set(FACTS[scope]) - set(table) == set()
+
+
+@pytest.mark.parametrize("key", effective(BROKER_SETTINGS, "broker"))
+def test_a_broker_setting_has_kafkas_type_default_and_update_mode(key: str) -> None:
+    fact, setting = FACTS["broker"][key], BROKER_SETTINGS[key]
+    if key not in OUR_TYPES:
+        assert setting.type is SettingType[fact["type"].upper()]
+    if key not in OUR_DEFAULTS and key not in NOT_REQUIRED:
+        assert setting.default_text == fact["default"]
+    if key not in OUR_UPDATES:
+        assert setting.dynamic.value == fact["update"]
+
+
+@pytest.mark.parametrize("key", sorted(set(TOPIC_SETTINGS) & set(FACTS["topic"])))
+def test_a_topic_setting_has_kafkas_type_default_and_synonyms(key: str) -> None:
+    fact, setting = FACTS["topic"][key], TOPIC_SETTINGS[key]
+    assert setting.type is SettingType[fact["type"].upper()]
+    assert setting.default_text == fact["default"]
+    assert list(setting.synonyms) == FACTS["synonyms"].get(key, [])
+    assert setting.internal == fact.get("internal", False)
+
+
+@pytest.mark.parametrize(
+    ("scope", "key"),
+    [
+        (scope, key)
+        for scope, table in (("broker", BROKER_SETTINGS), ("topic", TOPIC_SETTINGS))
+        for key in effective(table, scope)
+        if "least" in FACTS[scope][key]
+    ],
+)
+def test_bounds_are_kafkas(scope: str, key: str) -> None:
+    fact = FACTS[scope][key]
+    setting = (BROKER_SETTINGS if scope == "broker" else TOPIC_SETTINGS)[key]
+    assert setting.parse(str(fact["least"])) == fact["least"]
+    with pytest.raises(ConfigError, match=key):
+        setting.parse(str(fact["least"] - 1))
+    if "most" in fact:
+        assert setting.parse(str(fact["most"])) == fact["most"]
+        with pytest.raises(ConfigError, match=key):
+            setting.parse(str(fact["most"] + 1))
+
+
+def test_what_differs_from_kafka_is_told_to_the_user() -> None:
+    from odradek.config.document import document
+
+    page = document()
+    assert all(f"**`{key}`**" in page for key in OUR_DEFAULTS)
