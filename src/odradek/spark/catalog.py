@@ -1,0 +1,102 @@
+"""What planning asks the brokers: which partitions there are, and which offsets they span."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.spark.options import NoNewerRecord, Topics
+from odradek.spark.positions import EARLIEST, LATEST, Position, Wish, wishes
+
+NO_SUCH_RECORD: Final = -1
+"""ListOffsets' answer to a time after the last record."""
+
+
+class Catalog(Protocol):
+    """The brokers, as planning sees them. Every call is a round trip, and raises KafkaError when that
+    fails.
+    """
+
+    def topics(self) -> list[str]:
+        """Names of all topics, internal ones left out."""
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """The number of partitions of each topic that exists; the others are left out."""
+
+    def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """For each partition the answer to EARLIEST, LATEST or a time in ms; NO_SUCH_RECORD where no
+        record is so new.
+
+        Partitions that no longer exist are left out.
+        """
+
+
+def subscribed(topics: Topics, catalog: Catalog) -> list[TopicPartition]:
+    """The partitions to read at present, in order. A topic or partition that was named but is missing is
+    left out.
+    """
+    names = topics.names
+    if topics.pattern is not None:
+        pattern = re.compile(topics.pattern)
+        names = tuple(name for name in catalog.topics() if pattern.fullmatch(name))
+    elif topics.partitions:
+        names = tuple({each.topic for each in topics.partitions})
+    counts = catalog.partition_counts(sorted(names)) if names else {}
+    if topics.partitions:
+        return [each for each in topics.partitions if each.partition < counts.get(each.topic, 0)]
+    return [TopicPartition(name, number) for name in sorted(counts) for number in range(counts[name])]
+
+
+def subscribed_at_start(topics: Topics, catalog: Catalog) -> list[TopicPartition]:
+    """The same, but ConfigError when something that was named does not exist."""
+    found = subscribed(topics, catalog)
+    missing_topics = sorted(set(topics.names) - {each.topic for each in found})
+    if missing_topics:
+        raise ConfigError(f"option subscribe: there is no topic {', '.join(missing_topics)}")
+    missing = sorted(set(topics.partitions) - set(found))
+    if missing:
+        raise ConfigError(f"option assign: there is no partition {', '.join(str(each) for each in missing)}")
+    return found
+
+
+def resolve(
+    position: Position,
+    partitions: Iterable[TopicPartition],
+    catalog: Catalog,
+    option: str,
+    *,
+    no_newer_record: NoNewerRecord = NoNewerRecord.LATEST,
+) -> dict[TopicPartition, int]:
+    """Turn a position into offsets. Where no record is as new as asked: the end of the log, or
+    ConfigError.
+    """
+    wanted = wishes(position, partitions, option)
+    answers = _ask(wanted, catalog)
+    too_new = sorted(each for each, answer in answers.items() if answer == NO_SUCH_RECORD)
+    if too_new and no_newer_record is NoNewerRecord.ERROR:
+        first = too_new[0]
+        raise ConfigError(
+            f"option {option}: {first} holds no record at or after {wanted[first].question} ms; set"
+            " startingOffsetsByTimestampStrategy=latest to start at its end"
+        )
+    ends = catalog.offsets(dict.fromkeys(too_new, LATEST)) if too_new else {}
+    given = {each: wish.offset for each, wish in wanted.items() if wish.offset is not None}
+    return given | answers | ends
+
+
+def _ask(wanted: Mapping[TopicPartition, Wish], catalog: Catalog) -> dict[TopicPartition, int]:
+    questions = {each: wish.question for each, wish in wanted.items() if wish.question is not None}
+    return catalog.offsets(questions) if questions else {}
+
+
+def log_ranges(
+    partitions: Iterable[TopicPartition], catalog: Catalog
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The first offset of each partition and the one after its last, as of now."""
+    listed = list(partitions)
+    if not listed:
+        return {}, {}
+    return catalog.offsets(dict.fromkeys(listed, EARLIEST)), catalog.offsets(dict.fromkeys(listed, LATEST))

@@ -1,0 +1,159 @@
+"""From what records hold to what Spark was promised: one Arrow batch in, one Arrow batch of the declared
+schema out.
+
+JSON is decoded by Arrow's own parser, a whole batch at a time. Each value is wrapped as `{"i": <row>, "v":
+<value>}`, so a value that is broken, or holds two documents, or would swallow its neighbour, cannot shift the
+rows after it: the numbers that come back must be 0, 1, 2... If they are not, the batch is halved until the
+bad values stand alone.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.spark.options import Decoding, OnDecodeError, Projection
+
+_PARSE_BLOCK_BYTES: Final = 1 << 20
+_US_PER_MS: Final = 1_000
+
+
+def to_columns(
+    records: pa.RecordBatch, partition: TopicPartition, schema: pa.Schema, projection: Projection
+) -> pa.RecordBatch:
+    """Build exactly the columns of `schema` from record columns as `odradek.records.arrow` makes them.
+
+    KafkaError INVALID_RECORD names partition and offset of a value that cannot be decoded, unless such become
+    null.
+    """
+    arrays = [_column(field, records, partition, projection) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(
+    field: pa.Field, records: pa.RecordBatch, partition: TopicPartition, projection: Projection
+) -> pa.Array:
+    count = records.num_rows
+    if field.name == "topic":
+        return pa.repeat(pa.scalar(partition.topic, pa.string()), count)
+    if field.name == "partition":
+        return pa.repeat(pa.scalar(partition.partition, pa.int32()), count)
+    if field.name == "timestamp":
+        return pc.multiply(records["timestamp"].cast(pa.int64()), _US_PER_MS).cast(field.type)
+    if field.name == "timestampType":
+        return records["timestamp_type"].cast(pa.int32())
+    if field.name in ("key", "value"):
+        decoding = projection.key if field.name == "key" else projection.value
+        return _decoded(records, field, decoding, projection.on_error, partition)
+    return records[field.name].cast(field.type)
+
+
+def _decoded(
+    records: pa.RecordBatch,
+    field: pa.Field,
+    decoding: Decoding,
+    on_error: OnDecodeError,
+    partition: TopicPartition,
+) -> pa.Array:
+    raw = records[field.name]
+    if decoding is Decoding.BINARY:
+        return raw
+    decoded = decode_utf8(raw) if decoding is Decoding.UTF8 else decode_json(raw, field.type)
+    if on_error is OnDecodeError.FAIL:
+        _refuse_undecoded(records, field.name, raw, decoded, decoding, partition)
+    return decoded
+
+
+def _refuse_undecoded(
+    records: pa.RecordBatch,
+    name: str,
+    raw: pa.Array,
+    decoded: pa.Array,
+    decoding: Decoding,
+    partition: TopicPartition,
+) -> None:
+    suspects = pc.indices_nonzero(pc.and_(pc.is_null(decoded), pc.is_valid(raw)))
+    for row in suspects.to_pylist():
+        data = raw[row].as_py()
+        if decoding is Decoding.JSON and data.strip() == b"null":
+            continue
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"the {name} at {partition} offset {records['offset'][row].as_py()} is not"
+            f" {_expectation(decoding, name)}: {data[:80]!r}; set decodeErrors=null to have null instead",
+        )
+
+
+def _expectation(decoding: Decoding, name: str) -> str:
+    return "UTF-8 text" if decoding is Decoding.UTF8 else f"JSON that fits {name}Schema"
+
+
+def decode_utf8(raw: pa.Array) -> pa.Array:
+    """Binary to string; null where the bytes are not UTF-8."""
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text_or_none(each) for each in raw.to_pylist()], pa.string())
+
+
+def _text_or_none(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def decode_json(raw: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Binary to `kind` (a struct); null where the bytes are not one JSON object that fits it. Unknown
+    fields are dropped.
+    """
+    texts = decode_utf8(raw)
+    present = pc.indices_nonzero(pc.is_valid(texts))
+    if len(present) == 0:
+        return pa.nulls(len(raw), kind)
+    parsed = _parse(texts.drop_null().cast(pa.binary()).to_pylist(), kind)
+    if len(present) == len(raw):
+        return parsed
+    positions = pc.subtract(pc.cumulative_sum(pc.is_valid(texts).cast(pa.int64())), 1)
+    return parsed.take(pc.if_else(pc.is_valid(texts), positions, None))
+
+
+def _parse(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    parsed = _parse_all(values, kind)
+    if parsed is not None:
+        return parsed
+    if len(values) == 1:
+        return pa.nulls(1, kind)
+    middle = len(values) // 2
+    return pa.concat_arrays([_parse(values[:middle], kind), _parse(values[middle:], kind)])
+
+
+def _parse_all(values: Sequence[bytes], kind: pa.DataType) -> pa.Array | None:
+    """All values, or None if any is not a document of its own that fits."""
+    text = b"\n".join([b'{"i":%d,"v":%b}' % (row, value) for row, value in enumerate(values)])
+    longest = max(map(len, values)) + 64
+    try:
+        table = pyarrow.json.read_json(
+            io.BytesIO(text),
+            read_options=pyarrow.json.ReadOptions(
+                use_threads=False, block_size=max(_PARSE_BLOCK_BYTES, 2 * longest)
+            ),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=pa.schema([("i", pa.int64()), ("v", kind)]),
+                newlines_in_values=text.count(b"\n") >= len(values),
+                unexpected_field_behavior="ignore",
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    rows = table["i"].combine_chunks()
+    if len(rows) != len(values) or not rows.equals(pa.array(range(len(values)), pa.int64())):
+        return None
+    return pa.concat_arrays(table["v"].chunks).cast(kind)

@@ -1,0 +1,71 @@
+"""Dropping what an at-least-once sink wrote twice.
+
+The sink marks each record with the query, the micro-batch, the task and the row's number in that task. A
+retried task writes the same rows under the same marks. Two records are one and the same when their marks
+*and* their contents agree: were the marks enough, a plan that yields its rows in another order the second
+time would lose rows here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from odradek.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+QUERY_HEADER: Final = "odradek.query"
+BATCH_HEADER: Final = "odradek.batch"
+PARTITION_HEADER: Final = "odradek.partition"
+SEQUENCE_HEADER: Final = "odradek.sequence"
+MARK_HEADERS: Final = (QUERY_HEADER, BATCH_HEADER, PARTITION_HEADER, SEQUENCE_HEADER)
+
+_NEEDED: Final = ("key", "value", "topic", "partition", "offset", "headers")
+_IDENTITY: Final = "__odradek_identity"
+
+
+def deduplicate(records: DataFrame, *, within: str | None = None) -> DataFrame:
+    """Keep one of each record that `format("odradek")` wrote more than once; others pass untouched.
+
+    `records` has the columns of a read with `includeHeaders=true`. A stream needs `within`, such as "1 hour":
+    how far apart in event time (column `timestamp`) two copies may be; it bounds the state that Spark keeps.
+    """
+    missing = [name for name in _NEEDED if name not in records.columns]
+    if missing:
+        raise ConfigError(
+            f"deduplicate() needs the column{'s' * (len(missing) > 1)} {', '.join(missing)}:"
+            " read with includeHeaders=true, and deduplicate before selecting"
+        )
+    marked = records.withColumn(_IDENTITY, _identity())
+    if not records.isStreaming:
+        return marked.dropDuplicates([_IDENTITY]).drop(_IDENTITY)
+    if within is None:
+        raise ConfigError(
+            'deduplicate() of a stream needs within="1 hour" or so, or its state would grow for ever'
+        )
+    return (
+        marked.withWatermark("timestamp", within).dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY)
+    )
+
+
+def _identity() -> Column:
+    """Marks and content of a marked record; the record's own place for one without marks."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark program gives it
+
+    marks = [_header(name) for name in MARK_HEADERS]
+    is_marked = marks[0].isNotNull()
+    for mark in marks[1:]:
+        is_marked = is_marked & mark.isNotNull()
+    content = F.hex(F.xxhash64("key", "value"))
+    place = F.concat_ws(
+        "@", F.col("topic"), F.col("partition").cast("string"), F.col("offset").cast("string")
+    )
+    return F.when(is_marked, F.concat_ws("/", *marks, F.col("topic"), content)).otherwise(place)
+
+
+def _header(name: str) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = F.filter("headers", lambda header: header["key"] == name)
+    return F.get(found, F.lit(0))["value"].cast("string")

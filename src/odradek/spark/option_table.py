@@ -1,0 +1,184 @@
+"""Every option of `format("odradek")`: its name as Spark's Kafka connector spells it, where it applies,
+what it means.
+
+Spark hands options over with their names in lower case, so they are looked up without regard to case and
+spelled back as they stand here. `docs/spark.md` lists the same names; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Final
+
+from odradek.model.errors import ConfigError
+
+
+class Use(Flag):
+    """What an option can be given to."""
+
+    BATCH_READ = auto()
+    STREAM_READ = auto()
+    BATCH_WRITE = auto()
+    STREAM_WRITE = auto()
+    READ = BATCH_READ | STREAM_READ
+    WRITE = BATCH_WRITE | STREAM_WRITE
+    ALL = READ | WRITE
+
+
+_USE_NAMES: Final = {
+    Use.BATCH_READ: "a batch read",
+    Use.STREAM_READ: "a streaming read",
+    Use.BATCH_WRITE: "a batch write",
+    Use.STREAM_WRITE: "a streaming write",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """`tolerated`: accepted where it does not apply or does nothing, with a warning, as Spark's connector
+    does.
+    """
+
+    name: str
+    use: Use
+    meaning: str
+    tolerated: bool = False
+
+
+def _option(name: str, use: Use, meaning: str, *, tolerated: bool = False) -> Option:
+    return Option(name=name, use=use, meaning=meaning, tolerated=tolerated)
+
+
+OPTIONS: Final[tuple[Option, ...]] = (
+    _option("subscribe", Use.READ, "topics to read, separated by commas"),
+    _option("subscribePattern", Use.READ, "regular expression that a topic's whole name must match"),
+    _option("assign", Use.READ, 'partitions to read: {"topic": [0, 1]}'),
+    _option("startingOffsets", Use.READ, "earliest, latest (streams only) or JSON, -2 earliest, -1 latest"),
+    _option(
+        "startingTimestamp", Use.READ, "milliseconds: the first record at or after it, in every partition"
+    ),
+    _option("startingOffsetsByTimestamp", Use.READ, "the same for each partition, as JSON"),
+    _option("startingOffsetsByTimestampStrategy", Use.READ, "error or latest, where no record is that new"),
+    _option("endingOffsets", Use.BATCH_READ, "latest or JSON, -1 latest"),
+    _option("endingTimestamp", Use.BATCH_READ, "milliseconds: stop before the first record at or after it"),
+    _option("endingOffsetsByTimestamp", Use.BATCH_READ, "the same for each partition, as JSON"),
+    _option("failOnDataLoss", Use.READ, "fail (true) or warn and go on (false) when offsets are gone"),
+    _option("maxOffsetsPerTrigger", Use.STREAM_READ, "records per micro-batch, at most", tolerated=True),
+    _option(
+        "minOffsetsPerTrigger", Use.STREAM_READ, "wait for so many records, but no longer", tolerated=True
+    ),
+    _option("maxTriggerDelay", Use.STREAM_READ, "than this (15m)", tolerated=True),
+    _option("minPartitions", Use.READ, "Spark partitions, at least"),
+    _option("maxRecordsPerPartition", Use.READ, "records per Spark partition, at most"),
+    _option(
+        "includeHeaders", Use.READ | Use.WRITE, "read: add the column headers; write: accepted, needless"
+    ),
+    _option("columns", Use.READ, "columns to produce, separated by commas: the others are never built"),
+    _option("keyDecode", Use.READ, "binary, utf8 or json"),
+    _option("valueDecode", Use.READ, "binary, utf8 or json"),
+    _option("keySchema", Use.READ, "the key's fields for keyDecode=json, as DDL: id BIGINT, name STRING"),
+    _option("valueSchema", Use.READ, "the value's fields for valueDecode=json, as DDL"),
+    _option("decodeErrors", Use.READ, "fail or null, for what cannot be decoded"),
+    _option("fetchOffset.numRetries", Use.READ, "how often to ask again for offsets that look wrong"),
+    _option("fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that"),
+    _option("kafkaConsumer.pollTimeoutMs", Use.READ, "how long a task waits for its next records"),
+    _option("offsetPollIntervalMs", Use.STREAM_READ, "how often an idle stream asks for new offsets"),
+    _option("partitionDiscoveryIntervalMs", Use.STREAM_READ, "how often it looks for new partitions"),
+    _option("groupIdPrefix", Use.READ, "accepted and ignored: reads use no consumer group", tolerated=True),
+    _option("topic", Use.WRITE, "the topic of every row; without it, the column topic"),
+    _option("delivery", Use.WRITE, "at_least_once"),
+    _option("deliveryHeaders", Use.WRITE, "add headers by which a reader can drop duplicates"),
+    _option("checkpointLocation", Use.ALL, "Spark's own"),
+    _option("queryName", Use.STREAM_WRITE, "Spark's own"),
+)
+
+_BY_KEY: Final = {each.name.lower(): each for each in OPTIONS}
+CLIENT_PREFIX: Final = "kafka."
+_REPLACED: Final = {
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint",
+    "kafka.interceptor.classes": "interceptors are Java classes",
+    "kafka.key.deserializer": "use keyDecode",
+    "kafka.value.deserializer": "use valueDecode",
+    "kafka.key.serializer": "cast the column key to string or binary",
+    "kafka.value.serializer": "cast the column value to string or binary",
+}
+_TOLERATED_CLIENT_KEYS: Final = {"kafka.group.id": "reads use no consumer group"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenOptions:
+    """The options of one read or write, known to be known. Keys in lower case."""
+
+    values: Mapping[str, str]
+    client: Mapping[str, str]
+    """What was prefixed `kafka.`, without the prefix."""
+    warnings: tuple[str, ...]
+
+    def get(self, name: str) -> str | None:
+        return self.values.get(name.lower())
+
+
+def given_options(options: Mapping[str, str], use: Use) -> GivenOptions:
+    """Sort the user's options; ConfigError for an unknown one, or for one that cannot do here what it
+    says.
+    """
+    values: dict[str, str] = {}
+    client: dict[str, str] = {}
+    warnings: list[str] = []
+    for given, value in options.items():
+        key = given.lower()
+        if key.startswith(CLIENT_PREFIX):
+            _take_client_key(key, value, client, warnings)
+            continue
+        option = _BY_KEY.get(key)
+        if option is None:
+            raise ConfigError(_unknown(given))
+        if not option.use & use and not option.tolerated:
+            raise ConfigError(
+                f"option {option.name} does not apply to {_spell(use)}, only to {_spell(option.use)}"
+            )
+        if option.tolerated and (not option.use & use or option.name == "groupIdPrefix"):
+            warnings.append(f"option {option.name} is ignored in {_spell(use)}")
+        values[key] = value
+    if "bootstrap.servers" not in client:
+        raise ConfigError(
+            'option kafka.bootstrap.servers is missing: .option("kafka.bootstrap.servers", "host:9092")'
+        )
+    return GivenOptions(values=values, client=client, warnings=tuple(warnings))
+
+
+def _take_client_key(key: str, value: str, client: dict[str, str], warnings: list[str]) -> None:
+    if key in _REPLACED:
+        raise ConfigError(f"option {key} cannot be set: {_REPLACED[key]}")
+    if key in _TOLERATED_CLIENT_KEYS:
+        warnings.append(f"option {key} is ignored: {_TOLERATED_CLIENT_KEYS[key]}")
+        return
+    client[key.removeprefix(CLIENT_PREFIX)] = value
+
+
+def _spell(use: Use) -> str:
+    return " or ".join(name for flag, name in _USE_NAMES.items() if flag & use)
+
+
+def _unknown(given: str) -> str:
+    key = given.lower()
+    if key == "path":
+        return 'format("odradek") takes no path: name topics with the option subscribe, and call load()'
+    if key in ("bootstrap.servers", "bootstrapservers"):
+        return f"unknown option {given!r}; did you mean kafka.bootstrap.servers?"
+    near = difflib.get_close_matches(key, [*_BY_KEY, "kafka.bootstrap.servers"], n=1, cutoff=0.6)
+    hint = (
+        f"; did you mean {_canonical(near[0])}?"
+        if near
+        else f"; known are {', '.join(o.name for o in OPTIONS)}"
+    )
+    return f"unknown option {given!r}{hint}"
+
+
+def _canonical(key: str) -> str:
+    option = _BY_KEY.get(key)
+    return option.name if option else key

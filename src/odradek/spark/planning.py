@@ -1,0 +1,112 @@
+"""Which offsets the next batch reads and how they are cut into tasks: pure functions over plain numbers."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import OffsetRange
+
+Offsets = Mapping[TopicPartition, int]
+
+
+def share(backlog: Offsets, limit: int) -> dict[TopicPartition, int]:
+    """Divide `limit` records among partitions in proportion to what waits in each.
+
+    The shares add up to exactly `min(limit, sum of backlog)`. No partition that has something waits for
+    another to drain: each gets at least one record as long as the limit allows it.
+    """
+    waiting = {each: size for each, size in sorted(backlog.items()) if size > 0}
+    total = sum(waiting.values())
+    if total <= limit:
+        return waiting
+    if limit < len(waiting):
+        return dict.fromkeys(list(waiting)[:limit], 1)
+    spare = limit - len(waiting)
+    rest = total - len(waiting)
+    shares = {each: 1 + spare * (size - 1) // rest for each, size in waiting.items()}
+    left_over = limit - sum(shares.values())
+    by_remainder = sorted(waiting, key=lambda each: (-(spare * (waiting[each] - 1) % rest), each))
+    for each in by_remainder[:left_over]:
+        shares[each] += 1
+    return shares
+
+
+def advance(start: Offsets, available: Offsets, limit: int | None) -> dict[TopicPartition, int]:
+    """Where the next batch ends: everything available, or `limit` records fairly shared.
+
+    A partition that vanished from `available` stays where it was; one whose log is now shorter than `start`
+    goes back to that log's end. Below one record per partition the partitions take turns, decided by `start`
+    alone.
+    """
+    ends = dict(start)
+    ends.update({each: offset for each, offset in available.items() if offset < start.get(each, 0)})
+    backlog = {
+        each: offset - start.get(each, 0) for each, offset in available.items() if offset > start.get(each, 0)
+    }
+    shares = backlog if limit is None else share(_rotated(backlog, start, limit), limit)
+    for each, size in shares.items():
+        ends[each] = start.get(each, 0) + size
+    return ends
+
+
+def _rotated(backlog: Offsets, start: Offsets, limit: int) -> Offsets:
+    """When not every partition can have a record, keep the ones whose turn it is."""
+    waiting = sorted(each for each, size in backlog.items() if size > 0)
+    if limit >= len(waiting):
+        return backlog
+    first = sum(start.values()) % len(waiting)
+    turn = (waiting[first:] + waiting[:first])[:limit]
+    return {each: backlog[each] for each in turn}
+
+
+def split(
+    ranges: Sequence[OffsetRange], *, min_tasks: int | None, max_records_per_task: int | None
+) -> list[OffsetRange]:
+    """Cut ranges into at least `min_tasks` pieces (as far as there are records), none above
+    `max_records_per_task`.
+
+    Pieces of one range differ by at most one record; together they are the range.
+    """
+    pieces = [each for each in ranges if each.size > 0]
+    if max_records_per_task is not None:
+        pieces = [piece for each in pieces for piece in _cut(each, -(-each.size // max_records_per_task))]
+    if min_tasks is None or not pieces or len(pieces) >= min_tasks:
+        return pieces
+    sizes = {index: piece.size for index, piece in enumerate(pieces)}
+    counts = _piece_counts(sizes, min_tasks)
+    return [piece for index, each in enumerate(pieces) for piece in _cut(each, counts[index])]
+
+
+def _piece_counts(sizes: Mapping[int, int], min_tasks: int) -> dict[int, int]:
+    """How many pieces each range becomes: always cut where the pieces are largest."""
+    counts = dict.fromkeys(sizes, 1)
+    largest_first = [(-float(size), index) for index, size in sizes.items()]
+    heapq.heapify(largest_first)
+    for _ in range(min(min_tasks, sum(sizes.values())) - len(sizes)):
+        index = largest_first[0][1]
+        counts[index] += 1
+        heapq.heapreplace(largest_first, (-sizes[index] / counts[index], index))
+    return counts
+
+
+def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    borders = [whole.start + whole.size * index // count for index in range(count + 1)]
+    return [OffsetRange(partition=whole.partition, start=start, end=end) for start, end in pairwise(borders)]
+
+
+def lost_records(start: Offsets, earliest: Offsets, latest: Offsets) -> list[str]:
+    """What can no longer be read of what `start` asks for, one clause for each partition; empty when all
+    is there.
+    """
+    losses: list[str] = []
+    for partition, offset in sorted(start.items()):
+        if partition not in latest:
+            losses.append(f"{partition} no longer exists (it was read up to offset {offset})")
+        elif offset > latest[partition]:
+            losses.append(f"{partition} ends at offset {latest[partition]}, before offset {offset}")
+        elif offset < earliest.get(partition, 0):
+            losses.append(f"{partition} now begins at offset {earliest[partition]}, after offset {offset}")
+    return losses

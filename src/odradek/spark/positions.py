@@ -1,0 +1,139 @@
+"""Where a read starts and ends: the four ways that Spark's Kafka connector has of saying it.
+
+A position is turned into one `Wish` per partition, and a wish is either an offset already or a question for
+the brokers (earliest, latest, first record at or after a time). Nothing here talks to a broker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Spark's numbers in offset JSON, and those of Kafka's ListOffsets."""
+
+PartitionNumbers = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What one partition should start or end with: exactly one of the two is set."""
+
+    offset: int | None = None
+    question: int | None = None
+    """EARLIEST, LATEST, or a time in milliseconds: what ListOffsets answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everywhere:
+    """The same end of the log in every partition."""
+
+    bound: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtOffsets:
+    """An offset (or EARLIEST or LATEST) for each partition, every one of them."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtTime:
+    """The first record at or after one moment, in every partition."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtTimes:
+    """The first record at or after a moment of each partition's own, every one of them."""
+
+    timestamps_ms: Mapping[TopicPartition, int]
+
+
+Position = Everywhere | AtOffsets | AtTime | AtTimes
+
+
+def wishes(
+    position: Position, partitions: Iterable[TopicPartition], option: str
+) -> dict[TopicPartition, Wish]:
+    """One wish per partition; ConfigError when the position names too few partitions, or others."""
+    if isinstance(position, Everywhere):
+        return {each: Wish(question=position.bound) for each in partitions}
+    if isinstance(position, AtTime):
+        return {each: Wish(question=position.timestamp_ms) for each in partitions}
+    if isinstance(position, AtTimes):
+        _must_match(position.timestamps_ms, partitions, option)
+        return {each: Wish(question=moment) for each, moment in position.timestamps_ms.items()}
+    _must_match(position.offsets, partitions, option)
+    return {
+        each: Wish(question=offset) if offset < 0 else Wish(offset=offset)
+        for each, offset in position.offsets.items()
+    }
+
+
+def _must_match(named: Iterable[TopicPartition], subscribed: Iterable[TopicPartition], option: str) -> None:
+    missing = sorted(set(subscribed) - set(named))
+    if missing:
+        raise ConfigError(
+            f"option {option} must name every partition that is read; it leaves out {_spell(missing)}"
+            " (use -2 for earliest, -1 for latest)"
+        )
+    unknown = sorted(set(named) - set(subscribed))
+    if unknown:
+        raise ConfigError(
+            f"option {option} names partitions that are not read or do not exist: {_spell(unknown)}"
+        )
+
+
+def _spell(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(each) for each in partitions)
+
+
+def partition_numbers(text: str, option: str) -> PartitionNumbers:
+    """Read `{"topic": {"0": 23, "1": -1}}`."""
+    document = _json_object(text, option, '{"topic": {"0": 23, "1": 42}}')
+    numbers: PartitionNumbers = {}
+    for topic, inner in document.items():
+        if not isinstance(inner, dict):
+            raise ConfigError(f"option {option}: topic {topic!r} must hold an object of partition to number")
+        for partition, number in inner.items():
+            if not partition.isdecimal() or not isinstance(number, int) or isinstance(number, bool):
+                raise ConfigError(
+                    f"option {option}: {topic!r} holds {partition!r}: {number!r}, which is not a"
+                    " partition and a whole number"
+                )
+            numbers[TopicPartition(topic, int(partition))] = number
+    return numbers
+
+
+def partition_lists(text: str, option: str) -> tuple[TopicPartition, ...]:
+    """Read `{"topic": [0, 1]}`, sorted."""
+    document = _json_object(text, option, '{"topic": [0, 1]}')
+    chosen: set[TopicPartition] = set()
+    for topic, partitions in document.items():
+        if not isinstance(partitions, list) or not all(
+            isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in partitions
+        ):
+            raise ConfigError(f"option {option}: topic {topic!r} must hold a list of partition numbers")
+        chosen.update(TopicPartition(topic, each) for each in partitions)
+    if not chosen:
+        raise ConfigError(f"option {option} names no partition")
+    return tuple(sorted(chosen))
+
+
+def _json_object(text: str, option: str, example: str) -> dict[str, object]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"option {option} is not JSON ({error}); it looks like {example}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"option {option} must be a JSON object like {example}")
+    return document

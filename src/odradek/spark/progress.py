@@ -1,0 +1,177 @@
+"""How far a stream may read: the driver's side of a streaming read, without Spark.
+
+Idle, Spark asks for the latest offset some seventy times a second. A `StreamProgress` asks the brokers at
+most once in `offsetPollIntervalMs` and lets Spark wait in between, which costs neither latency nor CPU.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock
+from odradek.spark.catalog import Catalog, log_ranges, resolve, subscribed, subscribed_at_start
+from odradek.spark.offsets import StreamOffset
+from odradek.spark.options import ReadOptions
+from odradek.spark.planning import advance, lost_records
+from odradek.spark.positions import EARLIEST, LATEST, AtOffsets
+
+log: Final = logging.getLogger("odradek.spark")
+Offsets = Mapping[TopicPartition, int]
+
+
+def report_loss(losses: list[str], *, fail: bool) -> None:
+    """Raise OFFSET_OUT_OF_RANGE, or warn, about records that should have been read and are gone."""
+    if not losses:
+        return
+    told = "records were lost before they were read: " + "; ".join(losses)
+    if fail:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{told}. They aged out, or their topic was deleted or made anew."
+            " Set failOnDataLoss=false to go on without them",
+        )
+    log.warning("%s; going on because failOnDataLoss is false", told)
+
+
+class StreamProgress:
+    """Chooses the end of each micro-batch. One per running query, used by one thread."""
+
+    def __init__(
+        self, options: ReadOptions, catalog: Catalog, clock: Clock, pause: Callable[[float], None]
+    ) -> None:
+        self._options = options
+        self._catalog = catalog
+        self._clock = clock
+        self._pause = pause
+        self._initial: StreamOffset | None = None
+        self._partitions: list[TopicPartition] = []
+        self._discovered_at: float | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._looked_at: float | None = None
+        self._advanced_at = clock.monotonic()
+        self._target: dict[TopicPartition, int] | None = None
+        self._beginnings: dict[TopicPartition, int] = {}
+        self._warned: set[str] = set()
+
+    def initial(self) -> StreamOffset:
+        """Where a query without a checkpoint starts; the same answer for as long as this object lives."""
+        if self._initial is None:
+            partitions = subscribed_at_start(self._options.topics, self._catalog)
+            start = resolve(
+                self._options.starting,
+                partitions,
+                self._catalog,
+                "startingOffsets",
+                no_newer_record=self._options.no_newer_record,
+            )
+            if isinstance(self._options.starting, AtOffsets):
+                start = self._within_logs(start)
+            self._initial = StreamOffset(next_offsets=start)
+        return self._initial
+
+    def _within_logs(self, start: Offsets) -> dict[TopicPartition, int]:
+        earliest, latest = log_ranges(start, self._catalog)
+        self._report(lost_records(start, earliest, latest))
+        return {
+            each: min(max(offset, earliest[each]), latest[each])
+            for each, offset in start.items()
+            if each in latest
+        }
+
+    def latest(self, start: StreamOffset, limit: int | None, *, everything: bool = False) -> StreamOffset:
+        """The end of the next batch, or `start` itself when there is nothing to read.
+
+        `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger says.
+        """
+        available = self._available(start.next_offsets)
+        beginnings = self._beginnings_of_new(start, available)
+        known = {**start.next_offsets, **beginnings}
+        self._report(lost_records(start.next_offsets, {}, available))
+        ends = advance(known, available, limit)
+        if ends == known or (not everything and self._should_wait(known, available)):
+            return start
+        self._advanced_at = self._clock.monotonic()
+        if start == self._initial:
+            beginnings = {**start.next_offsets, **beginnings}
+        return StreamOffset(next_offsets=ends, beginnings=beginnings)
+
+    def known_latest(self) -> StreamOffset | None:
+        """The ends of the logs when they were last asked for, without asking again."""
+        return StreamOffset(next_offsets=self._latest) if self._latest else None
+
+    def prepare_available_now(self) -> None:
+        """From now on, read up to what is there at this moment and no further."""
+        self._look({})
+        self._target = dict(self._latest)
+
+    def _available(self, start: Offsets) -> Offsets:
+        if self._target is not None:
+            return self._target
+        wait_s = self._until_next_look()
+        if wait_s > 0:
+            if any(offset > start.get(each, 0) for each, offset in self._latest.items()):
+                return self._latest
+            self._pause(wait_s)
+        self._look(start)
+        return self._latest
+
+    def _until_next_look(self) -> float:
+        if self._looked_at is None:
+            return 0.0
+        return self._looked_at + self._options.offset_poll_interval_ms / 1_000 - self._clock.monotonic()
+
+    def _look(self, start: Offsets) -> None:
+        """Ask for the ends of the logs. An end before `start` may be a new leader that lags: ask again
+        before believing.
+        """
+        for attempt in range(self._options.offset_retries + 1):
+            if attempt:
+                self._pause(self._options.offset_retry_interval_ms / 1_000)
+            self._discover(again=attempt > 0)
+            self._latest = (
+                self._catalog.offsets(dict.fromkeys(self._partitions, LATEST)) if self._partitions else {}
+            )
+            if all(self._latest.get(each, -1) >= offset for each, offset in start.items()):
+                break
+        self._looked_at = self._clock.monotonic()
+
+    def _discover(self, *, again: bool) -> None:
+        now = self._clock.monotonic()
+        interval_s = self._options.partition_discovery_interval_ms / 1_000
+        if again or self._discovered_at is None or now >= self._discovered_at + interval_s:
+            self._partitions = subscribed(self._options.topics, self._catalog)
+            self._discovered_at = now
+
+    def _beginnings_of_new(self, start: StreamOffset, available: Offsets) -> dict[TopicPartition, int]:
+        """Partitions that appeared since the last batch are read from their first record."""
+        new = [each for each in available if each not in start.next_offsets]
+        unseen = [each for each in new if each not in self._beginnings]
+        if unseen:
+            found = self._catalog.offsets(dict.fromkeys(unseen, EARLIEST))
+            self._beginnings.update(found)
+            self._report(
+                [
+                    f"{each} is new to this query and already begins at offset {offset}"
+                    for each, offset in sorted(found.items())
+                    if offset > 0
+                ]
+            )
+        return {each: self._beginnings[each] for each in new if each in self._beginnings}
+
+    def _should_wait(self, start: Offsets, available: Offsets) -> bool:
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._target is not None:
+            return False
+        waiting = sum(max(0, offset - start.get(each, 0)) for each, offset in available.items())
+        waited_ms = (self._clock.monotonic() - self._advanced_at) * 1_000
+        return waiting < least and waited_ms < self._options.max_trigger_delay_ms
+
+    def _report(self, losses: list[str]) -> None:
+        """Each loss is told once, however often Spark asks."""
+        news = [each for each in losses if each not in self._warned]
+        self._warned.update(news)
+        report_loss(news, fail=self._options.fail_on_data_loss)

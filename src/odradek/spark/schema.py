@@ -1,0 +1,137 @@
+"""A read's schema: the DDL that Spark is told, and the Arrow schema that every batch then has, to the
+letter.
+
+Spark compares Arrow schemas exactly: a `timestamp[ms]` or a missing time zone fails the query. The JVM parses
+the DDL, so the user's own schema for JSON needs no Spark session to be understood; it comes back to the
+reader as a `StructType`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from odradek.model.errors import ConfigError
+from odradek.spark.columns import COLUMN_TYPES
+from odradek.spark.options import Decoding, Projection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SIMPLE_TYPES: Final[dict[type[DataType], str]] = {
+    BinaryType: "binary",
+    BooleanType: "bool",
+    ByteType: "int8",
+    DoubleType: "float64",
+    FloatType: "float32",
+    IntegerType: "int32",
+    LongType: "int64",
+    ShortType: "int16",
+    StringType: "string",
+    TimestampType: "timestamp[us, tz=UTC]",
+}
+
+
+def read_ddl(projection: Projection) -> str:
+    """The schema of a read, for Spark to parse."""
+    return ", ".join(f"`{column}` {_column_type(projection, column)}" for column in projection.columns)
+
+
+def _column_type(projection: Projection, column: str) -> str:
+    if column == "key":
+        return _decoded_type(projection.key, projection.key_schema)
+    if column == "value":
+        return _decoded_type(projection.value, projection.value_schema)
+    return COLUMN_TYPES[column]
+
+
+def _decoded_type(decoding: Decoding, schema: str | None) -> str:
+    if decoding is Decoding.BINARY:
+        return "BINARY"
+    if decoding is Decoding.UTF8:
+        return "STRING"
+    ddl = (schema or "").strip()
+    return ddl if ddl.lower().startswith("struct<") else f"STRUCT<{ddl}>"
+
+
+def check_read_schema(schema: StructType, projection: Projection) -> None:
+    """Refuse `.schema(...)` on the reader: the columns are the format's own."""
+    if tuple(schema.fieldNames()) != projection.columns:
+        raise ConfigError(
+            'format("odradek") has its own schema and takes none: choose columns with the option columns, and'
+            " decode values with valueDecode and valueSchema"
+        )
+    for field in schema.fields:
+        if field.name in ("key", "value"):
+            decoding = projection.key if field.name == "key" else projection.value
+            expected = {Decoding.BINARY: BinaryType, Decoding.UTF8: StringType, Decoding.JSON: StructType}[
+                decoding
+            ]
+            if not isinstance(field.dataType, expected):
+                raise ConfigError(
+                    f"column {field.name} cannot be {field.dataType.simpleString()} with"
+                    f" {field.name}Decode={decoding}; the format has its own schema: leave out .schema(...)"
+                )
+            if decoding is Decoding.JSON:
+                _check_decodable(field.dataType, field.name)
+
+
+def _check_decodable(kind: DataType, path: str) -> None:
+    """JSON decoding turns any field into null when it is absent, and knows no binary, date or map."""
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            if not each.nullable:
+                raise ConfigError(
+                    f"{path}.{each.name} is declared NOT NULL, but any JSON field may be absent"
+                )
+            _check_decodable(each.dataType, f"{path}.{each.name}")
+    elif isinstance(kind, ArrayType):
+        _check_decodable(kind.elementType, f"{path}[]")
+    elif isinstance(kind, BinaryType) or not isinstance(kind, (*_SIMPLE_TYPES, DecimalType)):
+        raise ConfigError(
+            f"{path}: JSON decoding does not support {kind.simpleString()};"
+            " declare it STRING and convert it in Spark"
+        )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """What Spark expects of each batch."""
+    import pyarrow as pa
+
+    return pa.schema([_arrow_field(each.name, each.dataType, each.nullable) for each in schema.fields])
+
+
+def _arrow_field(name: str, kind: DataType, nullable: bool) -> pa.Field:
+    import pyarrow as pa
+
+    return pa.field(name, _arrow_type(kind), nullable)
+
+
+def _arrow_type(kind: DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if isinstance(kind, StructType):
+        return pa.struct([_arrow_field(each.name, each.dataType, each.nullable) for each in kind.fields])
+    if isinstance(kind, ArrayType):
+        return pa.list_(_arrow_field("element", kind.elementType, kind.containsNull))
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, TimestampType):
+        return pa.timestamp("us", tz="UTC")
+    return pa.type_for_alias(_SIMPLE_TYPES[type(kind)])

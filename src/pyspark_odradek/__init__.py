@@ -1,0 +1,18 @@
+"""Where Spark finds `format("odradek")` by itself.
+
+Spark imports every top-level package named `pyspark_*` and takes its `DefaultSource`. It does so for every
+session and every format, so this module costs nothing until it is asked, and never raises: an Odradek that
+cannot be imported must not break the other formats.
+"""
+
+from __future__ import annotations
+
+
+def __getattr__(name: str) -> object:
+    if name == "DefaultSource":
+        try:
+            from odradek.spark.source import OdradekDataSource
+        except ImportError as error:
+            raise AttributeError(f"odradek.spark cannot be imported: {error}") from error
+        return OdradekDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

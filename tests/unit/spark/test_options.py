@@ -1,0 +1,248 @@
+"""Options are checked when the query is made, and every refusal says what would be right."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.spark.option_table import OPTIONS, Use
+from odradek.spark.options import (
+    Decoding,
+    NoNewerRecord,
+    OnDecodeError,
+    ReadOptions,
+    read_options,
+    write_options,
+)
+from odradek.spark.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Everywhere
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+SUBSCRIBED = {**SERVERS, "subscribe": "flights"}
+
+
+def read(use: Use = Use.BATCH_READ, **options: str) -> ReadOptions:
+    return read_options({**SUBSCRIBED, **options}, use)
+
+
+def refusal(options: dict[str, str], use: Use = Use.BATCH_READ) -> str:
+    with pytest.raises(ConfigError) as caught:
+        (read_options if use & Use.READ else write_options)(options, use)
+    return str(caught.value)
+
+
+def test_the_smallest_read_needs_servers_and_a_topic_and_reads_everything() -> None:
+    options = read()
+    assert options.client == {"bootstrap.servers": "127.0.0.1:9092"}
+    assert options.topics.names == ("flights",)
+    assert options.starting == Everywhere(bound=EARLIEST)
+    assert options.ending == Everywhere(bound=LATEST)
+    assert options.fail_on_data_loss
+    assert options.projection.columns == (
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType",
+    )  # fmt: skip
+
+
+def test_a_stream_starts_at_the_end_unless_told_otherwise() -> None:
+    assert read(Use.STREAM_READ).starting == Everywhere(bound=LATEST)
+    assert read(Use.STREAM_READ, startingOffsets="earliest").starting == Everywhere(bound=EARLIEST)
+
+
+def test_option_names_are_looked_up_without_regard_to_case() -> None:
+    options = read_options(
+        {k.lower(): v for k, v in SUBSCRIBED.items()} | {"failondataloss": "FALSE"}, Use.BATCH_READ
+    )
+    assert not options.fail_on_data_loss
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("subscibe", "subscribe"),
+        ("startingOffset", "startingOffsets"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("failOnDataloss_", "failOnDataLoss"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+        ("valueDecoder", "valueDecode"),
+    ],
+)
+def test_an_unknown_option_is_an_error_that_names_the_nearest_known_one(typo: str, meant: str) -> None:
+    told = refusal({**SUBSCRIBED, typo: "x"})
+    assert typo in told
+    assert f"did you mean {meant}?" in told
+
+
+def test_an_option_like_no_other_lists_what_there_is() -> None:
+    told = refusal({**SUBSCRIBED, "zzzzzz": "x"})
+    assert all(option.name in told for option in OPTIONS)
+
+
+def test_servers_are_asked_for_when_missing() -> None:
+    assert "kafka.bootstrap.servers is missing" in refusal({"subscribe": "flights"})
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [{}, {"subscribe": "a", "assign": '{"a": [0]}'}, {"subscribe": "a", "subscribePattern": "b"}],
+)
+def test_topics_are_chosen_in_exactly_one_way(ways: dict[str, str]) -> None:
+    assert "exactly one of" in refusal({**SERVERS, **ways})
+
+
+def test_several_topics_are_separated_by_commas_in_any_order() -> None:
+    assert read(subscribe=" b, a,b ").topics.names == ("a", "b")
+
+
+def test_a_topic_that_cannot_exist_is_refused_with_the_reason() -> None:
+    assert "may hold only ASCII letters" in refusal({**SERVERS, "subscribe": "no topic"})
+
+
+def test_assigned_partitions_are_read_from_json() -> None:
+    options = read_options({**SERVERS, "assign": '{"b": [1], "a": [2, 0]}'}, Use.BATCH_READ)
+    assert options.topics.partitions == (
+        TopicPartition("a", 0),
+        TopicPartition("a", 2),
+        TopicPartition("b", 1),
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[0]", "{}", '{"a": 0}', '{"a": [-1]}', '{"a": ["0"]}', '{"a": [true]}']
+)
+def test_a_malformed_assignment_is_refused(text: str) -> None:
+    assert "assign" in refusal({**SERVERS, "assign": text})
+
+
+def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+    assert "not a regular expression" in refusal({**SERVERS, "subscribePattern": "("})
+
+
+def test_offsets_as_json_allow_the_numbers_for_earliest_and_latest() -> None:
+    options = read(Use.STREAM_READ, startingOffsets='{"flights": {"0": 23, "1": -1, "2": -2}}')
+    assert options.starting == AtOffsets(
+        offsets={
+            TopicPartition("flights", 0): 23,
+            TopicPartition("flights", 1): LATEST,
+            TopicPartition("flights", 2): EARLIEST,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["first", '{"a": {"0": -3}}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', '{"a": 7}', "{"]
+)
+def test_malformed_offsets_are_refused(text: str) -> None:
+    assert "startingOffsets" in refusal({**SUBSCRIBED, "startingOffsets": text})
+
+
+@pytest.mark.parametrize("text", ["latest", '{"flights": {"0": -1}}'])
+def test_a_batch_cannot_start_at_the_end(text: str) -> None:
+    assert "nothing to read" in refusal({**SUBSCRIBED, "startingOffsets": text})
+
+
+@pytest.mark.parametrize("text", ["earliest", '{"flights": {"0": -2}}'])
+def test_a_batch_cannot_end_at_the_beginning(text: str) -> None:
+    assert "nothing to read" in refusal({**SUBSCRIBED, "endingOffsets": text})
+
+
+def test_a_time_wins_over_times_and_times_over_offsets_as_in_sparks_connector() -> None:
+    given = {
+        "startingTimestamp": "1000",
+        "startingOffsetsByTimestamp": '{"flights": {"0": 2000}}',
+        "startingOffsets": "earliest",
+    }
+    assert read(**given).starting == AtTime(timestamp_ms=1000)
+    del given["startingTimestamp"]
+    assert read(**given).starting == AtTimes(timestamps_ms={TopicPartition("flights", 0): 2000})
+
+
+def test_a_start_after_the_last_record_is_an_error_unless_told_to_take_the_end() -> None:
+    assert read().no_newer_record is NoNewerRecord.ERROR
+    assert read(startingOffsetsByTimestampStrategy="latest").no_newer_record is NoNewerRecord.LATEST
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    told = refusal({**SUBSCRIBED, name: "latest"}, Use.STREAM_READ)
+    assert told == f"option {name} does not apply to a streaming read, only to a batch read"
+
+
+def test_options_that_do_nothing_here_are_named_in_a_warning() -> None:
+    options = read(maxOffsetsPerTrigger="5", groupIdPrefix="mine")
+    assert options.warnings == (
+        "option maxOffsetsPerTrigger is ignored in a batch read",
+        "option groupIdPrefix is ignored in a batch read",
+    )
+
+
+def test_a_write_option_on_a_read_is_refused() -> None:
+    assert "does not apply to a batch read" in refusal({**SUBSCRIBED, "topic": "flights"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxOffsetsPerTrigger", "0"),
+        ("maxOffsetsPerTrigger", "-5"),
+        ("maxOffsetsPerTrigger", "many"),
+        ("minPartitions", "0"),
+        ("fetchOffset.numRetries", "-1"),
+        ("startingTimestamp", "yesterday"),
+        ("failOnDataLoss", "yes"),
+        ("valueDecode", "avro"),
+        ("maxTriggerDelay", "soon"),
+        ("columns", "value,size"),
+        ("columns", "value,value"),
+        ("columns", " "),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_under_the_options_name(name: str, value: str) -> None:
+    assert name in refusal({**SUBSCRIBED, name: value}, Use.STREAM_READ)
+
+
+def test_durations_have_units() -> None:
+    assert read(Use.STREAM_READ).max_trigger_delay_ms == 900_000
+    assert read(Use.STREAM_READ, maxTriggerDelay="90 s").max_trigger_delay_ms == 90_000
+    assert read(Use.STREAM_READ, maxTriggerDelay="250ms").max_trigger_delay_ms == 250
+
+
+def test_columns_come_in_the_order_asked_for() -> None:
+    assert read(columns="timestamptype, Value").projection.columns == ("timestampType", "value")
+
+
+def test_headers_are_a_column_only_when_asked_for() -> None:
+    assert read(includeHeaders="true").projection.columns[-1] == "headers"
+    assert read(columns="headers").projection.columns == ("headers",)
+    assert "leaves headers out" in refusal({**SUBSCRIBED, "columns": "value", "includeHeaders": "true"})
+
+
+def test_json_needs_a_schema_and_a_schema_needs_json() -> None:
+    projection = read(valueDecode="JSON", valueSchema="a INT", decodeErrors="null").projection
+    assert (projection.value, projection.value_schema) == (Decoding.JSON, "a INT")
+    assert projection.on_error is OnDecodeError.NULL
+    assert "needs the option valueSchema" in refusal({**SUBSCRIBED, "valueDecode": "json"})
+    assert "only of use with keyDecode=json" in refusal({**SUBSCRIBED, "keySchema": "a INT"})
+
+
+def test_settings_prefixed_kafka_reach_the_client_without_the_prefix() -> None:
+    assert read(**{"kafka.client.id": "me"}).client["client.id"] == "me"
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka.key.deserializer", "kafka.auto.offset.reset", "kafka.enable.auto.commit"]
+)
+def test_client_settings_that_the_source_decides_are_refused(name: str) -> None:
+    assert f"option {name} cannot be set" in refusal({**SUBSCRIBED, name: "x"})
+
+
+def test_a_write_takes_its_topic_from_the_option_and_marks_streams_only() -> None:
+    stream = write_options({**SERVERS, "topic": "out", "checkpointLocation": "/c"}, Use.STREAM_WRITE)
+    assert (stream.topic, stream.delivery_headers) == ("out", True)
+    assert not write_options(SERVERS, Use.BATCH_WRITE).delivery_headers
+    assert not write_options({**SERVERS, "deliveryHeaders": "false"}, Use.STREAM_WRITE).delivery_headers
+
+
+def test_exactly_once_is_refused_with_what_to_use_instead() -> None:
+    told = refusal({**SERVERS, "delivery": "exactly_once"}, Use.STREAM_WRITE)
+    assert "not available yet" in told
+    assert "delivery=at_least_once" in told

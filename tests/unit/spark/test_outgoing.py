@@ -1,0 +1,152 @@
+"""A row becomes a record, or says why it cannot."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is absent")
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.spark.outgoing import Marks, OutgoingRecord, RowFormat, outgoing_records, row_format
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+MARKS = Marks(query="q", batch=7, partition=2)
+
+
+def schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def everything() -> RowFormat:
+    return row_format(
+        schema(
+            key=StringType(),
+            value=BinaryType(),
+            topic=StringType(),
+            partition=IntegerType(),
+            headers=HEADERS,
+            timestamp=TimestampType(),
+        ),
+        None,
+    )
+
+
+def sent(columns: dict[str, pa.Array], layout: RowFormat, marks: Marks | None = None) -> list[OutgoingRecord]:
+    return list(outgoing_records(pa.record_batch(columns), layout, marks=marks, first_sequence=40))
+
+
+def test_every_column_reaches_its_place() -> None:
+    moment = dt.datetime(2013, 1, 1, 10, 0, 0, 123_456, tzinfo=dt.UTC)
+    columns = {
+        "key": pa.array(["k", None]),
+        "value": pa.array([b"v", None], pa.binary()),
+        "topic": pa.array(["a", "b"]),
+        "partition": pa.array([3, None], pa.int32()),
+        "headers": pa.array(
+            [[{"key": "h", "value": None}, {"key": "h", "value": b"1"}], None], pa.list_(HEADER)
+        ),
+        "timestamp": pa.array([moment, None], pa.timestamp("us", tz="Europe/Prague")),
+    }
+    assert sent(columns, everything()) == [
+        OutgoingRecord("a", 3, b"k", b"v", (("h", None), ("h", b"1")), 1_357_034_400_123),
+        OutgoingRecord("b", None, None, None, (), None),
+    ]
+
+
+def test_large_arrow_types_are_taken_too() -> None:
+    columns = {"key": pa.array(["k"], pa.large_string()), "value": pa.array([b"v"], pa.large_binary())}
+    assert sent(columns, row_format(schema(key=StringType(), value=BinaryType()), "t")) == [
+        OutgoingRecord("t", None, b"k", b"v", (), None)
+    ]
+
+
+def test_the_option_topic_wins_over_the_column() -> None:
+    layout = row_format(schema(value=StringType(), topic=StringType()), "option")
+    assert sent({"value": pa.array(["v"]), "topic": pa.array(["column"])}, layout)[0].topic == "option"
+
+
+def test_marks_number_the_rows_of_a_task_and_come_after_the_users_headers() -> None:
+    layout = row_format(schema(value=StringType()), "t")
+    first, second = sent({"value": pa.array(["v", "w"])}, layout, MARKS)
+    assert first.headers == (
+        ("odradek.query", b"q"),
+        ("odradek.batch", b"7"),
+        ("odradek.partition", b"2"),
+        ("odradek.sequence", b"40"),
+    )
+    assert second.headers[3] == ("odradek.sequence", b"41")
+
+
+def test_a_copied_topics_offsets_are_left_behind() -> None:
+    layout = row_format(schema(value=BinaryType(), offset=LongType(), timestampType=IntegerType()), "t")
+    assert layout.columns == {"value"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "told"),
+    [
+        ({"key": StringType()}, "t", "needs a column value; there are key"),
+        ({}, "t", "needs a column value; there are none"),
+        ({"value": StringType()}, None, "needs the option topic, or a column topic"),
+        ({"value": StringType(), "hour": LongType()}, "t", "it would lose hour"),
+        ({"value": StructType()}, "t", "column value must be STRING or BINARY, not STRUCT"),
+        ({"value": StringType(), "key": LongType()}, "t", "column key must be STRING or BINARY, not BIGINT"),
+        ({"value": StringType(), "partition": LongType()}, "t", "column partition must be INT"),
+        ({"value": StringType(), "topic": BinaryType()}, None, "column topic must be STRING"),
+        ({"value": StringType(), "timestamp": LongType()}, "t", "column timestamp must be TIMESTAMP"),
+        (
+            {"value": StringType(), "headers": ArrayType(StringType())},
+            "t",
+            "column headers must be ARRAY<STRUCT",
+        ),
+    ],
+)
+def test_a_dataframe_that_cannot_be_written_is_refused_by_its_column(
+    columns: dict[str, DataType], topic: str | None, told: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        row_format(schema(**columns), topic)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ({"topic": pa.array([None], pa.string())}, "its topic is null"),
+        ({"partition": pa.array([-1], pa.int32())}, "its partition is -1"),
+        (
+            {"headers": pa.array([[{"key": None, "value": b""}]], pa.list_(HEADER))},
+            "one of its headers has no key",
+        ),
+    ],
+)  # fmt: skip
+def test_a_row_that_cannot_be_written_is_refused_by_its_number(
+    column: dict[str, pa.Array], told: str
+) -> None:
+    columns = {
+        "value": pa.array([b"v"]),
+        "topic": pa.array(["t"]),
+        "key": pa.array(["k"]),
+        "partition": pa.array([0], pa.int32()),
+        "headers": pa.array([None], pa.list_(HEADER)),
+        "timestamp": pa.array([None], pa.timestamp("us", tz="UTC")),
+    }
+    with pytest.raises(KafkaError, match=f"row 40 of this task cannot be written: {told}") as caught:
+        sent(columns | column, everything())
+    assert caught.value.code is ErrorCode.INVALID_RECORD

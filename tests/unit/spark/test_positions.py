@@ -1,0 +1,45 @@
+"""A position becomes one wish per partition, and must name every partition or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.spark.positions import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Everywhere,
+    Position,
+    Wish,
+    wishes,
+)
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("position", "wish"),
+    [
+        (Everywhere(bound=EARLIEST), Wish(question=EARLIEST)),
+        (AtTime(timestamp_ms=5), Wish(question=5)),
+        (AtTimes(timestamps_ms={A: 5, B: 5}), Wish(question=5)),
+        (AtOffsets(offsets={A: 7, B: 7}), Wish(offset=7)),
+        (AtOffsets(offsets={A: LATEST, B: LATEST}), Wish(question=LATEST)),
+    ],
+)
+def test_every_partition_gets_its_wish(position: Position, wish: Wish) -> None:
+    assert wishes(position, [A, B], "startingOffsets") == {A: wish, B: wish}
+
+
+def test_a_partition_left_out_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"leaves out t-1"):
+        wishes(AtOffsets(offsets={A: 7}), [A, B], "startingOffsets")
+
+
+def test_a_partition_too_many_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"do not exist: t-1"):
+        wishes(AtTimes(timestamps_ms={A: 7, B: 8}), [A], "startingOffsetsByTimestamp")

@@ -1,0 +1,262 @@
+"""How far a stream may read: limits, new and vanished partitions, shrunken logs, and how often it asks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import StreamOffset, ranges_between
+from odradek.spark.option_table import Use
+from odradek.spark.options import read_options
+from odradek.spark.positions import EARLIEST, LATEST
+from odradek.spark.progress import StreamProgress
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@dataclass
+class Logs:
+    """A `Catalog` of logs in memory: `spans` holds the first offset of each and the one after its last."""
+
+    spans: dict[TopicPartition, tuple[int, int]]
+    look_count: int = 0
+    lag_looks: dict[TopicPartition, list[int]] = field(default_factory=dict)
+
+    def topics(self) -> list[str]:
+        return sorted({each.topic for each in self.spans})
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        counts = {topic: sum(each.topic == topic for each in self.spans) for topic in topics}
+        return {topic: count for topic, count in counts.items() if count}
+
+    def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self.look_count += LATEST in questions.values()
+        return {
+            each: self._answer(each, question) for each, question in questions.items() if each in self.spans
+        }
+
+    def _answer(self, partition: TopicPartition, question: int) -> int:
+        first, end = self.spans[partition]
+        if question == LATEST:
+            stale = self.lag_looks.get(partition)
+            return stale.pop(0) if stale else end
+        if question == EARLIEST:
+            return first
+        return question if first <= question < end else -1  # record n was written at n ms
+
+
+@dataclass
+class Hands:
+    """A clock that moves only when someone pauses or the test says so."""
+
+    now: float = 100.0
+    pauses: list[float] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return int(self.now * 1000)
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def stream(logs: Logs, hands: Hands | None = None, **options: str) -> StreamProgress:
+    hands = hands or Hands()
+    given = {"kafka.bootstrap.servers": "h:1", "partitionDiscoveryIntervalMs": "0", **options}
+    if not {"subscribe", "assign", "subscribePattern"} & set(given):
+        given["subscribe"] = "t"
+    return StreamProgress(read_options(given, Use.STREAM_READ), logs, hands, hands.pause)
+
+
+def at(**offsets: int) -> StreamOffset:
+    return StreamOffset(
+        next_offsets={TopicPartition("t", int(name[1:])): offset for name, offset in offsets.items()}
+    )
+
+
+def test_a_query_starts_at_the_end_by_default_and_keeps_that_answer() -> None:
+    logs = Logs({A: (0, 5)})
+    progress = stream(logs)
+    assert progress.initial() == at(p0=5)
+    logs.spans[A] = (0, 9)
+    assert progress.initial() == at(p0=5)
+
+
+def test_the_first_batch_journals_where_it_began() -> None:
+    logs = Logs({A: (0, 5)})
+    progress = stream(logs)
+    start = progress.initial()
+    logs.spans[A] = (0, 9)
+    end = progress.latest(start, None)
+    logs.spans[A] = (0, 20)
+    after_restart = stream(logs).initial()
+    assert [(each.start, each.end) for each in ranges_between(after_restart, end)] == [(5, 9)]
+
+
+def test_later_batches_are_plain() -> None:
+    logs = Logs({A: (0, 5)})
+    progress = stream(logs, startingOffsets="earliest")
+    first = progress.latest(progress.initial(), 3)
+    assert progress.latest(first, 3) == at(p0=5)
+
+
+def test_nothing_new_is_the_start_itself() -> None:
+    progress = stream(Logs({A: (0, 5)}))
+    start = progress.initial()
+    assert progress.latest(start, None) is start
+
+
+def test_a_start_by_time_is_the_first_record_that_new() -> None:
+    assert stream(Logs({A: (0, 9)}), startingTimestamp="4").initial() == at(p0=4)
+
+
+def test_a_time_after_the_last_record_is_refused_or_means_the_end() -> None:
+    logs = Logs({A: (0, 9)})
+    with pytest.raises(ConfigError, match="t-0 holds no record at or after 70 ms"):
+        stream(logs, startingTimestamp="70").initial()
+    given = {"startingTimestamp": "70", "startingOffsetsByTimestampStrategy": "latest"}
+    assert stream(logs, **given).initial() == at(p0=9)
+
+
+def test_a_topic_that_does_not_exist_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="there is no topic nope"):
+        stream(Logs({A: (0, 1)}), subscribe="t,nope").initial()
+    with pytest.raises(ConfigError, match="there is no partition t-7"):
+        stream(Logs({A: (0, 1)}), assign='{"t": [0, 7]}').initial()
+
+
+def test_a_pattern_may_match_nothing_yet() -> None:
+    logs = Logs({})
+    progress = stream(logs, subscribePattern="t.*", startingOffsets="earliest")
+    start = progress.initial()
+    assert start == at()
+    logs.spans[TopicPartition("t", 0)] = (0, 3)
+    logs.spans[TopicPartition("other-t", 0)] = (0, 3)
+    assert progress.latest(start, None).next_offsets == {A: 3}
+
+
+def test_a_partition_added_while_running_is_read_from_its_beginning() -> None:
+    logs = Logs({A: (0, 5)})
+    progress = stream(logs)
+    start = progress.initial()
+    logs.spans[B] = (0, 2)
+    end = progress.latest(start, None)
+    assert end.next_offsets == {A: 5, B: 2}
+    assert end.beginnings[B] == 0
+
+
+def test_a_new_partition_without_records_makes_no_batch() -> None:
+    logs = Logs({A: (0, 5)})
+    progress = stream(logs)
+    start = progress.initial()
+    logs.spans[B] = (0, 0)
+    assert progress.latest(start, None) is start
+
+
+def test_a_new_partition_that_lost_records_fails_or_begins_where_it_can() -> None:
+    logs = Logs({A: (0, 5), B: (7, 9)})
+    with pytest.raises(KafkaError, match="t-1 is new to this query and already begins at offset 7"):
+        stream(logs).latest(at(p0=5), None)
+    end = stream(logs, failOnDataLoss="false").latest(at(p0=5), None)
+    assert [(each.start, each.end) for each in ranges_between(at(p0=5), end)] == [(7, 9)]
+
+
+@pytest.mark.parametrize("spans", [{A: (0, 3)}, {B: (0, 3)}])
+def test_a_log_that_shrank_or_vanished_fails_the_query(spans: dict[TopicPartition, tuple[int, int]]) -> None:
+    with pytest.raises(KafkaError, match="failOnDataLoss=false") as caught:
+        stream(Logs(spans)).latest(at(p0=8), None)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_it_goes_on_from_the_new_end_when_told_to_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    logs = Logs({A: (0, 3)})
+    progress = stream(logs, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, "odradek.spark"):
+        end = progress.latest(at(p0=8), None)
+        progress.latest(at(p0=8), None)
+    assert end == at(p0=3)
+    assert [record.message for record in caplog.records] == [
+        "records were lost before they were read: t-0 ends at offset 3, before offset 8;"
+        " going on because failOnDataLoss is false"
+    ]
+
+
+def test_an_end_that_only_lags_behind_is_asked_for_again() -> None:
+    logs, hands = Logs({A: (0, 9)}, lag_looks={A: [2, 2]}), Hands()
+    assert stream(logs, hands).latest(at(p0=5), None) == at(p0=9)
+    assert hands.pauses == [0.01, 0.01]
+
+
+def test_explicit_offsets_outside_the_log_are_a_loss() -> None:
+    logs = Logs({A: (4, 9)})
+    given = {"startingOffsets": '{"t": {"0": 2}}'}
+    with pytest.raises(KafkaError, match="t-0 now begins at offset 4, after offset 2"):
+        stream(logs, **given).initial()
+    assert stream(logs, failOnDataLoss="false", **given).initial() == at(p0=4)
+
+
+def test_an_idle_stream_asks_the_brokers_once_per_interval() -> None:
+    logs, hands = Logs({A: (0, 5)}), Hands()
+    progress = stream(logs, hands, offsetPollIntervalMs="50")
+    start = progress.initial()
+    before, started = logs.look_count, hands.now
+    for _ in range(20):
+        progress.latest(start, None)
+    assert logs.look_count - before == 20
+    assert hands.now - started == pytest.approx(19 * 0.05)
+
+
+def test_a_backlog_is_read_without_asking_or_waiting() -> None:
+    logs, hands = Logs({A: (0, 50)}), Hands()
+    progress = stream(logs, hands, startingOffsets="earliest")
+    offset = progress.initial()
+    before = logs.look_count
+    for _ in range(5):
+        offset = progress.latest(offset, 10)
+    assert offset.next_offsets == {A: 50}
+    assert logs.look_count - before == 1
+    assert hands.pauses == []
+
+
+def test_available_now_ends_at_what_was_there_when_it_began() -> None:
+    logs = Logs({A: (0, 5)})
+    progress = stream(logs, startingOffsets="earliest")
+    progress.prepare_available_now()
+    logs.spans[A] = (0, 50)
+    end = progress.latest(progress.initial(), None)
+    assert end.next_offsets == {A: 5}
+    assert progress.latest(end, None) is end
+
+
+def test_a_small_backlog_waits_for_more_but_not_for_ever() -> None:
+    logs, hands = Logs({A: (0, 5)}), Hands()
+    progress = stream(
+        logs, hands, minOffsetsPerTrigger="10", maxTriggerDelay="60s", startingOffsets="earliest"
+    )
+    start = progress.initial()
+    assert progress.latest(start, None) is start
+    assert progress.latest(start, None, everything=True).next_offsets == {A: 5}
+    progress = stream(
+        logs, hands, minOffsetsPerTrigger="10", maxTriggerDelay="60s", startingOffsets="earliest"
+    )
+    start = progress.initial()
+    hands.now += 61
+    assert progress.latest(start, None).next_offsets == {A: 5}
+
+
+def test_the_latest_known_offset_is_told_without_asking() -> None:
+    logs = Logs({A: (0, 5)})
+    progress = stream(logs)
+    assert progress.known_latest() is None
+    progress.latest(progress.initial(), None)
+    before = logs.look_count
+    assert progress.known_latest() == at(p0=5)
+    assert logs.look_count == before

@@ -1,0 +1,107 @@
+"""The schema that Spark is told and the one that batches have are the same."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is absent")
+
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from odradek.model.errors import ConfigError
+from odradek.spark.option_table import Use
+from odradek.spark.options import Projection, read_options
+from odradek.spark.schema import arrow_schema, check_read_schema, read_ddl
+
+
+def projection(**options: str) -> Projection:
+    return read_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **options}, Use.READ).projection
+
+
+def test_the_default_columns_have_the_types_of_sparks_kafka_connector() -> None:
+    assert read_ddl(projection(includeHeaders="true")) == (
+        "`key` BINARY, `value` BINARY, `topic` STRING, `partition` INT, `offset` BIGINT,"
+        " `timestamp` TIMESTAMP_LTZ, `timestampType` INT,"
+        " `headers` ARRAY<STRUCT<`key`: STRING, `value`: BINARY>>"
+    )
+
+
+@pytest.mark.parametrize("ddl", ["a INT, b STRING", "struct<a: int, b: string>"])
+def test_a_decoded_value_is_a_struct_of_the_users_fields(ddl: str) -> None:
+    told = read_ddl(projection(columns="value", valueDecode="json", valueSchema=ddl))
+    assert told.lower().replace(": ", " ") == "`value` struct<a int, b string>"
+
+
+def test_text_is_a_string() -> None:
+    assert read_ddl(projection(columns="key,value", keyDecode="utf8")) == "`key` STRING, `value` BINARY"
+
+
+EVERY_TYPE: list[DataType] = [
+    BinaryType(), BooleanType(), ByteType(), ShortType(), IntegerType(), LongType(), FloatType(), DoubleType(),
+    DecimalType(12, 3), StringType(), TimestampType(), ArrayType(LongType(), False), ArrayType(StringType()),
+    StructType([StructField("x", ArrayType(StructType([StructField("y", TimestampType(), False)])))]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EVERY_TYPE, ids=lambda kind: kind.simpleString())
+def test_arrow_types_are_the_ones_that_spark_compares_with(kind: DataType) -> None:
+    schema = StructType([StructField("c", kind), StructField("d", kind, False)])
+    assert arrow_schema(schema) == to_arrow_schema(schema, timezone="UTC")
+
+
+def value_of(kind: DataType) -> StructType:
+    return StructType([StructField("value", kind)])
+
+
+def test_a_schema_of_the_users_own_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has its own schema"):
+        check_read_schema(value_of(StringType()), projection())
+    with pytest.raises(ConfigError, match=r"column value cannot be string with valueDecode=binary"):
+        check_read_schema(value_of(StringType()), projection(columns="value"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (DateType(), r"value\.c: JSON decoding does not support date"),
+        (BinaryType(), r"value\.c: JSON decoding does not support binary"),
+        (MapType(StringType(), LongType()), r"value\.c: JSON decoding does not support map<string,bigint>"),
+        (
+            ArrayType(StructType([StructField("d", DateType())])),
+            r"value\.c\[\]\.d: JSON decoding does not support date",
+        ),
+        (StructType([StructField("n", LongType(), False)]), r"value\.c\.n is declared NOT NULL"),
+    ],
+)
+def test_a_type_that_json_cannot_become_is_refused_by_its_path(kind: DataType, told: str) -> None:
+    json = projection(columns="value", valueDecode="json", valueSchema="c X")
+    with pytest.raises(ConfigError, match=told):
+        check_read_schema(value_of(StructType([StructField("c", kind)])), json)
+
+
+def test_every_type_that_json_can_become_has_an_arrow_type() -> None:
+    json = projection(columns="value", valueDecode="json", valueSchema="c X")
+    for kind in EVERY_TYPE[1:-1]:
+        schema = value_of(StructType([StructField("c", kind)]))
+        check_read_schema(schema, json)
+        assert isinstance(arrow_schema(schema), pa.Schema)
