@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +28,15 @@ class Server:
         admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 2})
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
         admin.create_topics([new], operation_timeout=ADMIN_SECONDS_MAX)[name].result(ADMIN_SECONDS_MAX)
+        self.eventually(lambda: name in admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics)
+
+    def eventually(self, check: Callable[[], bool]) -> None:
+        """Assert `check`: at once on Odradek, whose answers mean "done"; Kafka's metadata follows a little later."""
+        for _ in range(1 if self.kind == "odradek" else 200):
+            if check():
+                return
+            time.sleep(0.02)
+        raise AssertionError("it did not come true")
 
     def memory_bytes(self) -> int:
         return int(psutil.Process(self.node.pid).memory_info().rss)

@@ -55,21 +55,13 @@ def test_fetch_sessions_notice_records_in_any_of_many_idle_partitions(bootstrap,
         consumer.close()
 
 
-def _listed(admin, names):
-    """All topics, asked for again while some of `names` are missing: Kafka's metadata follows a little later."""
-    for _ in range(50):
-        topics = admin.list_topics(timeout=10).topics
-        if set(names) <= set(topics):
-            break
-    return topics
-
-
-def test_metadata_lists_every_one_of_many_topics(bootstrap):
+def test_metadata_lists_every_one_of_many_topics(bootstrap, server):
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     names = [f"breadth-{number}" for number in range(60)]
     for future in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
         future.result(20)
-    listed = _listed(admin, names)
+    server.eventually(lambda: set(names) <= set(admin.list_topics(timeout=10).topics))
+    listed = admin.list_topics(timeout=10).topics
     assert {name: len(listed[name].partitions) for name in names} == dict.fromkeys(names, 2)
     for future in admin.delete_topics(names).values():
         future.result(20)

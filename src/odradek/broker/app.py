@@ -80,7 +80,12 @@ class Broker:
             check_configs=lambda configs: _check_configs(configs, self._current_config()),
         )
         controller = await Controller.load(
-            registry, runtime.entropy, defaults, cluster_id=directories.cluster_id, broker=me, apply=self._apply
+            registry,
+            runtime.entropy,
+            defaults,
+            cluster_id=directories.cluster_id,
+            broker=me,
+            apply=self._apply,
         )
         await controller.begin_epoch()
         config = config.reconfigured(controller.image.broker_configs)
@@ -116,13 +121,17 @@ class Broker:
             connections_max=config.max_connections,
             connections_per_host_max=config.max_connections_per_ip,
             connections_per_host_overrides=config.max_connections_per_ip_overrides,
-            idle_seconds_max=config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms > 0 else 1e12,
+            idle_seconds_max=config.connections_max_idle_ms / 1000
+            if config.connections_max_idle_ms > 0
+            else 1e12,
             backlog=config.socket_listen_backlog_size,
             send_buffer_bytes=config.socket_send_buffer_bytes,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
         )
         self._server = Server(Dispatcher(parts, served_apis()), limits, now=self._runtime.clock.monotonic)
-        advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
+        advertised = {
+            listener.name: (listener.host, listener.port) for listener in config.advertised_listeners
+        }
         for listener in config.listeners:
             opened = OpenListener(name=listener.name, advertised=advertised.get(listener.name))
             port = await self._server.listen(opened, listener.host, listener.port)
@@ -167,7 +176,11 @@ class Broker:
     def _start_background(self, config: BrokerConfig, replicas: Replicas) -> None:
         every: list[tuple[str, float, Callable[[], Awaitable[None]]]] = [
             ("retention", config.log_retention_check_interval_ms / 1000, replicas.apply_retention),
-            ("checkpoints", config.log_flush_offset_checkpoint_interval_ms / 1000, replicas.write_checkpoints),
+            (
+                "checkpoints",
+                config.log_flush_offset_checkpoint_interval_ms / 1000,
+                replicas.write_checkpoints,
+            ),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
         ]
         loop = asyncio.get_running_loop()

@@ -53,13 +53,16 @@ def broker_resource(parts: Parts, name: str) -> None:
     """Check that the name is this broker's id, or "" for the default of all brokers."""
     if name not in ("", str(parts.config.node_id)):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"broker {name!r} is unknown here: ask for {parts.config.node_id}, or '' for all"
+            ErrorCode.INVALID_REQUEST,
+            f"broker {name!r} is unknown here: ask for {parts.config.node_id}, or '' for all",
         )
 
 
 def unsupported(kind: int) -> KafkaError:
     what = _KINDS.get(kind, f"resource type {kind}")
-    return KafkaError(ErrorCode.INVALID_REQUEST, f"settings of {what} are not served; topics (2) and brokers (4) are")
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST, f"settings of {what} are not served; topics (2) and brokers (4) are"
+    )
 
 
 async def alter(parts: Parts, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
@@ -87,7 +90,9 @@ def replacing(entries: Iterable[Entry]) -> Change:
     wanted: dict[str, str] = {}
     for entry in entries:
         if entry.value is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"setting {entry.name} has no value: leave it out to reset it")
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"setting {entry.name} has no value: leave it out to reset it"
+            )
         if entry.name in wanted:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {entry.name} is named twice")
         wanted[entry.name] = entry.value
@@ -115,14 +120,18 @@ def _apply(configs: dict[str, str], entry: IncrementalEntry, kind: int) -> None:
     try:
         operation = Operation(entry.config_operation)
     except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"operation {entry.config_operation} is not known") from None
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"operation {entry.config_operation} is not known"
+        ) from None
     if operation is Operation.DELETE:
         if kind == TOPIC and entry.name not in TOPIC_SETTINGS:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a topic setting")
         configs.pop(entry.name, None)
         return
     if entry.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {entry.name} needs a value for {operation.name}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"setting {entry.name} needs a value for {operation.name}"
+        )
     if operation is Operation.SET:
         configs[entry.name] = entry.value
         return
@@ -132,7 +141,9 @@ def _apply(configs: dict[str, str], entry: IncrementalEntry, kind: int) -> None:
 def _edited(configs: Mapping[str, str], name: str, operation: Operation, value: str, kind: int) -> str:
     setting = TOPIC_SETTINGS.get(name) if kind == TOPIC else None
     if setting is None or not isinstance(setting.default, tuple | frozenset):
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{operation.name} works on lists only, and {name} is not one")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{operation.name} works on lists only, and {name} is not one"
+        )
     present = configs.get(name, setting.default_text or "")
     items = [item.strip() for item in present.split(",") if item.strip()]
     given = [item.strip() for item in value.split(",") if item.strip()]

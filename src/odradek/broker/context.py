@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.producer_ids import ProducerIds
@@ -13,10 +13,8 @@ from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.net.connection import Connection
+from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
-
-Q = TypeVar("Q")
-A = TypeVar("A")
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -52,11 +50,8 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True)
-class Served(Generic[Q, A]):
+class Served:
     """An API of this broker: `handle` returns the response, a promise of it, or None for no response (acks=0)."""
 
     api_key: int
-    handle: Callable[[Parts, Circumstances, Q], A | Awaitable[A] | None]
-
-
-AnyServed = Served[Any, Any]
+    handle: Callable[[Parts, Circumstances, Any], Message | Awaitable[Message] | None]

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from odradek.broker.context import AnyServed, Circumstances, Parts
+from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Chunks, Connection, PeerError, Reply
-from odradek.protocol import APIS, Api, decode, decode_request_header, encode_response
+from odradek.protocol import APIS, Api, Message, decode, decode_request_header, encode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.runtime.ports import Buffer
 
@@ -25,9 +25,11 @@ _API_VERSIONS: Final = 18
 class Dispatcher:
     """The `RequestHandler` of the network layer."""
 
-    def __init__(self, parts: Parts, served: Iterable[AnyServed]) -> None:
+    def __init__(self, parts: Parts, served: Iterable[Served]) -> None:
         self._parts = parts
-        self._routes: dict[int, tuple[Api, AnyServed]] = {one.api_key: (APIS[one.api_key], one) for one in served}
+        self._routes: dict[int, tuple[Api, Served]] = {
+            one.api_key: (APIS[one.api_key], one) for one in served
+        }
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
         header, position = decode_request_header(frame)
@@ -42,12 +44,16 @@ class Dispatcher:
                 raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
             return self._refuse_api_versions(connection, header.correlation_id)
         request, _ = decode(api.request, version, frame, position)
-        circumstances = Circumstances(connection=connection, api_version=version, client_id=header.client_id or "")
+        circumstances = Circumstances(
+            connection=connection, api_version=version, client_id=header.client_id or ""
+        )
         response = served.handle(self._parts, circumstances, request)
         if response is None:
             return None
         if isinstance(response, asyncio.Future):
-            return _encoded_later(response, partial(encode_response, header.api_key, version, header.correlation_id))
+            return _encoded_later(
+                response, partial(encode_response, header.api_key, version, header.correlation_id)
+            )
         if isinstance(response, Awaitable):
             return self._finish(response, header.api_key, version, header.correlation_id)
         return encode_response(header.api_key, version, header.correlation_id, response)
@@ -57,15 +63,20 @@ class Dispatcher:
         _, served = self._routes[_API_VERSIONS]
         circumstances = Circumstances(connection=connection, api_version=0, client_id="")
         response = served.handle(self._parts, circumstances, ApiVersionsRequest())
+        assert isinstance(response, Message)
         refused = response.replace(error_code=ErrorCode.UNSUPPORTED_VERSION)
         return encode_response(_API_VERSIONS, 0, correlation_id, refused)
 
-    async def _finish(self, response: Awaitable[Any], api_key: int, version: int, correlation_id: int) -> Chunks | None:
+    async def _finish(
+        self, response: Awaitable[Message], api_key: int, version: int, correlation_id: int
+    ) -> Chunks | None:
         message = await response
         return None if message is None else encode_response(api_key, version, correlation_id, message)
 
 
-def _encoded_later(source: asyncio.Future[Any], encode: Callable[[Any], Chunks]) -> asyncio.Future[Chunks | None]:
+def _encoded_later(
+    source: asyncio.Future[Any], encode: Callable[[Any], Chunks]
+) -> asyncio.Future[Chunks | None]:
     """The bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
     target: asyncio.Future[Chunks | None] = source.get_loop().create_future()
 

@@ -169,7 +169,9 @@ class FetchSessions:
                 f"fetch session {session_id} expects epoch {session.epoch}, the request says {epoch}",
             )
         if session.uses_topic_ids != uses_topic_ids:
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began with the other kind of topic names")
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began with the other kind of topic names"
+            )
         session.update(wanted, forgotten)
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         session.last_used = now
@@ -178,7 +180,9 @@ class FetchSessions:
             del self._sessions[session_id]
             return FetchPlan(wanted=(), session=None, incremental=True)
         return FetchPlan(
-            wanted=[cached.wanted for cached in session.partitions.values()], session=session, incremental=True
+            wanted=[cached.wanted for cached in session.partitions.values()],
+            session=session,
+            incremental=True,
         )
 
     def _close(self, session_id: int, owner: str) -> None:

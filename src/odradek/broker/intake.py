@@ -54,18 +54,22 @@ def checked_batches(records: Buffer | None, terms: Terms) -> Batches:
     UNSUPPORTED_COMPRESSION_TYPE or UNSUPPORTED_FOR_MESSAGE_FORMAT.
     """
     if not records:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request needs exactly one batch for each partition, not none")
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a produce request needs exactly one batch for each partition, not none"
+        )
     batches = split_batches(records)
     if len(batches) != 1:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"a produce request needs exactly one batch for each partition, not {len(batches)}"
+            ErrorCode.INVALID_RECORD,
+            f"a produce request needs exactly one batch for each partition, not {len(batches)}",
         )
     header, batch = batches[0]
     _check_size(header, terms.config)
     check_crc(batch)
     if header.codec is Codec.ZSTD and terms.api_version < ZSTD_SINCE_PRODUCE:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {ZSTD_SINCE_PRODUCE} or newer"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce version {ZSTD_SINCE_PRODUCE} or newer",
         )
     if header.is_transactional:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
@@ -110,7 +114,9 @@ def _check_content(summary: RecordsSummary, terms: Terms) -> None:
         )
 
 
-def _recompressed(header: BatchHeader, batch: memoryview, codec: Codec, config: LogConfig) -> tuple[BatchHeader, memoryview]:
+def _recompressed(
+    header: BatchHeader, batch: memoryview, codec: Codec, config: LogConfig
+) -> tuple[BatchHeader, memoryview]:
     """The same records under the codec that the topic's `compression.type` asks for."""
     level = {
         Codec.GZIP: None if config.compression_gzip_level == -1 else config.compression_gzip_level,
@@ -122,7 +128,9 @@ def _recompressed(header: BatchHeader, batch: memoryview, codec: Codec, config: 
         builder.append(record.timestamp, record.key, record.value, record.headers)
     rebuilt = memoryview(
         builder.build(
-            producer_id=header.producer_id, producer_epoch=header.producer_epoch, base_sequence=header.base_sequence
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
         )
     )
     return read_header(rebuilt), rebuilt

@@ -17,7 +17,9 @@ from odradek.telemetry import events
 _log = events.get("broker")
 
 
-def run(config: BrokerConfig, warnings: Sequence[str] = (), *, json_log: bool = False, log_level: str = "INFO") -> int:
+def run(
+    config: BrokerConfig, warnings: Sequence[str] = (), *, json_log: bool = False, log_level: str = "INFO"
+) -> int:
     """Serve until SIGTERM or SIGINT. 0 after a clean stop, 1 when the broker could not start or go on.
 
     Prints `ready HOST:PORT` on standard output once it accepts connections; everything else goes to standard error.
@@ -43,22 +45,25 @@ async def _serve(config: BrokerConfig) -> int:
     # What was imported and built so far lives as long as the process: keep the collector away from it.
     gc.collect()
     gc.freeze()
-    waiters = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(broker.fatal.wait())]
-    failed = False
+    stopped, failed = loop.create_task(_wait(stopping)), loop.create_task(_wait(broker.fatal))
     try:
-        failed = await _first(waiters) is waiters[1]
+        first = await _first([stopped, failed])
     finally:
-        for waiter in waiters:
-            waiter.cancel()
+        stopped.cancel()
+        failed.cancel()
         await broker.stop()
-    return 1 if failed else 0
+    return 1 if first is failed else 0
 
 
-async def _first(waiters: Sequence[asyncio.Future[bool]]) -> asyncio.Future[bool]:
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _first(waiters: Sequence[asyncio.Future[None]]) -> asyncio.Future[None]:
     """The first of the futures to finish, in the order given."""
-    done: asyncio.Future[asyncio.Future[bool]] = asyncio.get_running_loop().create_future()
+    done: asyncio.Future[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
-    def settle(waiter: asyncio.Future[bool]) -> None:
+    def settle(waiter: asyncio.Future[None]) -> None:
         if not done.done():
             done.set_result(waiter)
 

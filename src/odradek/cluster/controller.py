@@ -67,7 +67,12 @@ class Controller:
     """Single-broker form: this broker leads everything. Make it with `load`."""
 
     def __init__(
-        self, registry: Registry, entropy: Entropy, defaults: ClusterDefaults, image: ClusterImage, apply: Apply
+        self,
+        registry: Registry,
+        entropy: Entropy,
+        defaults: ClusterDefaults,
+        image: ClusterImage,
+        apply: Apply,
     ) -> None:
         self._registry = registry
         self._entropy = entropy
@@ -127,7 +132,9 @@ class Controller:
                     ),
                 )
                 node = await self._node(topic.name)
-                operations.append(Put(path=f"{_TOPICS}/{topic.name}", data=_topic_data(led), version=node.version))
+                operations.append(
+                    Put(path=f"{_TOPICS}/{topic.name}", data=_topic_data(led), version=node.version)
+                )
                 elected.append(led)
             if operations:
                 await self._commit(operations, self._image, self._image.with_topics(elected))
@@ -167,7 +174,9 @@ class Controller:
             topic = self._known(name)
             node = await self._node(name)
             await self._commit(
-                [Delete(path=f"{_TOPICS}/{name}", version=node.version)], self._image, self._image.without_topic(name)
+                [Delete(path=f"{_TOPICS}/{name}", version=node.version)],
+                self._image,
+                self._image.without_topic(name),
             )
             _log.info("topic_deleted", topic=name, id=topic.topic_id)
             return topic
@@ -183,7 +192,11 @@ class Controller:
             return grown
 
     async def alter_topic_configs(
-        self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool = False
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str]], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
     ) -> TopicImage:
         """Replace a topic's overrides by what `change` makes of them, after they were checked."""
         async with self._changing:
@@ -249,7 +262,9 @@ class Controller:
         else:
             count = self._defaults.partition_count if new.partition_count == -1 else new.partition_count
             self._check_partition_count(count, image)
-            factor = self._defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
+            factor = (
+                self._defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
+            )
             replica_lists = place(count, factor, brokers, first=len(image.topics))
         return TopicImage(
             name=new.name,
@@ -311,7 +326,9 @@ class Controller:
         operation = Put(path=f"{_TOPICS}/{topic.name}", data=_topic_data(topic), version=node.version)
         await self._commit([operation], self._image, self._image.with_topic(topic))
 
-    async def _commit(self, operations: Sequence[Operation], before: ClusterImage, after: ClusterImage) -> None:
+    async def _commit(
+        self, operations: Sequence[Operation], before: ClusterImage, after: ClusterImage
+    ) -> None:
         await self._registry.commit(operations)
         self._image = replace(after, version=before.version + 1)
         await self._apply(before, self._image)
@@ -331,7 +348,8 @@ def _check_collision(name: str, image: ClusterImage) -> None:
     for other in image.topics:
         if other != name and other.replace(".", "_") == flat:
             raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name!r} collides with {other!r} ('.' and '_' count as one)"
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic name {name!r} collides with {other!r} ('.' and '_' count as one)",
             )
 
 

@@ -8,7 +8,9 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 
 
-def place(partition_count: int, replication_factor: int, brokers: Sequence[BrokerId], *, first: int) -> list[list[BrokerId]]:
+def place(
+    partition_count: int, replication_factor: int, brokers: Sequence[BrokerId], *, first: int
+) -> list[list[BrokerId]]:
     """Replica lists, preferred leader first, dealt round robin from the broker at index `first`.
 
     Raises INVALID_REPLICATION_FACTOR when there are not that many brokers.

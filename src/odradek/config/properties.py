@@ -54,7 +54,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             first = number
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            joined.append(line[:-1])
+            if joined or line != "\\":  # a backslash alone begins nothing that could go on
+                joined.append(line[:-1])
             continue
         joined.append(line)
         yield first, "".join(joined)

@@ -62,7 +62,11 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_VERSION = (35, False, "this version of the API is not supported")
     TOPIC_ALREADY_EXISTS = (36, False, "a topic of this name already exists")
     INVALID_PARTITIONS = (37, False, "the number of partitions is invalid")
-    INVALID_REPLICATION_FACTOR = (38, False, "the replication factor is below 1 or above the number of brokers")
+    INVALID_REPLICATION_FACTOR = (
+        38,
+        False,
+        "the replication factor is below 1 or above the number of brokers",
+    )
     INVALID_REPLICA_ASSIGNMENT = (39, False, "the replica assignment is invalid")
     INVALID_CONFIG = (40, False, "the configuration is invalid")
     NOT_CONTROLLER = (41, True, "this broker is not the controller")

@@ -69,7 +69,11 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             sockets = await loop.create_server(
-                partial(Connection, self, self._handler, listener), host or None, port, backlog=self.limits.backlog, reuse_address=True
+                partial(Connection, self, self._handler, listener),
+                host or None,
+                port,
+                backlog=self.limits.backlog,
+                reuse_address=True,
             )
         except OSError as error:
             raise ListenError(_explain(error, host, port)) from error
@@ -157,6 +161,8 @@ def _explain(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return f"cannot listen on {where}: ports below 1024 need rights that this user lacks. Choose a higher port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"cannot listen on {where}: this machine has no such address. Choose one of its own, or 127.0.0.1"
+        return (
+            f"cannot listen on {where}: this machine has no such address. Choose one of its own, or 127.0.0.1"
+        )
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     return f"cannot listen on {where}: {reason}"

@@ -4,12 +4,12 @@
 # ruff: noqa: F821
 """The records inside a batch, compiled: Cython in pure-Python mode. `_plain.py` is the same thing to be read.
 
-Built by `setup.py` where a C compiler is found; types shared with `_fast_columns.py` are in `_fast.pxd`. How it
-stays inside its buffers:
+Built by `setup.py` where a C compiler is found; types shared with `_fast_columns.py` are in `_fast.pxd`. How
+it stays inside its buffers:
 
-- Bytes are read through `_varint`, `_varlong` and `_field` alone. Each takes the position and the end, compares
-  them before it touches a byte, and returns the position behind what it read or NULL. No pointer is ever formed
-  behind the end, and lengths are 64 bits wide, so no sum of them can wrap. Every byte is read once.
+- Bytes are read through `_varint`, `_varlong` and `_field` alone. Each takes the position and the end,
+  compares them before it touches a byte, and returns the position behind what it read or NULL. No pointer is
+  ever formed behind the end; lengths are 64 bits wide, so no sum of them can wrap. Every byte is read once.
 - What may refuse a record returns NULL for "fine" or a sentence, which becomes the error's message; it runs
   without the GIL and calls nothing.
 - Writers compute the size first, make room, and run no Python code between that and the last byte written.
@@ -287,13 +287,25 @@ def _new_record(
     headers: object,
     leader_epoch: object,
 ):
-    """`Record(...)`, at a third of its price. Nothing in it can close a cycle, so the collector may forget it."""
+    """`Record(...)` at a third of its price. Nothing in it can close a cycle: the collector may forget it."""
     record = PyType_GenericAlloc(Record, 7)
     PyObject_GC_UnTrack(record)
-    for index, item in enumerate((offset, timestamp, kind, key, value, headers, leader_epoch)):
-        Py_INCREF(item)
-        PyTuple_SET_ITEM(record, index, item)
+    _set_item(record, 0, offset)
+    _set_item(record, 1, timestamp)
+    _set_item(record, 2, kind)
+    _set_item(record, 3, key)
+    _set_item(record, 4, value)
+    _set_item(record, 5, headers)
+    _set_item(record, 6, leader_epoch)
     return record
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _set_item(record: object, index: cython.Py_ssize_t, item: object) -> cython.void:
+    Py_INCREF(item)  # the tuple takes it over
+    PyTuple_SET_ITEM(record, index, item)
 
 
 def decode(data: Buffer, frame: Frame, from_offset: int) -> list[Record]:

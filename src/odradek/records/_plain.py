@@ -15,8 +15,9 @@ that are there before it is used, and a record must end exactly where its own le
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from odradek.records.faults import invalid
 from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk
@@ -54,165 +55,145 @@ def _read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 def _read_varlong(data: Buffer, position: int) -> tuple[int, int]:
     """Like `_read_varint`, for 64 bits."""
-    value, shift = 0, 0
-    while True:
+    value, shift, byte = 0, 0, 0x80
+    while byte >= 0x80:
+        if shift > 63:
+            raise invalid("a varint is longer than 10 bytes")
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
         shift += 7
-        if shift > 63:
-            raise invalid("a varint is longer than 10 bytes")
     if value > 0xFFFF_FFFF_FFFF_FFFF:
         raise invalid("a varint does not fit in 64 bits")
     return (value >> 1) ^ -(value & 1), position
 
 
-def _read_span(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """(start, stop) of a field behind its length; stop is -1 for null, and the next field then begins at
-    start.
-    """
+def _read_span(data: Buffer, position: int, end: int) -> tuple[int, int, int]:
+    """(start, stop, position behind it) of a field in `data`; null has a stop of -1."""
     length, position = _read_varint(data, position)
     if length < -1 or length > end - position:
         raise invalid(f"a field of {length} bytes in a record with {end - position} left")
-    return position, (position + length if length >= 0 else -1)
+    if length < 0:
+        return position, -1, position
+    stop = position + length
+    return position, stop, stop
 
 
-class _RawRecord(NamedTuple):
-    timestamp: int
-    offset_delta: int
-    key: tuple[int, int]
-    value: tuple[int, int]
-    header_count: int
-    headers_position: int
-    end: int
+_HeaderSpans: TypeAlias = list[tuple[int, int, int, int]]
+"""(key start, key stop, value start, value stop) of each header."""
+_RecordSpans: TypeAlias = tuple[int, int, int, int, int, int, _HeaderSpans]
+"""(timestamp, offset delta, key start, key stop, value start, value stop, headers) of a record."""
+_NO_HEADERS: Final[_HeaderSpans] = []
 
 
-def _read_record(data: Buffer, position: int, frame: Frame, previous_delta: int) -> _RawRecord:
-    """The record at `position`, up to its headers."""
-    length, position = _read_varint(data, position)
-    if length < 0 or length > len(data) - position:
-        raise invalid(f"a record of {length} bytes where {len(data) - position} are left")
-    end = position + length
-    timestamp_delta, position = _read_varlong(data, position + 1)
-    offset_delta, position = _read_varint(data, position)
-    if not previous_delta < offset_delta <= frame.last_offset_delta:
-        raise invalid(
-            f"offset delta {offset_delta} after {previous_delta}, the batch ends at {frame.last_offset_delta}"
-        )
-    if frame.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        timestamp = frame.append_timestamp
-    else:
-        timestamp = frame.base_timestamp + timestamp_delta
-        if not _INT64_MIN <= timestamp <= _INT64_MAX:
-            raise invalid("a timestamp does not fit in 64 bits")
-    key = _read_span(data, position, end)
-    value = _read_span(data, max(key), end)
-    header_count, position = _read_varint(data, max(value))
-    if header_count < 0 or header_count > end - position:
-        raise invalid(f"{header_count} headers in a record with {end - position} bytes left")
-    return _RawRecord(timestamp, offset_delta, key, value, header_count, position, end)
-
-
-def _read_headers(data: Buffer, raw: _RawRecord) -> list[tuple[int, int, int, int]]:
-    """(key start, key stop, value start, value stop) of each header; checks that the record ends where it
-    should.
-    """
-    headers = []
-    position = raw.headers_position
-    for _ in range(raw.header_count):
-        key_start, key_stop = _read_span(data, position, raw.end)
-        if key_stop < 0:
-            raise invalid("a record header has no key")
-        value_start, value_stop = _read_span(data, key_stop, raw.end)
-        position = max(value_start, value_stop)
-        headers.append((key_start, key_stop, value_start, value_stop))
-    if position != raw.end:
-        raise invalid(f"a record says it ends {raw.end - position} bytes from where it does")
-    return headers
-
-
-def _each_record(
-    data: Buffer, frame: Frame, visit: Callable[[_RawRecord, list[tuple[int, int, int, int]]], None]
-) -> None:
-    """Call `visit` with every record of the batch; INVALID_RECORD when the bytes are not exactly such a
-    batch.
-    """
+def each_record(data: Buffer, frame: Frame) -> Iterator[_RecordSpans]:
+    """Every record of the batch, in order; INVALID_RECORD when the bytes are not exactly such a batch."""
     if not 0 <= frame.record_count <= len(data) // RECORD_BYTES_MIN:
         raise invalid(f"{frame.record_count} records cannot be in {len(data)} bytes")
-    position, delta = 0, -1
+    position, size, previous_delta = 0, len(data), -1
+    is_append_time = frame.timestamp_type is TimestampType.LOG_APPEND_TIME
     try:
         for _ in range(frame.record_count):
-            raw = _read_record(data, position, frame, delta)
-            headers = _read_headers(data, raw)
-            visit(raw, headers)
-            position, delta = raw.end, raw.offset_delta
+            length, position = _read_varint(data, position)
+            if length < 0 or length > size - position:
+                raise invalid(f"a record of {length} bytes where {size - position} are left")
+            end = position + length
+            timestamp_delta, position = _read_varlong(data, position + 1)
+            timestamp = frame.append_timestamp if is_append_time else frame.base_timestamp + timestamp_delta
+            if not _INT64_MIN <= timestamp <= _INT64_MAX:
+                raise invalid("a timestamp does not fit in 64 bits")
+            delta, position = _read_varint(data, position)
+            if not previous_delta < delta <= frame.last_offset_delta:
+                raise invalid(
+                    f"offset delta {delta} after {previous_delta}, last is {frame.last_offset_delta}"
+                )
+            key_start, key_stop, position = _read_span(data, position, end)
+            value_start, value_stop, position = _read_span(data, position, end)
+            count, position = _read_varint(data, position)
+            headers = _NO_HEADERS
+            if count:
+                headers, position = _read_headers(data, position, end, count)
+            if position != end:
+                raise invalid(f"a record says it ends {end - position} bytes from where it does")
+            yield timestamp, delta, key_start, key_stop, value_start, value_stop, headers
+            previous_delta = delta
     except IndexError:
         raise invalid("the records are cut short") from None
-    if position != len(data):
-        raise invalid(f"{len(data) - position} bytes behind the last of {frame.record_count} records")
+    if position != size:
+        raise invalid(f"{size - position} bytes behind the last of {frame.record_count} records")
 
 
-def _span(data: bytes, span: tuple[int, int]) -> bytes | None:
-    return data[span[0] : span[1]] if span[1] >= 0 else None
+def _read_headers(data: Buffer, position: int, end: int, count: int) -> tuple[_HeaderSpans, int]:
+    if not 0 <= count <= end - position:
+        raise invalid(f"{count} headers in a record with {end - position} bytes left")
+    headers = []
+    for _ in range(count):
+        key_start, key_stop, position = _read_span(data, position, end)
+        if key_stop < 0:
+            raise invalid("a record header has no key")
+        value_start, value_stop, position = _read_span(data, position, end)
+        headers.append((key_start, key_stop, value_start, value_stop))
+    return headers, position
 
 
 def walk(data: Buffer, frame: Frame) -> Walk:
     """Check every record of a batch without keeping any."""
-    timestamps: list[tuple[int, int]] = []
-    null_keys = 0
-
-    def visit(raw: _RawRecord, _headers: list[tuple[int, int, int, int]]) -> None:
-        nonlocal null_keys
-        timestamps.append((raw.timestamp, -raw.offset_delta))
-        null_keys += raw.key[1] < 0
-
-    _each_record(data, frame, visit)
-    if not timestamps:
-        return Walk(_NO_TIMESTAMP, _NO_TIMESTAMP, -1, 0)
-    latest, negative_delta = max(timestamps)
-    known = [timestamp for timestamp, _ in timestamps if timestamp != _NO_TIMESTAMP]
-    return Walk(min(known, default=_NO_TIMESTAMP), latest, -negative_delta, null_keys)
+    earliest, latest, latest_delta, null_keys = _NO_TIMESTAMP, _NO_TIMESTAMP, -1, 0
+    for timestamp, delta, _, key_stop, _, _, _ in each_record(bytes(data), frame):
+        if latest_delta < 0 or timestamp > latest:
+            latest, latest_delta = timestamp, delta
+        if timestamp != _NO_TIMESTAMP and (earliest == _NO_TIMESTAMP or timestamp < earliest):
+            earliest = timestamp
+        null_keys += key_stop < 0
+    return Walk(earliest, latest, latest_delta, null_keys)
 
 
 def decode(data: Buffer, frame: Frame, from_offset: int) -> list[Record]:
     """The records of a batch whose offset is at least `from_offset`; all of them are checked."""
     content = bytes(data)
+    kind, leader_epoch = frame.timestamp_type, frame.leader_epoch
     records: list[Record] = []
-
-    def visit(raw: _RawRecord, spans: list[tuple[int, int, int, int]]) -> None:
-        offset = frame.base_offset + raw.offset_delta
-        if offset < from_offset:
-            return
-        headers: tuple[Header, ...] = tuple(
-            (content[span[0] : span[1]].decode("utf-8", "replace"), _span(content, span[2:]))
-            for span in spans
-        )
-        key, value = _span(content, raw.key), _span(content, raw.value)
-        records.append(
-            Record(offset, raw.timestamp, frame.timestamp_type, key, value, headers, frame.leader_epoch)
-        )
-
-    _each_record(content, frame, visit)
+    for timestamp, delta, key_start, key_stop, value_start, value_stop, spans in each_record(content, frame):
+        offset = frame.base_offset + delta
+        if offset >= from_offset:
+            key = content[key_start:key_stop] if key_stop >= 0 else None
+            value = content[value_start:value_stop] if value_stop >= 0 else None
+            headers = _headers(content, spans) if spans else ()
+            records.append(Record(offset, timestamp, kind, key, value, headers, leader_epoch))
     return records
 
 
-def _write_varint(out: bytearray, number: int) -> None:
+def _headers(content: bytes, spans: _HeaderSpans) -> tuple[Header, ...]:
+    return tuple(
+        (
+            content[key_start:key_stop].decode("utf-8", "replace"),
+            content[value_start:value_stop] if value_stop >= 0 else None,
+        )
+        for key_start, key_stop, value_start, value_stop in spans
+    )
+
+
+@lru_cache(maxsize=8192)
+def _varint(number: int) -> bytes:
     """Zigzag, for the whole 64 bits: a 32-bit number has the same bytes."""
     rest = (number << 1) ^ (number >> 63)
+    encoded = bytearray()
     while rest > 0x7F:
-        out.append((rest & 0x7F) | 0x80)
+        encoded.append((rest & 0x7F) | 0x80)
         rest >>= 7
-    out.append(rest)
+    encoded.append(rest)
+    return bytes(encoded)
 
 
-def _write_field(out: bytearray, field: Buffer | None) -> None:
-    if field is None:
-        out.append(1)
-    else:
-        _write_varint(out, memoryview(field).nbytes)
-        out += field
+_NULL: Final = _varint(-1)
+
+
+def _field(content: Buffer | None) -> bytes:
+    if content is None:
+        return _NULL
+    if type(content) is not bytes:
+        content = bytes(memoryview(content))
+    return _varint(len(content)) + content
 
 
 class RecordWriter:
@@ -248,21 +229,21 @@ class RecordWriter:
             or not _INT64_MIN <= timestamp - base_timestamp <= _INT64_MAX
         ):
             raise OverflowError("a timestamp, and its distance from the batch's first, must fit in 64 bits")
-        body = bytearray(1)
-        _write_varint(body, timestamp - base_timestamp)
-        _write_varint(body, self.record_count)
-        _write_field(body, key)
-        _write_field(body, value)
-        _write_varint(body, len(headers))
+        parts = [
+            b"\x00",
+            _varint(timestamp - base_timestamp),
+            _varint(self.record_count),
+            _field(key),
+            _field(value),
+            _varint(len(headers)),
+        ]
         for name, content in headers:
-            _write_field(body, str.encode(name))
-            _write_field(body, content)
-        length = bytearray()
-        _write_varint(length, len(body))
-        if not self._fits(len(length) + len(body)):
+            parts += (_field(str.encode(name)), _field(content))
+        body = b"".join(parts)
+        record = _varint(len(body)) + body
+        if not self._fits(len(record)):
             return False
-        self._out += length
-        self._out += body
+        self._out += record
         self.max_timestamp = max(timestamp, self.max_timestamp) if self.record_count else timestamp
         self.base_timestamp = base_timestamp
         self.record_count += 1

@@ -28,7 +28,9 @@ _SLACK_BYTES: Final = 64 * 1024
 class EmbeddedRegistry:
     """See the module's text. Use `EmbeddedRegistry.open`; one process owns the directory (the broker holds its lock)."""
 
-    def __init__(self, runtime: Runtime, path: str, file: DiskFile, nodes: dict[str, Node], length: int) -> None:
+    def __init__(
+        self, runtime: Runtime, path: str, file: DiskFile, nodes: dict[str, Node], length: int
+    ) -> None:
         self._runtime = runtime
         self._path = path
         self._file = file
@@ -60,7 +62,9 @@ class EmbeddedRegistry:
 
     async def children(self, path: str) -> list[str]:
         prefix = path.rstrip("/") + "/"
-        return sorted({name[len(prefix) :].split("/", 1)[0] for name in self._nodes if name.startswith(prefix)})
+        return sorted(
+            {name[len(prefix) :].split("/", 1)[0] for name in self._nodes if name.startswith(prefix)}
+        )
 
     async def commit(self, operations: Sequence[Operation]) -> None:
         async with self._writing:
@@ -90,7 +94,9 @@ class EmbeddedRegistry:
         try:
             await self._runtime.offload.run(self._cut)
         except OSError as second:
-            self._broken = f"{reason}; then cutting the tail failed too: {second}. Restart the broker once it is mended"
+            self._broken = (
+                f"{reason}; then cutting the tail failed too: {second}. Restart the broker once it is mended"
+            )
         raise RegistryError(self._broken or reason) from error
 
     def _cut(self) -> None:

@@ -75,7 +75,9 @@ class Flusher:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._workers.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "the flusher failed", "exception": error})
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "the flusher failed", "exception": error}
+            )
 
 
 def _run(jobs: list[FlushJob]) -> list[OSError | None]:

@@ -54,7 +54,9 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
-        self.high_watermark: Offset = Offset(log.flushed_offset if log.config.flush_before_ack else log.end_offset)
+        self.high_watermark: Offset = Offset(
+            log.flushed_offset if log.config.flush_before_ack else log.end_offset
+        )
         self.retired: KafkaError | None = None
         self._flushing = flushing
         self._unannounced_bytes = 0
@@ -80,8 +82,12 @@ class Partition:
         """FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless the client's epoch is ours; -1 is 'not known' (KIP-320)."""
         if expected in (-1, self.leader_epoch):
             return
-        code = ErrorCode.FENCED_LEADER_EPOCH if expected < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise KafkaError(code, f"{self.name} is at leader epoch {self.leader_epoch}, the request says {expected}")
+        code = (
+            ErrorCode.FENCED_LEADER_EPOCH if expected < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
+        raise KafkaError(
+            code, f"{self.name} is at leader epoch {self.leader_epoch}, the request says {expected}"
+        )
 
     def append(self, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int) -> AppendResult:
         """Append checked batches as the leader; durable or visible only once the high watermark is past them."""

@@ -37,6 +37,7 @@ def values(text: str) -> dict[str, str]:
         (r"a=\t\n\r\f\q\\", {"a": "\t\n\r\fq\\"}),
         (r"a=\u00e9\u20AC", {"a": "é€"}),
         (r"a=\ud83e\uddf5", {"a": "\U0001f9f5"}),
+        ("\\\n\n# no\na=1", {"a": "1"}),
         ("a=1\rb=2\r\nc=3", {"a": "1", "b": "2", "c": "3"}),
         ("a=1\na=2", {"a": "2"}),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import AnyServed
+from odradek.broker.context import Served
 from odradek.broker.handlers import (
     alter_configs,
     api_versions,
@@ -45,7 +45,7 @@ _MODULES = (
 )
 
 
-def served_apis() -> list[AnyServed]:
-    served: list[AnyServed] = [module.SERVED for module in _MODULES]
+def served_apis() -> list[Served]:
+    served: list[Served] = [module.SERVED for module in _MODULES]
     served.append(api_versions.serving(lambda: [one.api_key for one in served]))
     return served

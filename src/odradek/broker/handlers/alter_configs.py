@@ -14,10 +14,13 @@ from odradek.protocol.messages.alter_configs import (
 )
 
 
-async def handle(parts: Parts, circumstances: Circumstances, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
-            await _alter(parts, resource, validate_only=request.validate_only) for resource in request.resources
+            await _alter(parts, resource, validate_only=request.validate_only)
+            for resource in request.resources
         ]
     )
 
@@ -28,7 +31,9 @@ async def _alter(
     code, message = ErrorCode.NONE, None
     try:
         change = replacing(resource.configs)
-        await alter(parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only)
+        await alter(
+            parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only
+        )
     except KafkaError as error:
         code, message = error.code, error.message
     return AlterConfigsResourceResponse(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from odradek.broker.context import AnyServed, Circumstances, Parts, Served
+from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -17,10 +17,12 @@ from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsReques
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-def serving(served_keys: Callable[[], Iterable[int]]) -> AnyServed:
+def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
     """The handler; it asks for the list when it is called, because it is part of that list itself."""
 
-    def handle(parts: Parts, circumstances: Circumstances, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    def handle(
+        parts: Parts, circumstances: Circumstances, request: ApiVersionsRequest
+    ) -> ApiVersionsResponse:
         error = ErrorCode.NONE
         if circumstances.api_version >= 3:
             names = (request.client_software_name, request.client_software_version)

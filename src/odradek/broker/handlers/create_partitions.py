@@ -38,7 +38,9 @@ async def _grow(
         more = MorePartitions(name=topic.name, total=topic.count, assignment=assignment)
         await parts.controller.create_partitions(more, validate_only=validate_only)
     except KafkaError as error:
-        return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+        return CreatePartitionsTopicResult(
+            name=topic.name, error_code=error.code, error_message=error.message
+        )
     return CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
 
 

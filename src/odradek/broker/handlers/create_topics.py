@@ -21,7 +21,9 @@ from odradek.protocol.messages.create_topics import (
 )
 
 
-async def handle(parts: Parts, circumstances: Circumstances, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
     names = Counter(topic.name for topic in request.topics)
     planned: dict[str, NewTopic] = {}
     outcomes: dict[str, TopicImage | KafkaError] = {}
@@ -42,7 +44,8 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     for entry in topic.assignments:
         if entry.partition_index in assignment:
             raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {entry.partition_index} is assigned more than once"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {entry.partition_index} is assigned more than once",
             )
         assignment[entry.partition_index] = entry.broker_ids
     return NewTopic(
@@ -58,10 +61,13 @@ def _configs(topic: CreatableTopic) -> Mapping[str, str]:
     configs: dict[str, str] = {}
     for entry in topic.configs:
         if entry.name in configs:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {entry.name} of topic {topic.name!r} is given twice")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"setting {entry.name} of topic {topic.name!r} is given twice"
+            )
         if entry.value is None:
             raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"setting {entry.name} of topic {topic.name!r} has no value: leave it out instead"
+                ErrorCode.INVALID_CONFIG,
+                f"setting {entry.name} of topic {topic.name!r} has no value: leave it out instead",
             )
         configs[entry.name] = entry.value
     return configs

@@ -16,7 +16,9 @@ _TO_HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -34,7 +36,9 @@ def _delete(parts: Parts, topic: str, wanted: DeleteRecordsPartition) -> DeleteR
         partition = parts.replicas.leader(topic, index)
         parts.replicas.check_writable_by_clients(partition)
         if "delete" not in partition.config.cleanup_policy:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"topic {topic!r} does not have cleanup.policy=delete")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"topic {topic!r} does not have cleanup.policy=delete"
+            )
         offset = partition.high_watermark if wanted.offset == _TO_HIGH_WATERMARK else wanted.offset
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(

@@ -17,7 +17,9 @@ from odradek.protocol.messages.delete_topics import (
 _SINCE_TOPIC_STATES = 6
 
 
-async def handle(parts: Parts, circumstances: Circumstances, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
     wanted = request.topics
     if circumstances.api_version < _SINCE_TOPIC_STATES:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]

@@ -14,7 +14,9 @@ from odradek.protocol.messages.describe_cluster import (
 _BROKERS = 1
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -24,7 +26,9 @@ def handle(parts: Parts, circumstances: Circumstances, request: DescribeClusterR
     brokers = []
     for broker in parts.image.brokers:
         host, port = circumstances.address_of(broker)
-        brokers.append(DescribeClusterBroker(broker_id=broker.broker_id, host=host, port=port, rack=broker.rack))
+        brokers.append(
+            DescribeClusterBroker(broker_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+        )
     return DescribeClusterResponse(
         cluster_id=parts.image.cluster_id,
         controller_id=parts.image.controller_id,

@@ -19,8 +19,12 @@ from odradek.protocol.messages.describe_configs import (
 )
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(parts, request, resource) for resource in request.resources])
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(parts, request, resource) for resource in request.resources]
+    )
 
 
 def _describe(

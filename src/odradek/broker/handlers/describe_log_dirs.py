@@ -14,12 +14,15 @@ from odradek.protocol.messages.describe_log_dirs import (
 )
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     return DescribeLogDirsResponse(
-        error_code=ErrorCode.NONE, results=[_result(state, wanted) for state in parts.replicas.directory_states()]
+        error_code=ErrorCode.NONE,
+        results=[_result(state, wanted) for state in parts.replicas.directory_states()],
     )
 
 

@@ -31,7 +31,9 @@ def handle(
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if room == 0:
-            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0))
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
+            )
         topic = parts.image.topics.get(name)
         if topic is None:
             topics.append(_missing(name))

@@ -86,7 +86,9 @@ def _plan(parts: Parts, circumstances: Circumstances, request: FetchRequest) -> 
     version = circumstances.api_version
     replica_id = request.replica_state.replica_id if version >= _SINCE_REPLICA_STATE else request.replica_id
     if replica_id >= 0:
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a broker of this cluster may fetch as a replica")
+        raise KafkaError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a broker of this cluster may fetch as a replica"
+        )
     by_id = version >= _SINCE_TOPIC_IDS
     wanted = [
         WantedPartition(
@@ -130,7 +132,11 @@ class _Reading:
     """Reads what a plan wants, within the limits; may be run again when more has arrived."""
 
     def __init__(
-        self, parts: Parts, circumstances: Circumstances, request: FetchRequest, wanted: Sequence[WantedPartition]
+        self,
+        parts: Parts,
+        circumstances: Circumstances,
+        request: FetchRequest,
+        wanted: Sequence[WantedPartition],
     ) -> None:
         self._parts = parts
         self._circumstances = circumstances
@@ -169,7 +175,9 @@ class _Reading:
         )
         partition.check_leader_epoch(wanted.current_leader_epoch)
         if partition.config.compression_type == "zstd" and self._circumstances.api_version < ZSTD_SINCE_FETCH:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this topic is zstd: fetch with version 10 or newer")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this topic is zstd: fetch with version 10 or newer"
+            )
         self.partitions.append(partition)
         diverging = _divergence(partition, wanted)
         if diverging is not None:
@@ -206,7 +214,10 @@ def _divergence(partition: Partition, wanted: WantedPartition) -> EpochEndOffset
 
 
 def _found(
-    partition: Partition, index: int, records: bytes | bytearray | memoryview, diverging: EpochEndOffset | None = None
+    partition: Partition,
+    index: int,
+    records: bytes | bytearray | memoryview,
+    diverging: EpochEndOffset | None = None,
 ) -> PartitionData:
     data = PartitionData(
         partition_index=index,
@@ -222,7 +233,11 @@ def _found(
 
 def _failed(index: int, error: KafkaError) -> PartitionData:
     return PartitionData(
-        partition_index=index, error_code=error.code, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=index,
+        error_code=error.code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
     )
 
 

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 _SINCE_BATCHES = 4
 _KINDS = {0: "consumer groups", 1: "transactions", 2: "share groups"}
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(
+    parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
     kind = _KINDS.get(request.key_type)
     if kind is None:
         code, message = ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not known"

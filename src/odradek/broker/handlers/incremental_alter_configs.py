@@ -18,7 +18,8 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
-            await _alter(parts, resource, validate_only=request.validate_only) for resource in request.resources
+            await _alter(parts, resource, validate_only=request.validate_only)
+            for resource in request.resources
         ]
     )
 
@@ -29,7 +30,9 @@ async def _alter(
     code, message = ErrorCode.NONE, None
     try:
         change = incremental(resource.configs, resource.resource_type)
-        await alter(parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only)
+        await alter(
+            parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only
+        )
     except KafkaError as error:
         code, message = error.code, error.message
     return AlterConfigsResourceResponse(

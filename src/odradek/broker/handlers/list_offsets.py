@@ -18,7 +18,14 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.replication.partition import Partition
 
-_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = (
+    -1,
+    -2,
+    -3,
+    -4,
+    -5,
+    -6,
+)
 _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING: 11}
 _READ_COMMITTED = 1
 
@@ -40,12 +47,19 @@ def handle(parts: Parts, circumstances: Circumstances, request: ListOffsetsReque
 
 
 def _answer(
-    parts: Parts, circumstances: Circumstances, topic: str, wanted: ListOffsetsPartition, *, committed_only: bool
+    parts: Parts,
+    circumstances: Circumstances,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    *,
+    committed_only: bool,
 ) -> ListOffsetsPartitionResponse:
     index = wanted.partition_index
     try:
         if wanted.timestamp < 0 and circumstances.api_version < _SINCE.get(wanted.timestamp, 0):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer ListOffsets")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer ListOffsets"
+            )
         partition = parts.replicas.leader(topic, index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         timestamp, offset = _find(partition, wanted.timestamp, committed_only=committed_only)
@@ -53,7 +67,11 @@ def _answer(
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
     epoch = partition.log.epoch_at(offset) if offset >= 0 else -1
     return ListOffsetsPartitionResponse(
-        partition_index=index, error_code=ErrorCode.NONE, timestamp=timestamp, offset=offset, leader_epoch=epoch
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch,
     )
 
 

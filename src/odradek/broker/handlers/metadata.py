@@ -40,7 +40,7 @@ async def _create_then_answer(
     parts: Parts, circumstances: Circumstances, request: MetadataRequest, names: list[str]
 ) -> MetadataResponse:
     outcomes = await parts.controller.create_topics([NewTopic(name=name) for name in names])
-    errors = {
+    errors: dict[str, ErrorCode] = {
         name: outcome.code
         for name, outcome in zip(names, outcomes, strict=True)
         if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
@@ -55,7 +55,9 @@ def _to_create(parts: Parts, circumstances: Circumstances, request: MetadataRequ
         return []
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name)
     return [
-        name for name in names if name not in parts.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
+        name
+        for name in names
+        if name not in parts.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
     ]
 
 
@@ -72,7 +74,9 @@ def _answer(
     brokers = []
     for broker in image.brokers:
         host, port = circumstances.address_of(broker)
-        brokers.append(MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack))
+        brokers.append(
+            MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+        )
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=brokers,
@@ -110,7 +114,9 @@ def _one(
     if name in errors:
         code = errors[name]
     else:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+        code = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
@@ -125,7 +131,9 @@ def _found(parts: Parts, topic: TopicImage, *, include_operations: bool) -> Meta
     )
 
 
-def _partition(parts: Parts, topic: TopicImage, index: int, image: PartitionImage) -> MetadataResponsePartition:
+def _partition(
+    parts: Parts, topic: TopicImage, index: int, image: PartitionImage
+) -> MetadataResponsePartition:
     offline = parts.replicas.is_offline(TopicPartition(topic.name, index))
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,

@@ -20,7 +20,8 @@ def handle(
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end(parts, topic.topic, wanted) for wanted in topic.partitions]
+                topic=topic.topic,
+                partitions=[_end(parts, topic.topic, wanted) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]

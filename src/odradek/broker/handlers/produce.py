@@ -39,7 +39,8 @@ def handle(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
-                _failed(data.index, refusal) if refusal else work.append(topic, data) for data in topic.partition_data
+                _failed(data.index, refusal) if refusal else work.append(topic, data)
+                for data in topic.partition_data
             ],
         )
         for topic in request.topic_data
@@ -55,9 +56,13 @@ def handle(
 
 def _refusal(circumstances: Circumstances, request: ProduceRequest) -> KafkaError | None:
     if circumstances.api_version < _OLDEST_SERVED:
-        return KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "Produce before version 3 carries old message formats")
+        return KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "Produce before version 3 carries old message formats"
+        )
     if request.acks not in (0, 1, _ALL):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be 0, 1 or -1 (all)")
+        return KafkaError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be 0, 1 or -1 (all)"
+        )
     if request.transactional_id is not None:
         return KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
     return None
@@ -86,7 +91,9 @@ class _Work:
         by_id = self._circumstances.api_version >= _SINCE_TOPIC_IDS
         replicas = self._parts.replicas
         partition = (
-            replicas.leader_by_id(topic.topic_id, data.index) if by_id else replicas.leader(topic.name, data.index)
+            replicas.leader_by_id(topic.topic_id, data.index)
+            if by_id
+            else replicas.leader(topic.name, data.index)
         )
         replicas.check_writable_by_clients(partition)
         config = partition.config

@@ -179,15 +179,14 @@ class SimDisk:
         self.settle(outcome, path, lambda: self._make_folders(path))
 
     def _make_folders(self, path: str) -> None:
-        folder = self.medium.root
-        for part in (part for part in path.split("/") if part):
-            node = folder.names.get(part)
-            if node is None:
-                node = Folder()
-                folder.link(part, node)
-            if not isinstance(node, Folder):
+        if self.exists(path):
+            if not self.is_directory(path):
                 raise FileExistsError(errno.EEXIST, "a file is in the way", path)
-            folder = node
+            return
+        parent, name = split_path(path)
+        if not self.exists(parent):
+            self._make_folders(parent)
+        self.medium.folder(parent).link(name, Folder())
 
     def remove_directory(self, path: str) -> None:
         if not self.exists(path):
@@ -297,6 +296,8 @@ class SimFile:
     def _write(self, operation: str, data: bytes, position: int) -> None:
         outcome = self._enter(operation, (position, len(data), crc32(data)))
         self._check_writable()
+        if not data and outcome is None:
+            return
         room = self._room(position, len(data))
         if outcome is None and room == len(data):
             self._inode.write(data, position, self._disk.now_ms())
