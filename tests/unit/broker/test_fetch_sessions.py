@@ -1,0 +1,152 @@
+"""Fetch sessions as KIP-227 has them, decided without a loop or a clock."""
+
+import random
+
+import pytest
+
+from odradek.broker.fetch_sessions import FetchPlan, FetchSessions, PartitionKey, Told, WantedPartition, named
+from odradek.model.errors import ErrorCode, KafkaError
+
+
+def make(slots: int = 2) -> FetchSessions:
+    return FetchSessions(slots=slots, eviction_seconds=120, chance=random.Random(7).random)
+
+
+def want(partition: int, offset: int = 0) -> WantedPartition:
+    return WantedPartition(key=named("t", partition), fetch_offset=offset, max_bytes=1000)
+
+
+def plan(
+    sessions: FetchSessions,
+    session_id: int,
+    epoch: int,
+    wanted: list[WantedPartition] | None = None,
+    forgotten: list[PartitionKey] | None = None,
+    *,
+    now: float = 0.0,
+    owner: str = "me",
+    uses_topic_ids: bool = False,
+) -> FetchPlan:
+    return sessions.plan(
+        session_id=session_id,
+        epoch=epoch,
+        wanted=wanted or [],
+        forgotten=forgotten or [],
+        uses_topic_ids=uses_topic_ids,
+        owner=owner,
+        now=now,
+    )
+
+
+def told(partition: int, *, high_watermark: int = 0, has_records: bool = False, has_news: bool = False) -> Told:
+    return Told(
+        key=named("t", partition),
+        high_watermark=high_watermark,
+        log_start_offset=0,
+        has_records=has_records,
+        has_news=has_news,
+    )
+
+
+def test_epoch_minus_one_fetches_in_full_without_a_session() -> None:
+    sessions = make()
+    assert plan(sessions, 0, -1, [want(0)]).session_id == 0
+    assert len(sessions) == 0
+
+
+def test_epoch_zero_opens_a_session_whose_partitions_need_not_be_named_again() -> None:
+    sessions = make()
+    first = plan(sessions, 0, 0, [want(0), want(1)])
+    assert first.session_id != 0
+    again = plan(sessions, first.session_id, 1)
+    assert again.incremental
+    assert [item.key.partition for item in again.wanted] == [0, 1]
+
+
+def test_an_incremental_fetch_changes_adds_and_forgets_partitions() -> None:
+    sessions = make()
+    session_id = plan(sessions, 0, 0, [want(0), want(1)]).session_id
+    changed = plan(sessions, session_id, 1, [want(1, offset=9), want(2)], [named("t", 0)])
+    assert [(item.key.partition, item.fetch_offset) for item in changed.wanted] == [(1, 9), (2, 0)]
+
+
+@pytest.mark.parametrize("epoch", [2, 7])
+def test_an_unexpected_epoch_is_refused_and_harms_nothing(epoch: int) -> None:
+    sessions = make()
+    session_id = plan(sessions, 0, 0, [want(0)]).session_id
+    with pytest.raises(KafkaError) as refused:
+        plan(sessions, session_id, epoch)
+    assert refused.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert plan(sessions, session_id, 1).session_id == session_id
+
+
+def test_an_unknown_session_and_somebody_elses_are_not_found() -> None:
+    sessions = make()
+    session_id = plan(sessions, 0, 0, [want(0)]).session_id
+    for other, owner in ((session_id + 1, "me"), (session_id, "somebody")):
+        with pytest.raises(KafkaError) as refused:
+            plan(sessions, other, 1, owner=owner)
+        assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_somebody_else_cannot_close_a_session() -> None:
+    sessions = make()
+    session_id = plan(sessions, 0, 0, [want(0)]).session_id
+    plan(sessions, session_id, -1, [want(0)], owner="somebody")
+    assert plan(sessions, session_id, 1).session_id == session_id
+
+
+def test_a_session_keeps_to_one_kind_of_topic_names() -> None:
+    sessions = make()
+    session_id = plan(sessions, 0, 0, [want(0)]).session_id
+    with pytest.raises(KafkaError) as refused:
+        plan(sessions, session_id, 1, uses_topic_ids=True)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_full_cache_gives_a_slot_only_for_a_session_long_unused() -> None:
+    sessions = make(slots=1)
+    first = plan(sessions, 0, 0, [want(0)], now=0).session_id
+    assert plan(sessions, 0, 0, [want(0)], now=100).session_id == 0
+    assert plan(sessions, first, 1, now=100).session_id == first
+    assert plan(sessions, 0, 0, [want(0)], now=150).session_id == 0
+    newcomer = plan(sessions, 0, 0, [want(0)], now=221).session_id
+    assert newcomer not in (0, first)
+    assert len(sessions) == 1
+
+
+def test_epochs_wrap_to_one_and_never_to_zero() -> None:
+    sessions = make()
+    first = plan(sessions, 0, 0, [want(0)])
+    assert first.session is not None
+    first.session.epoch = 2**31 - 1
+    plan(sessions, first.session_id, 2**31 - 1)
+    assert first.session.epoch == 1
+
+
+def test_a_session_whose_last_partition_is_forgotten_ends() -> None:
+    sessions = make()
+    session_id = plan(sessions, 0, 0, [want(0)]).session_id
+    assert plan(sessions, session_id, 1, [], [named("t", 0)]).session_id == 0
+    assert len(sessions) == 0
+
+
+def test_an_incremental_response_mentions_only_what_changed() -> None:
+    sessions = make()
+    session = plan(sessions, 0, 0, [want(0)]).session
+    assert session is not None
+    assert session.changed(told(0, high_watermark=5))
+    assert not session.changed(told(0, high_watermark=5))
+    assert session.changed(told(0, high_watermark=6))
+    assert session.changed(told(0, high_watermark=6, has_records=True))
+    assert session.changed(told(0, high_watermark=-1, has_news=True))
+    assert session.changed(told(0, high_watermark=6)), "the end of the trouble is news too"
+
+
+def test_a_partition_that_was_served_goes_to_the_back() -> None:
+    sessions = make()
+    first = plan(sessions, 0, 0, [want(0), want(1), want(2)])
+    assert first.session is not None
+    first.session.changed(told(0, has_records=True))
+    again = plan(sessions, first.session_id, 1)
+    assert [item.key.partition for item in again.wanted] == [1, 2, 0]

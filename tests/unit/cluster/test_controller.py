@@ -1,0 +1,165 @@
+"""The controller's decisions: what is created, grown, altered and deleted, and what is refused with which code."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from odradek.cluster.controller import ClusterDefaults, Controller, MorePartitions, NewTopic
+from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.topic import topic_config
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.registry import EmbeddedRegistry
+from odradek.runtime.real import real_runtime
+
+
+class World:
+    """A controller on a registry in a directory, and the images that it published."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.runtime = real_runtime()
+        self.published: list[ClusterImage] = []
+
+    async def start(self) -> Controller:
+        async def apply(before: ClusterImage, after: ClusterImage) -> None:
+            self.published.append(after)
+
+        def check(configs: Mapping[str, str]) -> None:
+            topic_config(configs, BrokerConfig())
+
+        self.registry = EmbeddedRegistry.open(self.runtime, str(self.directory))
+        return await Controller.load(
+            self.registry,
+            self.runtime.entropy,
+            ClusterDefaults(partition_count=3, replication_factor=1, check_configs=check, partition_count_max=100),
+            cluster_id="c",
+            broker=BrokerImage(broker_id=BrokerId(1), host="", port=0),
+            apply=apply,
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def created(controller: Controller, topic: NewTopic) -> TopicImage:
+    outcome = (await controller.create_topics([topic]))[0]
+    assert isinstance(outcome, TopicImage)
+    return outcome
+
+
+async def refusal(controller: Controller, topic: NewTopic) -> ErrorCode:
+    outcome = (await controller.create_topics([topic]))[0]
+    assert isinstance(outcome, KafkaError)
+    return outcome.code
+
+
+async def test_a_topic_gets_the_defaults_and_survives_a_restart(world: World) -> None:
+    controller = await world.start()
+    topic = await created(controller, NewTopic(name="flights", configs={"retention.ms": "1000"}))
+    assert len(topic.partitions) == 3
+    assert topic.partitions[0].replicas == (1,)
+    await world.registry.close()
+    again = (await world.start()).image.topics["flights"]
+    assert again == topic
+
+
+async def test_each_start_leads_under_the_next_epoch(world: World) -> None:
+    controller = await world.start()
+    await created(controller, NewTopic(name="t"))
+    await world.registry.close()
+    controller = await world.start()
+    await controller.begin_epoch()
+    assert [p.leader_epoch for p in controller.image.topics["t"].partitions] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (NewTopic(name="t"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (NewTopic(name=""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name=".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="under.score"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(name="n", partition_count=0), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic(name="n", partition_count=101), ErrorCode.POLICY_VIOLATION),
+        (NewTopic(name="n", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic(name="n", replication_factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic(name="n", configs={"no.such": "1"}), ErrorCode.INVALID_CONFIG),
+        (NewTopic(name="n", configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
+        (NewTopic(name="n", assignment={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="n", assignment={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="n", assignment={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="n", assignment={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="n", assignment={0: [1]}, partition_count=1), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_cannot_be_created_is_refused_with_kafkas_code(
+    world: World, topic: NewTopic, code: ErrorCode
+) -> None:
+    controller = await world.start()
+    await created(controller, NewTopic(name="t"))
+    await created(controller, NewTopic(name="under_score"))
+    published = len(world.published)
+    assert await refusal(controller, topic) is code
+    assert len(world.published) == published
+
+
+async def test_one_bad_topic_does_not_stop_the_others(world: World) -> None:
+    controller = await world.start()
+    outcomes = await controller.create_topics([NewTopic(name="a"), NewTopic(name="!"), NewTopic(name="b")])
+    assert [isinstance(outcome, TopicImage) for outcome in outcomes] == [True, False, True]
+    assert sorted(controller.image.topics) == ["a", "b"]
+
+
+async def test_validation_only_changes_nothing(world: World) -> None:
+    controller = await world.start()
+    await controller.create_topics([NewTopic(name="a")], validate_only=True)
+    assert controller.image.topics == {}
+
+
+async def test_a_topic_that_is_deleted_and_made_again_has_another_id(world: World) -> None:
+    controller = await world.start()
+    first = await created(controller, NewTopic(name="t"))
+    await controller.delete_topic("t")
+    assert first.topic_id not in controller.image.topics_by_id
+    assert (await created(controller, NewTopic(name="t"))).topic_id != first.topic_id
+
+
+async def test_a_topic_only_grows(world: World) -> None:
+    controller = await world.start()
+    await created(controller, NewTopic(name="t", partition_count=2))
+    grown = await controller.create_partitions(MorePartitions(name="t", total=5))
+    assert len(grown.partitions) == 5
+    with pytest.raises(KafkaError) as refused:
+        await controller.create_partitions(MorePartitions(name="t", total=5))
+    assert refused.value.code is ErrorCode.INVALID_PARTITIONS
+    with pytest.raises(KafkaError) as refused:
+        await controller.create_partitions(MorePartitions(name="t", total=6, assignment=[[1], [1]]))
+    assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    with pytest.raises(KafkaError) as refused:
+        await controller.create_partitions(MorePartitions(name="none", total=6))
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_settings_are_checked_before_they_replace_the_old_ones(world: World) -> None:
+    controller = await world.start()
+    await created(controller, NewTopic(name="t"))
+    await controller.alter_topic_configs("t", lambda before: {**before, "retention.ms": "5"})
+    with pytest.raises(KafkaError) as refused:
+        await controller.alter_topic_configs("t", lambda before: {"retention.ms": "-9"})
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert controller.image.topics["t"].configs == {"retention.ms": "5"}
+
+
+async def test_producer_ids_are_never_given_twice_across_restarts(world: World) -> None:
+    controller = await world.start()
+    first = await controller.allocate_producer_ids()
+    await world.registry.close()
+    second = await (await world.start()).allocate_producer_ids()
+    assert not set(first) & set(second)
