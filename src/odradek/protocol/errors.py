@@ -6,12 +6,12 @@ from __future__ import annotations
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 
 
-class Fault(Exception):  # noqa: N818
+class Fault(Exception):
     """Raised inside compiled codecs; `compiled.py` turns it into one of the errors below, with path and
     position."""
 
 
-class MalformedMessage(KafkaError):  # noqa: N818
+class MalformedMessage(KafkaError):
     """The bytes are not the message they claim to be. `path` names the field, `position` the byte in the
     buffer."""
 
@@ -23,7 +23,7 @@ class MalformedMessage(KafkaError):  # noqa: N818
         super().__init__(ErrorCode.INVALID_REQUEST, f"{where}at byte {position}: {problem}")
 
 
-class UnencodableMessage(OdradekError, ValueError):  # noqa: N818
+class UnencodableMessage(OdradekError, ValueError):
     """The caller put a value into a message that its field cannot carry; `path` names the field."""
 
     def __init__(self, problem: str, *, path: str = "") -> None:
@@ -32,7 +32,7 @@ class UnencodableMessage(OdradekError, ValueError):  # noqa: N818
         super().__init__(f"{path}: {problem}" if path else problem)
 
 
-class FieldNotInVersion(KafkaError):  # noqa: N818
+class FieldNotInVersion(KafkaError):
     """A field that may not be dropped in silence holds a value, and the message's version does not have the
     field."""
 
@@ -41,14 +41,14 @@ class FieldNotInVersion(KafkaError):  # noqa: N818
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, f"{path} cannot be sent in version {version}")
 
 
-class UnknownVersion(KafkaError):  # noqa: N818
+class UnknownVersion(KafkaError):
     """The message has no such version, or no such API exists."""
 
     def __init__(self, name: str, version: int) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, f"{name} has no version {version}")
 
 
-class InvalidFrame(KafkaError):  # noqa: N818
+class InvalidFrame(KafkaError):
     """The stream cannot be cut into frames any more: close the connection."""
 
     def __init__(self, problem: str) -> None:

@@ -28,7 +28,8 @@ DATA: list[type[Message]] = [ConsumerProtocolSubscription, ConsumerProtocolAssig
 
 def definitions() -> Path:
     spec = find_spec("kafka")
-    assert spec is not None and spec.origin is not None, "kafka-python is not installed"
+    assert spec is not None, "kafka-python is not installed"
+    assert spec.origin is not None
     return Path(spec.origin).parent / "protocol" / "schemas" / "resources"
 
 
@@ -39,7 +40,8 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    underscored = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    return underscored.replace("enable2_pc", "enable_2pc")
 
 
 def expected_default(field: dict[str, Any], common: dict[str, Any]) -> Any:

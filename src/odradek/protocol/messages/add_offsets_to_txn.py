@@ -1,3 +1,12 @@
+"""AddOffsetsToTxn (key 25): a consumer group's offsets become part of a transaction.
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  PRODUCER_FENCED (KIP-588)
+     3  flexible
+     4  TRANSACTION_ABORTABLE (KIP-890)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, int16, int32, int64, string

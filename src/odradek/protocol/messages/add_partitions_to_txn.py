@@ -1,3 +1,16 @@
+"""AddPartitionsToTxn (key 24): partitions join a transaction.
+
+Clients send versions up to 3, one transaction each. From 4 on brokers send it to coordinators, several
+transactions at once, and may only ask whether the partitions are part of them (KIP-890).
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  PRODUCER_FENCED (KIP-588)
+     3  flexible
+     4  several transactions, `verify_only` (KIP-890)
+     5  TRANSACTION_ABORTABLE (KIP-890)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string

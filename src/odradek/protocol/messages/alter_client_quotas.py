@@ -1,3 +1,9 @@
+"""AlterClientQuotas (key 49): set and remove quotas; a null entity name means the default (KIP-546).
+
+Versions
+     1  flexible
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, boolean, float64, int16, int32, string
@@ -24,7 +30,7 @@ class AlterClientQuotasRequest(Message, api=49, versions="0-1", flexible="1+"):
     validate_only: bool = boolean("0+")
 
 
-class ResponseEntryData(Struct):
+class EntryResult(Struct):
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+")
     entity: list[EntityData] = array(EntityData, "0+")
@@ -32,4 +38,4 @@ class ResponseEntryData(Struct):
 
 class AlterClientQuotasResponse(Message, api=49, versions="0-1", flexible="1+"):
     throttle_time_ms: int = int32("0+")
-    entries: list[ResponseEntryData] = array(ResponseEntryData, "0+")
+    entries: list[EntryResult] = array(EntryResult, "0+")

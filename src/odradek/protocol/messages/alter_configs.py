@@ -1,6 +1,15 @@
+"""AlterConfigs (key 33): replace all settings of a resource; what is not named returns to its default.
+
+Deprecated in favour of IncrementalAlterConfigs, still sent by older clients.
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  flexible
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class AlterableConfig(Struct):

@@ -1,3 +1,11 @@
+"""AlterPartitionReassignments (key 45): move partitions to other replicas, or cancel moves (KIP-455).
+
+`replicas` null cancels the move of a partition.
+
+Versions
+     1  the request may forbid that the replication factor changes (KIP-860)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, string

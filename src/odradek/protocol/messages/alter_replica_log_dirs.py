@@ -1,3 +1,10 @@
+"""AlterReplicaLogDirs (key 34): move replicas to another log directory of the same broker (KIP-113).
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  flexible
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, string

@@ -1,6 +1,11 @@
+"""AlterUserScramCredentials (key 51): set and delete the SCRAM credentials of users (KIP-554).
+
+One version. The client salts and hashes: the password itself is not sent.
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, bytestring, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, bytestring, int8, int16, int32, string
 
 
 class ScramCredentialDeletion(Struct):

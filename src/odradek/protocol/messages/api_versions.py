@@ -1,3 +1,17 @@
+"""ApiVersions (key 18): which APIs and versions a broker speaks. The first request on most connections.
+
+Two rules keep strangers on speaking terms. The response always has the oldest header, since its reader does
+not know yet what the broker can do. And a request in a version that the broker does not know is answered in
+version 0 with UNSUPPORTED_VERSION and the list all the same.
+
+Versions
+     1  response: throttle time
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  flexible; the client's name and version (KIP-511); response, tagged: features (KIP-584)
+     4  features may start at version 0; in a version 3 answer they are left out, which old clients need
+     (KAFKA-17011)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string

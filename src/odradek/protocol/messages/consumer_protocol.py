@@ -1,11 +1,12 @@
-"""What members of a classic consumer group tell each other, inside JoinGroup metadata and SyncGroup assignments.
+"""What members of a classic consumer group tell each other, inside JoinGroup metadata and SyncGroup
+assignments.
 
-These bytes are opaque to a broker's group code; a client, and a tool that describes groups, reads them. On the wire an
-int16 with the version stands in front. A reader that meets a newer version than it knows reads it as the newest one
-it does know, so fields are only ever added at the end.
+These bytes are opaque to a broker's group code; a client, and a tool that describes groups, reads them. On
+the wire an int16 with the version stands in front. A reader that meets a newer version than it knows reads it
+as the newest one it does know, so fields are only ever added at the end.
 
-Subscription versions: 1 owned partitions, for cooperative rebalancing (KIP-429); 2 generation, to tell stale owners
-apart (KIP-792); 3 rack (KIP-881). Assignments have not changed since version 0.
+Subscription versions: 1 owned partitions, for cooperative rebalancing (KIP-429); 2 generation, to tell stale
+owners apart (KIP-792); 3 rack (KIP-881). Assignments have not changed since version 0.
 """
 
 from __future__ import annotations

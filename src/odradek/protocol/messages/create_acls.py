@@ -1,6 +1,14 @@
+"""CreateAcls (key 30): add access rules.
+
+Versions
+     1  resource pattern type: literal or prefixed (KIP-290)
+     2  flexible
+     3  resources of type user (KIP-373)
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class AclCreation(Struct):

@@ -1,3 +1,13 @@
+"""CreatePartitions (key 37): raise the number of partitions of topics (KIP-195).
+
+`count` is the new total. `assignments` holds one entry for each *added* partition, or is null.
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  flexible
+     3  THROTTLING_QUOTA_EXCEEDED (KIP-599)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, string

@@ -1,8 +1,22 @@
+"""CreateTopics (key 19): create topics, or check whether they could be.
+
+Partition count and replication factor of -1 mean the broker's defaults. With an explicit `assignments` both
+must be -1.
+
+Versions
+     2  response: throttle time; `validate_only` (from 1)
+     3  quota violations are answered first and throttled afterwards (KIP-219)
+     4  -1 for both counts without assignments (KIP-464)
+     5  flexible; response: the topic's configuration, or the reason why it is not shown (KIP-525)
+     6  THROTTLING_QUOTA_EXCEEDED (KIP-599)
+     7  response: topic id (KIP-516)
+"""
+
 from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int8, string, uuid
+from odradek.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string, uuid
 
 
 class CreatableReplicaAssignment(Struct):

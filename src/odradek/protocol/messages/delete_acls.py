@@ -1,6 +1,14 @@
+"""DeleteAcls (key 31): remove the access rules that match filters, and say which they were.
+
+Versions
+     1  resource pattern type: literal or prefixed (KIP-290)
+     2  flexible
+     3  resources of type user (KIP-373)
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class DeleteAclsFilter(Struct):

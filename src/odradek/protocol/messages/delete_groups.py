@@ -1,3 +1,10 @@
+"""DeleteGroups (key 42): delete groups without members (KIP-229).
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  flexible
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, string

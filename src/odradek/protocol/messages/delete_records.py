@@ -1,3 +1,10 @@
+"""DeleteRecords (key 21): drop the records below an offset; -1 stands for the high watermark (KIP-107).
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  flexible
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string

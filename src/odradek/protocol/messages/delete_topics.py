@@ -1,3 +1,14 @@
+"""DeleteTopics (key 20): delete topics by name or id.
+
+Versions
+     1  response: throttle time
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  TOPIC_DELETION_DISABLED in place of INVALID_REQUEST
+     4  flexible
+     5  response: error message; THROTTLING_QUOTA_EXCEEDED (KIP-599)
+     6  `topics` with name or id in place of `topic_names` (KIP-516)
+"""
+
 from __future__ import annotations
 
 from uuid import UUID

@@ -1,6 +1,15 @@
+"""DescribeClientQuotas (key 48): quotas that match a filter over users, client ids and addresses (KIP-546).
+
+`match_type` is 0 exact, 1 the default entity, 2 any that has one. Without `strict`, entities with further
+components match too.
+
+Versions
+     1  flexible
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, boolean, float64, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, boolean, float64, int8, int16, int32, string
 
 
 class ComponentData(Struct):

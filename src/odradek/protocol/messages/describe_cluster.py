@@ -1,6 +1,13 @@
+"""DescribeCluster (key 60): cluster id, controller, brokers and their addresses (KIP-700).
+
+Versions
+     1  endpoints of brokers or of controllers (KIP-919)
+     2  fenced brokers on request (KIP-1073)
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import INT32_MIN, Message, Struct, array, boolean, int16, int32, int8, string
+from odradek.protocol.schema import INT32_MIN, Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class DescribeClusterRequest(Message, api=60, versions="0-2", flexible="0+"):

@@ -1,6 +1,17 @@
+"""DescribeConfigs (key 32): settings of topics, brokers and loggers, and where their values come from.
+
+`configuration_keys` null asks for all settings. Sensitive values are answered as null.
+
+Versions
+     1  the source of a value in place of a flag "is default", and the synonyms it overrides (KIP-226)
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  type and documentation of settings (KIP-569)
+     4  flexible
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class DescribeConfigsResource(Struct):

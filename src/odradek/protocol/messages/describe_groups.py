@@ -1,3 +1,14 @@
+"""DescribeGroups (key 15): state and members of classic groups.
+
+Versions
+     1  response: throttle time
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  operations that the asker is allowed, on request (KIP-430)
+     4  static members (KIP-345)
+     5  flexible
+     6  an unknown group is GROUP_ID_NOT_FOUND with a message, no longer a group in state Dead (KIP-1043)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import (

@@ -1,3 +1,13 @@
+"""DescribeLogDirs (key 35): log directories of this broker, and what lies in them (KIP-113).
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  flexible
+     3  response: an error for the whole request (KIP-784)
+     4  response: size of the volume and what is left of it (KIP-827)
+     5  response: whether the directory is cordoned, taking no new partitions (KIP-1066)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string

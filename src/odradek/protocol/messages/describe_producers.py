@@ -1,3 +1,8 @@
+"""DescribeProducers (key 61): producers with state in partitions, and their open transactions (KIP-664).
+
+One version.
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string

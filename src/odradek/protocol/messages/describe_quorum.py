@@ -1,3 +1,10 @@
+"""DescribeQuorum (key 55): state of a Raft quorum: leader, voters, observers (KIP-595).
+
+Versions
+     1  response: when replicas fetched last and when they were caught up (KIP-836)
+     2  response: directory ids, error messages, addresses of the voters (KIP-853)
+"""
+
 from __future__ import annotations
 
 from uuid import UUID
@@ -26,7 +33,7 @@ class ReplicaState(Struct):
     last_caught_up_timestamp: int = int64("1+", default=-1, ignorable=True)
 
 
-class ResponsePartitionData(Struct):
+class QuorumState(Struct):
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
     error_message: str | None = string("2+", nullable="2+", ignorable=True)
@@ -37,9 +44,9 @@ class ResponsePartitionData(Struct):
     observers: list[ReplicaState] = array(ReplicaState, "0+")
 
 
-class ResponseTopicData(Struct):
+class QuorumTopic(Struct):
     topic_name: str = string("0+")
-    partitions: list[ResponsePartitionData] = array(ResponsePartitionData, "0+")
+    partitions: list[QuorumState] = array(QuorumState, "0+")
 
 
 class Listener(Struct):
@@ -56,5 +63,5 @@ class Node(Struct):
 class DescribeQuorumResponse(Message, api=55, versions="0-2", flexible="0+"):
     error_code: int = int16("0+")
     error_message: str | None = string("2+", nullable="2+", ignorable=True)
-    topics: list[ResponseTopicData] = array(ResponseTopicData, "0+")
+    topics: list[QuorumTopic] = array(QuorumTopic, "0+")
     nodes: list[Node] = array(Node, "2+")

@@ -1,3 +1,5 @@
+"""DescribeTransactions (key 65): state of transactional ids at their coordinator (KIP-664). One version."""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string

@@ -1,6 +1,12 @@
+"""DescribeUserScramCredentials (key 50): mechanisms and iterations, never the secrets, of SCRAM users
+(KIP-554).
+
+One version. Null users for all.
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class UserName(Struct):

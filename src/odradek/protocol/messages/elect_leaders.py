@@ -1,6 +1,15 @@
+"""ElectLeaders (key 43): elect leaders now: preferred ones, or unclean ones where nobody in sync is left.
+
+A null list of partitions means all of them.
+
+Versions
+     1  election type; response: an error for the whole request (KIP-460)
+     2  flexible
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class TopicPartitions(Struct):

@@ -1,3 +1,13 @@
+"""EndTxn (key 26): commit or abort a transaction.
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  PRODUCER_FENCED (KIP-588)
+     3  flexible
+     4  TRANSACTION_ABORTABLE (KIP-890)
+     5  each transaction ends its epoch: response: the producer id and epoch to go on with (KIP-890)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, boolean, int16, int32, int64, string

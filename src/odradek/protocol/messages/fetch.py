@@ -1,3 +1,30 @@
+"""Fetch (key 1): read record batches, for consumers and followers alike.
+
+The answer waits until `min_bytes` are there or `max_wait_ms` have passed. Batches come whole: the first may
+begin before the offset asked for, and the first one of a request is sent even when it exceeds the limits
+(KIP-74). Sizes are limited per partition and over all, partitions being served in the order of the request.
+
+Fetch sessions (KIP-227): session id 0 with epoch 0 opens one, further requests name only what changed,
+partitions in `forgotten_topics_data` leave it; epoch -1 closes it or does without.
+
+Versions
+     4  isolation level, last stable offset and aborted transactions (KIP-98); only magic 2 batches
+     5  log start offset (KIP-107)
+     6  response: KAFKA_STORAGE_ERROR
+     7  sessions (KIP-227)
+     8  quota violations are answered first and throttled afterwards (KIP-219)
+     9  leader epoch of the reader, for fencing (KIP-320)
+    10  zstd (KIP-110)
+    11  rack of the reader and the replica it should prefer (KIP-392)
+    12  flexible; the epoch last fetched and where logs diverge (KIP-595); tagged: current leader, snapshot
+    13  topic ids in place of names (KIP-516)
+    14  OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405)
+    15  a follower's id and broker epoch move to the tagged `replica_state` (KIP-903)
+    16  response, tagged: addresses of new leaders (KIP-951)
+    17  directory id of the follower (KIP-853)
+    18  high watermark known to the follower (KIP-1166)
+"""
+
 from __future__ import annotations
 
 from uuid import UUID
@@ -9,10 +36,10 @@ from odradek.protocol.schema import (
     Message,
     Struct,
     array,
+    int8,
     int16,
     int32,
     int64,
-    int8,
     record_set,
     string,
     struct,

@@ -1,6 +1,21 @@
+"""FindCoordinator (key 10): which broker keeps a group, a transactional id, or a share-group partition.
+
+`key_type` is 0 for groups, 1 for transactions, 2 for share-group state, whose keys read
+`group:topic-id:partition`. librdkafka also takes the presence of this API as a sign that the broker knows
+lz4.
+
+Versions
+     1  key type; response: throttle time, error message (KIP-98)
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  flexible
+     4  several keys at once, answered in `coordinators` (KIP-699)
+     5  TRANSACTION_ABORTABLE (KIP-890)
+     6  share groups (KIP-932)
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class FindCoordinatorRequest(Message, api=10, versions="0-6", flexible="3+"):

@@ -1,3 +1,12 @@
+"""Heartbeat (key 12): a member of a classic group is alive, and learns whether the group rebalances.
+
+Versions
+     1  response: throttle time
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  static members (KIP-345)
+     4  flexible
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, int16, int32, string

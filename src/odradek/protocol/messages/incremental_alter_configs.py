@@ -1,6 +1,14 @@
+"""IncrementalAlterConfigs (key 44): change single settings (KIP-339).
+
+`config_operation` is 0 set, 1 delete, 2 append to a list, 3 subtract from a list.
+
+Versions
+     1  flexible
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class AlterableConfig(Struct):

@@ -1,3 +1,19 @@
+"""JoinGroup (key 11): enter a classic consumer group, and wait for the others.
+
+The leader it elects receives everybody's metadata and hands out the assignment through SyncGroup.
+
+Versions
+     1  rebalance timeout apart from the session timeout (KIP-62); before, the session timeout serves for both
+     2  response: throttle time
+     3  quota violations are answered first and throttled afterwards (KIP-219)
+     4  a newcomer without id is sent away with one: MEMBER_ID_REQUIRED (KIP-394)
+     5  static members (KIP-345)
+     6  flexible
+     7  response: protocol type; the protocol name may be null (KIP-559)
+     8  a reason, for logs (KIP-800)
+     9  response: the leader may be told to skip the assignment (KIP-814)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, boolean, bytestring, int16, int32, string

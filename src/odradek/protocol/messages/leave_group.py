@@ -1,3 +1,13 @@
+"""LeaveGroup (key 13): members leave a classic group.
+
+Versions
+     1  response: throttle time
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  several members at once, static ones by instance id: `members` takes the place of `member_id`
+     (KIP-345) 4  flexible
+     5  a reason, for logs (KIP-800)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, string

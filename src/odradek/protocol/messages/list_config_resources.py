@@ -1,6 +1,13 @@
+"""ListConfigResources (key 74): names of resources that have settings of their own.
+
+Versions
+     0  known as ListClientMetricsResources: client-metrics subscriptions only (KIP-714)
+     1  any types of resources, all when none is named (KIP-1142)
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class ListConfigResourcesRequest(Message, api=74, versions="0-1", flexible="0+"):

@@ -1,3 +1,13 @@
+"""ListGroups (key 16): the groups that this broker coordinates.
+
+Versions
+     1  response: throttle time
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  flexible
+     4  filter by state; response: the state (KIP-518)
+     5  filter by type; response: the type (KIP-848)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, string

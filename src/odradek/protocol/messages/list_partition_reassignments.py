@@ -1,3 +1,5 @@
+"""ListPartitionReassignments (key 46): moves under way; null topics for all (KIP-455). One version."""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, string

@@ -1,3 +1,10 @@
+"""ListTransactions (key 66): transactions that this broker coordinates (KIP-664).
+
+Versions
+     1  only those running longer than a duration (KIP-994)
+     2  only those whose id matches a pattern; INVALID_REGULAR_EXPRESSION (KIP-1152)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string

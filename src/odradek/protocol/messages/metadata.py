@@ -1,3 +1,24 @@
+"""Metadata (key 3): brokers, topics, partitions, and who leads them.
+
+`topics` null asks for all topics, an empty list for none; version 0 had no null, and its empty list means
+all.
+
+Versions
+     1  null for all topics; response: racks, the controller, internal topics
+     2  response: cluster id (KIP-78)
+     3  response: throttle time
+     4  the asker may forbid that missing topics are created (KIP-4)
+     5  response: replicas on failed disks (KIP-112)
+     6  quota violations are answered first and throttled afterwards (KIP-219)
+     7  response: leader epochs (KIP-320)
+     8  operations that the asker is allowed, on request (KIP-430)
+     9  flexible
+    10  topic ids in the response (KIP-516); asking by id was declared here but works from 12
+    11  the operations on the cluster move to DescribeCluster (KIP-700)
+    12  topics by id
+    13  response: an error for the whole request (KIP-1102)
+"""
+
 from __future__ import annotations
 
 from uuid import UUID

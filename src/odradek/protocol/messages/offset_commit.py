@@ -1,3 +1,21 @@
+"""OffsetCommit (key 8): store how far a consumer group has read.
+
+Versions
+     2  a retention time for the commit
+     3  response: throttle time
+     4  quota violations are answered first and throttled afterwards (KIP-219)
+     5  no retention time any more: it is the broker's setting (KIP-211)
+     6  leader epoch of the record read last (KIP-320)
+     7  static members (KIP-345)
+     8  flexible
+     9  members of groups of the new protocol commit with their member epoch; STALE_MEMBER_EPOCH,
+     GROUP_ID_NOT_FOUND
+        (KIP-848)
+    10  topic ids in place of names (KIP-848)
+
+0 and 1 (offsets kept in ZooKeeper, commit timestamps) were removed in 4.0.
+"""
+
 from __future__ import annotations
 
 from uuid import UUID

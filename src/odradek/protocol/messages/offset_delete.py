@@ -1,3 +1,5 @@
+"""OffsetDelete (key 47): forget a group's offsets of some partitions (KIP-496). One version, not flexible."""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, string

@@ -1,3 +1,21 @@
+"""OffsetFetch (key 9): how far consumer groups have read.
+
+A null list of topics asks for all that the group has committed. Up to version 7 a request is about one group,
+from 8 about several: either the old or the new fields are in use, never both.
+
+Versions
+     1  offsets come from the internal topic, not from ZooKeeper
+     2  null for all topics; response: an error for the whole request
+     3  response: throttle time
+     4  quota violations are answered first and throttled afterwards (KIP-219)
+     5  response: leader epochs (KIP-320)
+     6  flexible
+     7  the asker may require offsets that no open transaction can still change; UNSTABLE_OFFSET_COMMIT
+     (KIP-447) 8  several groups at once (KIP-709)
+     9  member id and epoch, checked for groups of the new protocol (KIP-848)
+    10  topic ids in place of names (KIP-848)
+"""
+
 from __future__ import annotations
 
 from uuid import UUID

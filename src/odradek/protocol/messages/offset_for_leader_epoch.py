@@ -1,3 +1,15 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ends in the leader's log (KIP-101, KIP-320).
+
+Followers and consumers compare it with their own position to find out where logs diverged. The answer names
+the largest epoch not above the one asked for, and the offset after its last record; -1 for both when there is
+none.
+
+Versions
+     2  the asker's current leader epoch, for fencing; response: throttle time (KIP-320)
+     3  replica id, -2 by default: consumers may ask followers too (KIP-392)
+     4  flexible
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string

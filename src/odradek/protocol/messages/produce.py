@@ -1,3 +1,25 @@
+"""Produce (key 0): append record batches to partitions.
+
+One request carries at most one batch per partition, as opaque bytes (`odradek.records` reads them). `acks` is
+0 (no answer at all), 1 (the leader has it) or -1 (all in-sync replicas have it). The answer names, per
+partition, the offset of the first record and, under LogAppendTime, the time that was written into the batch.
+
+Versions
+     3  transactional id; only record batches of magic 2 (KIP-98)
+     4  KAFKA_STORAGE_ERROR may be answered
+     5  response: log start offset, which lets idempotent producers see that their state was only cut off by
+     retention 6  quota violations are answered first and throttled afterwards (KIP-219)
+     7  zstd (KIP-110)
+     8  response: error message and the records to blame (KIP-467)
+     9  flexible
+    10  response, tagged: the current leader and its address beside NOT_LEADER_OR_FOLLOWER (KIP-951)
+    11  TRANSACTION_ABORTABLE (KIP-890)
+    12  a transactional produce adds its partition to the transaction by itself (KIP-890)
+    13  topic ids in place of names (KIP-516)
+
+0-2 carried older formats and were removed in 4.0, yet brokers advertise them: see `api.py`.
+"""
+
 from __future__ import annotations
 
 from uuid import UUID

@@ -1,3 +1,10 @@
+"""SaslAuthenticate (key 36): one step of a SASL exchange.
+
+Versions
+     1  response: how long the session lasts before it must authenticate again (KIP-368)
+     2  flexible
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, bytestring, int16, int64, string

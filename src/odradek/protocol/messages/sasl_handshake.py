@@ -1,3 +1,10 @@
+"""SaslHandshake (key 17): choose a SASL mechanism.
+
+After version 0 the exchange goes on as bare tokens in frames of their own, after version 1 inside
+SaslAuthenticate (KIP-152). There will hardly be a version 2: clients up to 2.4 negotiate this API's version
+wrongly (KAFKA-9577).
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, array, int16, string

@@ -1,3 +1,13 @@
+"""SyncGroup (key 14): the leader of a classic group hands in the assignment, everybody gets their part.
+
+Versions
+     1  response: throttle time
+     2  quota violations are answered first and throttled afterwards (KIP-219)
+     3  static members (KIP-345)
+     4  flexible
+     5  protocol type and name, both ways, so that mismatches are seen (KIP-559)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, bytestring, int16, int32, string

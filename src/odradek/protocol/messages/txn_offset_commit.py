@@ -1,3 +1,13 @@
+"""TxnOffsetCommit (key 28): commit a group's offsets as part of a transaction.
+
+Versions
+     1  quota violations are answered first and throttled afterwards (KIP-219)
+     2  leader epochs (KIP-320)
+     3  flexible; member, generation and instance ids, by which stale members are fenced (KIP-447)
+     4  TRANSACTION_ABORTABLE (KIP-890)
+     5  adds the offsets to the transaction by itself (KIP-890)
+"""
+
 from __future__ import annotations
 
 from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string

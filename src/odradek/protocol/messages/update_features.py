@@ -1,6 +1,13 @@
+"""UpdateFeatures (key 57): raise or lower the finalised versions of features (KIP-584).
+
+Versions
+     1  `upgrade_type` in place of `allow_downgrade`, and `validate_only` (KIP-778)
+     2  response: no results per feature: they succeed or fail together
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int8, string
+from odradek.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class FeatureUpdateKey(Struct):

@@ -1,6 +1,14 @@
+"""WriteTxnMarkers (key 27): the coordinator has commit or abort markers written into partitions. Between
+brokers.
+
+Versions
+     1  flexible (0 was removed in 4.0)
+     2  transaction version, by which the leader decides how strictly to check the epoch (KIP-1228)
+"""
+
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, int8, string
+from odradek.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string
 
 
 class WritableTxnMarkerTopic(Struct):
