@@ -32,7 +32,6 @@ from odradek.config.unsupported import unsupported_settings
 BOOLEAN, STRING, LIST = SettingType.BOOLEAN, SettingType.STRING, SettingType.LIST
 INT, LONG = SettingType.INT, SettingType.LONG
 HIGH, LOW = Importance.HIGH, Importance.LOW
-PER_BROKER, CLUSTER_WIDE = Update.PER_BROKER, Update.CLUSTER_WIDE
 
 _BUFFER_BYTES: Final = Bounds(allowed="1 or more, or -1", accepts=lambda value: value == -1 or value > 0)
 
@@ -57,6 +56,9 @@ class BrokerConfig:
     """What governs one broker. `BrokerConfig()` is a broker on 127.0.0.1:9092 with Kafka's defaults.
 
     Build it with `load`, which checks what people write; the constructor trusts its caller.
+
+    Its own settings are read once, at the start, so none of them is dynamic. The defaults of topics are: a new one
+    reaches every log that does not override it.
     """
 
     # Who this broker is
@@ -81,7 +83,6 @@ class BrokerConfig:
         "Where to listen: NAME://HOST:PORT, separated by commas. No host: every interface. Port 0: any.",
         value={"default": (Listener(),)},
         importance=HIGH,
-        dynamic=PER_BROKER,
     )
     advertised_listeners: tuple[Listener, ...] = _broker(
         "advertised.listeners",
@@ -98,7 +99,6 @@ class BrokerConfig:
         "The security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
         value={"default_factory": lambda: {"PLAINTEXT": "PLAINTEXT"}},
         importance=LOW,
-        dynamic=PER_BROKER,
     )
     controller_listener_names: tuple[str, ...] = _broker(
         "controller.listener.names",
@@ -154,7 +154,6 @@ class BrokerConfig:
         INT_MAX,
         "The most connections held at once.",
         at_least(0),
-        dynamic=CLUSTER_WIDE,
     )
     max_connections_per_ip: int = _broker(
         "max.connections.per.ip",
@@ -162,7 +161,6 @@ class BrokerConfig:
         INT_MAX,
         "The most connections held at once from one address.",
         at_least(0),
-        dynamic=CLUSTER_WIDE,
     )
     max_connections_per_ip_overrides: Mapping[str, int] = _broker(
         "max.connections.per.ip.overrides",
@@ -170,7 +168,6 @@ class BrokerConfig:
         "",
         "Other limits for certain addresses: ADDRESS:COUNT, separated by commas.",
         value={"default_factory": dict},
-        dynamic=CLUSTER_WIDE,
     )
     max_connection_creation_rate: int = _broker(
         "max.connection.creation.rate",
@@ -178,7 +175,6 @@ class BrokerConfig:
         INT_MAX,
         "The most connections accepted in a second.",
         at_least(0),
-        dynamic=CLUSTER_WIDE,
     )
     queued_max_requests: int = _broker(
         "queued.max.requests",
@@ -290,7 +286,6 @@ class BrokerConfig:
         2,
         "Threads for each data directory that recover logs after a crash.",
         at_least(1),
-        dynamic=CLUSTER_WIDE,
     )
     replica_high_watermark_checkpoint_interval_ms: int = _broker(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -306,7 +301,6 @@ class BrokerConfig:
         86_400_000,
         "How long an idempotent producer that sends nothing is remembered.",
         at_least(1),
-        dynamic=CLUSTER_WIDE,
     )
     producer_id_expiration_check_interval_ms: int = _broker(
         "producer.id.expiration.check.interval.ms",
@@ -368,7 +362,7 @@ def _twin(topic: Setting, position: int) -> Setting:
         meaning=f"For topics that do not set {topic.key}. {topic.meaning}",
         valid=topic.valid,
         importance=topic.importance,
-        dynamic=CLUSTER_WIDE if position == 0 else Update.READ_ONLY,
+        dynamic=Update.CLUSTER_WIDE if position == 0 else Update.READ_ONLY,
         synonyms=topic.synonyms[position + 1 :],
         effective=topic.effective,
     )

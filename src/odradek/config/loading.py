@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from odradek.config.broker import (
@@ -59,9 +60,16 @@ def reconfigure(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfi
         if setting.dynamic is Update.READ_ONLY:
             raise ConfigError(f"{key} cannot change while the broker runs")
     loaded, _ = load({**config.originals, **dynamic})
-    attributes = {name: getattr(loaded, name) for name in BROKER_ATTRIBUTES.values()}
-    return BrokerConfig(
-        **attributes, topic_defaults=loaded.topic_defaults, originals=config.originals, dynamic=dict(dynamic)
+    changed = config.dynamic.keys() | dynamic.keys()
+    own = {BROKER_ATTRIBUTES[key] for key in changed & BROKER_ATTRIBUTES.keys()}
+    twins = {TWINS[key] for key in changed & TWINS.keys()}
+    return replace(
+        config,
+        **{name: getattr(loaded, name) for name in own},
+        topic_defaults=replace(
+            config.topic_defaults, **{name: getattr(loaded.topic_defaults, name) for name in twins}
+        ),
+        dynamic=dict(dynamic),
     )
 
 

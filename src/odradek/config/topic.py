@@ -86,7 +86,6 @@ class LogConfig:
         "compression.type",
         "The codec of stored batches. 'producer' stores them as they came.",
         one_of(*COMPRESSION_TYPES),
-        effective=False,
     )
     compression_gzip_level: int = _topic(
         "compression.gzip.level",
@@ -95,7 +94,6 @@ class LogConfig:
         "compression.gzip.level",
         "Effort of gzip where the broker compresses; -1 is the codec's own choice.",
         _GZIP_LEVEL,
-        effective=False,
     )
     compression_lz4_level: int = _topic(
         "compression.lz4.level",
@@ -104,7 +102,6 @@ class LogConfig:
         "compression.lz4.level",
         "Effort of lz4 where the broker compresses.",
         between(1, 17),
-        effective=False,
     )
     compression_zstd_level: int = _topic(
         "compression.zstd.level",
@@ -113,7 +110,6 @@ class LogConfig:
         "compression.zstd.level",
         "Effort of zstd where the broker compresses.",
         between(-131072, 22),
-        effective=False,
     )
     delete_retention_ms: int = _topic(
         "delete.retention.ms",

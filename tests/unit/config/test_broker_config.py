@@ -7,6 +7,7 @@ import pytest
 
 from odradek.config.broker import BROKER_ATTRIBUTES, BrokerConfig
 from odradek.config.listeners import Listener
+from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError
 
 KRAFT_EXAMPLE = {
@@ -83,7 +84,7 @@ def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
         ("authorizer.class.name", "every client may do everything"),
         ("ssl.keystore.location", "connections are not encrypted"),
         ("host.name", "Kafka itself dropped it; use listeners"),
-        ("compression.type", "setting compression.type is not supported yet and has no effect"),
+        ("log.preallocate", "setting log.preallocate is not supported yet and has no effect"),
         ("listener.name.internal.ssl.keystore.location", "is not supported yet and has no effect"),
         ("confluent.license", "belongs to Confluent Platform and has no effect"),
         ("retention.ms", "retention.ms is a topic setting and has no effect here; use log.retention.ms"),
@@ -141,14 +142,30 @@ def test_a_listener_whose_security_is_missing_is_refused_rather_than_opened_with
 
 def test_a_running_broker_takes_only_what_may_change() -> None:
     config = load(log_retention_hours="1", node_id="5")
-    changed = config.reconfigured({"log.retention.ms": "9", "max.connections": "3"})
-    assert (changed.topic_defaults.retention_ms, changed.max_connections, changed.node_id) == (9, 3, 5)
-    assert changed.originals == config.originals
-    assert changed.reconfigured({}).topic_defaults.retention_ms == 3_600_000
+    changed = config.reconfigured({"log.retention.ms": "9", "message.max.bytes": "3"})
+    assert (changed.topic_defaults.retention_ms, changed.topic_defaults.max_message_bytes) == (9, 3)
+    assert changed.node_id == 5
     with pytest.raises(ConfigError, match=r"node\.id cannot change while the broker runs"):
         config.reconfigured({"node.id": "6"})
     with pytest.raises(ConfigError, match="unknown setting"):
         config.reconfigured({"colour": "red"})
+    with pytest.raises(ConfigError, match=r"log\.retention\.ms='soon' is not allowed"):
+        config.reconfigured({"log.retention.ms": "soon"})
+
+
+def test_what_a_running_broker_took_can_be_taken_back() -> None:
+    config = load(log_retention_hours="1")
+    changed = config.reconfigured({"log.retention.ms": "9"}).reconfigured({"log.segment.bytes": "2000000"})
+    assert changed.topic_defaults.retention_ms == 3_600_000
+    assert changed.dynamic == {"log.segment.bytes": "2000000"}
+    assert changed.reconfigured({}) == config
+
+
+def test_a_change_leaves_alone_what_the_constructor_was_given() -> None:
+    config = BrokerConfig(node_id=9, log_dirs=("/data",), topic_defaults=LogConfig(segment_bytes=77))
+    changed = config.reconfigured({"log.retention.ms": "9"})
+    assert (changed.node_id, changed.log_dirs) == (9, ("/data",))
+    assert (changed.topic_defaults.segment_bytes, changed.topic_defaults.retention_ms) == (77, 9)
 
 
 def test_a_configuration_cannot_be_changed_in_place() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from odradek.config.broker import BROKER_SETTINGS
-from odradek.config.definition import Setting, SettingType
+from odradek.config.broker import BROKER_SETTINGS, TWINS
+from odradek.config.definition import Setting, SettingType, Update
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError
 
@@ -25,9 +25,6 @@ OUR_DEFAULTS = {
     "log.dir": "not /tmp, and it depends on the user",
 }
 NOT_REQUIRED = {"controller.listener.names"}
-OUR_UPDATES = {
-    "num.io.threads": "a thread pool is not resized",
-}
 OUR_TYPES = {
     "listener.security.protocol.map": "a list in all but name",
 }
@@ -49,8 +46,10 @@ def test_a_broker_setting_has_kafkas_type_default_and_update_mode(key: str) -> N
         assert setting.type is SettingType[fact["type"].upper()]
     if key not in OUR_DEFAULTS and key not in NOT_REQUIRED:
         assert setting.default_text == fact["default"]
-    if key not in OUR_UPDATES:
+    if key in TWINS:
         assert setting.dynamic.value == fact["update"]
+    else:
+        assert setting.dynamic is Update.READ_ONLY, "a broker reads its own settings once"
 
 
 @pytest.mark.parametrize("key", sorted(set(TOPIC_SETTINGS) & set(FACTS["topic"])))
