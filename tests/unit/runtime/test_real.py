@@ -1,0 +1,174 @@
+"""What only the real ports can get wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from odradek.runtime.real import PosixDisk, SystemClock, SystemEntropy, ThreadOffload, real_runtime
+
+disk = PosixDisk()
+
+
+def test_vector_writes_go_on_after_short_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pwritev
+
+    def short(number: int, buffers: Sequence[bytes], position: int) -> int:
+        return real(number, [memoryview(buffers[0]).cast("B")[:3]], position)
+
+    monkeypatch.setattr(os, "pwritev", short)
+    file = disk.open(str(tmp_path / "a"), create=True)
+    file.pwritev([b"01234567", memoryview(b"abc"), bytearray(b""), b"XYZ"], 2)
+    assert file.pread(100, 0) == b"\0\x0001234567abcXYZ"
+
+
+def test_writes_and_reads_go_on_after_short_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_write, real_read = os.pwrite, os.pread
+    monkeypatch.setattr(os, "pwrite", lambda number, data, at: real_write(number, memoryview(data)[:3], at))
+    monkeypatch.setattr(os, "pread", lambda number, length, at: real_read(number, min(2, length), at))
+    file = disk.open(str(tmp_path / "a"), create=True)
+    file.pwrite(b"0123456789", 0)
+    assert file.pread(7, 1) == b"1234567"
+    assert file.pread(100, 8) == b"89"
+
+
+def test_a_file_system_that_takes_nothing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open(str(tmp_path / "a"), create=True)
+    monkeypatch.setattr(os, "pwritev", lambda *_: 0)
+    with pytest.raises(OSError, match="accepted no bytes") as stuck:
+        file.pwritev([b"x"], 0)
+    assert stuck.value.filename == str(tmp_path / "a")
+
+
+def test_descriptors_do_not_leak_into_children(tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "a"), create=True)
+    lock = disk.lock(str(tmp_path))
+    open_files = {os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()}
+    assert str(tmp_path / "a") in open_files
+    listing = "import os; print([os.path.realpath('/proc/self/fd/' + n) for n in os.listdir('/proc/self/fd')])"
+    child = subprocess.run(
+        [sys.executable, "-c", listing], capture_output=True, text=True, check=True, close_fds=False
+    )
+    assert str(tmp_path) not in child.stdout
+    lock.release()
+    file.close()
+
+
+def _descriptors() -> list[str]:
+    return [name for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")]
+
+
+def test_closing_under_a_running_call_frees_the_descriptor_only_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open(str(tmp_path / "a"), create=True)
+    inside, go_on, numbers = threading.Event(), threading.Event(), []
+
+    def slow_sync(number: int) -> None:
+        numbers.append(number)
+        inside.set()
+        go_on.wait(10)
+        os.fstat(number)  # still ours: else EBADF, or worse, another file
+
+    monkeypatch.setattr(os, "fdatasync", slow_sync)
+    thread = threading.Thread(target=file.sync)
+    thread.start()
+    inside.wait(10)
+    file.close()
+    other = disk.open(str(tmp_path / "b"), create=True)
+    os.fstat(numbers[0])
+    go_on.set()
+    thread.join(10)
+    with pytest.raises(OSError, match=f"Errno {errno.EBADF}"):
+        os.fstat(numbers[0])
+    other.close()
+
+
+def test_a_lock_holds_against_another_process_and_dies_with_it(tmp_path: Path) -> None:
+    program = (
+        "import sys; from odradek.runtime.real import PosixDisk\n"
+        "lock = PosixDisk().lock(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(BlockingIOError, match="another process"):
+            disk.lock(str(tmp_path))
+        holder.kill()
+    disk.lock(str(tmp_path)).release()
+
+
+def test_a_failed_replace_leaves_the_old_content_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "a")
+    disk.replace(path, b"old")
+
+    def failing_sync(number: int) -> None:
+        raise OSError(errno.EIO, "planted")
+
+    monkeypatch.setattr(os, "fdatasync", failing_sync)
+    with pytest.raises(OSError, match="planted"):
+        disk.replace(path, b"new")
+    assert disk.read(path) == b"old"
+    assert disk.list_directory(str(tmp_path)) == ["a"]
+
+
+async def test_offloaded_work_runs_on_another_thread_and_its_errors_come_back() -> None:
+    offload = ThreadOffload(2)
+    assert await offload.run(threading.get_ident) != threading.get_ident()
+    assert await offload.run(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        await offload.run(divmod, 7, 0)
+    offload.close()
+    offload.close()
+    with pytest.raises(RuntimeError):
+        await offload.run(divmod, 7, 2)
+
+
+async def test_at_most_the_given_number_of_threads_work_at_once() -> None:
+    offload = ThreadOffload(2)
+    both_in = threading.Barrier(2)
+    await asyncio.gather(*(offload.run(both_in.wait, 10) for _ in range(6)))
+    names = {thread.name for thread in threading.enumerate() if thread.name.startswith("odradek-offload")}
+    assert len(names) == 2
+    offload.close()
+
+
+def test_the_clocks_agree_with_the_machine() -> None:
+    clock = SystemClock()
+    assert clock.wall_ms() > 1_700_000_000_000
+    assert clock.monotonic() <= clock.monotonic()
+
+
+def test_entropy_gives_random_ids_and_fractions() -> None:
+    entropy = SystemEntropy()
+    ids = {entropy.uuid() for _ in range(100)}
+    assert len(ids) == 100
+    assert {one.version for one in ids} == {4}
+    fractions = [entropy.uniform() for _ in range(1000)]
+    assert all(0 <= one < 1 for one in fractions)
+    assert 0.4 < sum(fractions) / 1000 < 0.6
+
+
+async def test_the_real_runtime_has_every_port(tmp_path: Path) -> None:
+    runtime = real_runtime(threads=1)
+    runtime.disk.replace(str(tmp_path / "a"), runtime.entropy.uuid().bytes)
+    assert await runtime.offload.run(runtime.disk.length, str(tmp_path / "a")) == 16
+    assert runtime.clock.wall_ms() > 0
+    assert isinstance(runtime.offload, ThreadOffload)
+    runtime.offload.close()
