@@ -22,6 +22,7 @@ if str(_ROOT) not in sys.path:
 from benchmarks.odradek_node import Node, OdradekNode  # noqa: E402
 from benchmarks.peer import KafkaNode, PeerAbsentError  # noqa: E402
 from tests.interop.adapters import CLIENTS, Client, Row  # noqa: E402
+from tests.interop.proxy import Proxy  # noqa: E402
 from tests.interop.server import Server  # noqa: E402
 
 _numbers = itertools.count()
@@ -67,6 +68,19 @@ def server(server_kind: str, make_node: Callable[..., Node]) -> Iterator[Server]
         yield Server(kind=server_kind, node=node)
     finally:
         node.stop()
+
+
+@pytest.fixture(scope="session")
+def proxied(server_kind: str, make_node: Callable[..., Node]) -> Iterator[tuple[Proxy, Server]]:
+    """A second broker that advertises the address of a proxy in front of it, so that clients stay on the proxy."""
+    with Proxy() as proxy:
+        node = make_node(settings={"advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}).start()
+        try:
+            made = Server(kind=server_kind, node=node)
+            proxy.target = made.address
+            yield proxy, made
+        finally:
+            node.stop()
 
 
 @pytest.fixture
