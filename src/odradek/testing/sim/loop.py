@@ -17,7 +17,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from random import Random
 from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple
 
@@ -59,7 +59,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._cancelled_timers = 0
         self._task_count = 0
         self.network: Connections | None = None
-        self.on_task: Callable[[asyncio.Task[Any]], None] | None = None
+        self.on_task: Callable[[asyncio.Task[Any], Context], None] | None = None
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class SimLoop(asyncio.BaseEventLoop):
         chosen = f"task-{self._task_count}" if name is None else str(name)
         task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=chosen, context=context)
         if self.on_task is not None:
-            self.on_task(task)
+            self.on_task(task, context if context is not None else copy_context())
         return task
 
     # -- the outside -----------------------------------------------------------------------------------------

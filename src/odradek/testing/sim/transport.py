@@ -126,12 +126,12 @@ class SimTransport(asyncio.Transport):
 
     def process_killed(self) -> None:
         """The kernel closes the socket of a dead process, sending what it already holds."""
-        self._forget_unsent()
+        self._owner_died()
         self._close_socket()
 
     def power_lost(self, packets_kept: int) -> None:
         """No goodbye: the peer learns nothing."""
-        self._forget_unsent()
+        self._owner_died()
         self._socket_open = False
         self.wire.cut(packets_kept)
 
@@ -311,6 +311,10 @@ class SimTransport(asyncio.Transport):
     def _forget_unsent(self) -> None:
         self._unsent.clear()
         self._unsent_bytes = 0
+
+    def _owner_died(self) -> None:
+        self._forget_unsent()
+        self._closing = self._lost = True
 
     def can_write_eof(self) -> bool:
         return True

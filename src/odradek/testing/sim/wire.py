@@ -39,7 +39,16 @@ class Packet:
 class Wire:
     """Carries packets from `source` to `target`, keeping their order."""
 
-    __slots__ = ("_arrivals", "_last_arrival_s", "_network", "_stalled", "_timer", "source", "target")
+    __slots__ = (
+        "_arrivals",
+        "_last_arrival_s",
+        "_network",
+        "_patience",
+        "_stalled",
+        "_timer",
+        "source",
+        "target",
+    )
 
     def __init__(self, network: Network, source: SimTransport, target: SimTransport) -> None:
         self._network = network
@@ -48,6 +57,7 @@ class Wire:
         self._arrivals: deque[tuple[float, Packet]] = deque()
         self._last_arrival_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._stalled = False
 
     def send(self, packet: Packet) -> None:
@@ -55,6 +65,8 @@ class Wire:
         delay_s = self._network.delay_s(self.source.machine, self.target.machine)
         self._last_arrival_s = max(self._last_arrival_s, now_s + delay_s)
         self._arrivals.append((self._last_arrival_s, packet))
+        if self._stalled:
+            self._lose_patience()
         self._expect_next()
 
     def cut(self, kept: int) -> None:
@@ -89,13 +101,20 @@ class Wire:
     def _stall(self) -> None:
         self._stalled = True
         self._network.hold(self)
-        self._network.loop.call_later(self._network.conditions.give_up_s, self._give_up)
+        self._lose_patience()
+
+    def _lose_patience(self) -> None:
+        if self._patience is None:
+            self._patience = self._network.loop.call_later(self._network.conditions.give_up_s, self._give_up)
 
     def resume(self) -> None:
         """The way is free again: the held packets are sent anew."""
         if not self._stalled:
             return
         self._stalled = False
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
         start_s = self._network.loop.time() + self._network.delay_s(self.source.machine, self.target.machine)
         self._arrivals = deque((max(arrival_s, start_s), packet) for arrival_s, packet in self._arrivals)
         self._last_arrival_s = max(self._last_arrival_s, start_s)
@@ -103,6 +122,6 @@ class Wire:
 
     def _give_up(self) -> None:
         """Whoever waits for an acknowledgement that cannot come takes the connection for dead."""
-        if self._stalled and not self._network.can_pass(self.source.machine, self.target.machine):
-            self.source.timed_out()
-            self.target.timed_out()
+        self._patience = None
+        self.source.timed_out()
+        self.target.timed_out()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Any, Self, TypeVar
 
 from odradek.runtime.ports import Runtime
@@ -174,8 +174,8 @@ class World:
             raise ViolationError("errors that no one handled:\n" + "\n".join(self.errors))
         return result
 
-    def _adopt(self, task: asyncio.Task[Any]) -> None:
-        interface = CURRENT.get()
+    def _adopt(self, task: asyncio.Task[Any], context: Context) -> None:
+        interface = context.get(CURRENT)
         for life in reversed(self.lives):
             if life.interface is interface:
                 life.adopt(task)
@@ -183,7 +183,7 @@ class World:
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not isinstance(error, HostCrashed):
+        if not isinstance(error, HostCrashed | asyncio.CancelledError):
             self.errors.append(f"{self.loop.time():.6f} s: {context.get('message')}: {error!r}")
 
     def __enter__(self) -> Self:
