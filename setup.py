@@ -9,7 +9,7 @@ import sys
 
 from setuptools import Extension, setup
 
-MODULES = ("odradek.records._fast",)
+MODULES = ("odradek.records._fast", "odradek.records._fast_columns")
 
 
 def extensions() -> list[Extension]:

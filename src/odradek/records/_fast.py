@@ -28,7 +28,7 @@ from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.records.cpython_extra import PyObject_GC_UnTrack, PyType_GenericAlloc
 
 from odradek.records.faults import invalid
-from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk
+from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk, Written
 from odradek.records.record import Record, TimestampType
 from odradek.runtime.ports import Buffer
 
@@ -539,12 +539,12 @@ class RecordWriter:
             PyByteArray_Resize(self._out, self._capacity)
         return 0
 
-    def take(self) -> bytearray:
-        """The bytes; the writer is empty afterwards."""
-        out = self._out
-        PyByteArray_Resize(out, self._used)
+    def take(self) -> Written:
+        """What was written; the writer is empty afterwards."""
+        PyByteArray_Resize(self._out, self._used)
+        written = Written(self._out, self.record_count, self.base_timestamp, self.max_timestamp)
         self._clear()
-        return out
+        return written
 
 
 # --- hashing ---

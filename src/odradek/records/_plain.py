@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from odradek.records.faults import invalid
-from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk
+from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk, Written
 from odradek.records.record import Header, Record, TimestampType
 from odradek.runtime.ports import Buffer
 
@@ -255,11 +255,11 @@ class RecordWriter:
             raise OverflowError("a batch holds less than 2 GiB")
         return size <= self._limit or self.record_count == 0
 
-    def take(self) -> bytearray:
-        """The bytes; the writer is empty afterwards."""
-        out = self._out
+    def take(self) -> Written:
+        """What was written; the writer is empty afterwards."""
+        written = Written(self._out, self.record_count, self.base_timestamp, self.max_timestamp)
         self._clear()
-        return out
+        return written
 
 
 def murmur2(data: bytes) -> int:

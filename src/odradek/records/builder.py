@@ -15,6 +15,7 @@ from odradek.records.batch import (
     write_header,
 )
 from odradek.records.codec import Codec, compress
+from odradek.records.frame import Written
 
 NO_LIMIT: Final = 0x7FFF_FFFF
 
@@ -65,28 +66,49 @@ class BatchBuilder:
         control: bool = False,
     ) -> bytearray:
         """The batch, base offset 0 and leader epoch -1, ready to send. ValueError without a record."""
-        writer = self._writer
-        count = writer.record_count
-        if not count:
+        if not self._writer.record_count:
             raise ValueError("a batch without records cannot be built")
-        header = BatchHeader(
-            base_offset=0,
-            batch_length=0,
-            partition_leader_epoch=-1,
-            magic=MAGIC,
-            crc=0,
-            attributes=self._codec | transactional * TRANSACTIONAL_BIT | control * CONTROL_BIT,
-            last_offset_delta=count - 1,
-            base_timestamp=writer.base_timestamp,
-            max_timestamp=writer.max_timestamp,
+        return seal(
+            self._writer.take(),
+            codec=self._codec,
+            level=self._level,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
-            record_count=count,
+            transactional=transactional,
+            control=control,
         )
-        batch = writer.take()
-        if self._codec is not Codec.NONE:
-            packed = compress(self._codec, memoryview(batch)[HEADER_BYTES:], self._level)
-            batch = bytearray(HEADER_BYTES) + packed
-        write_header(batch, header)
-        return batch
+
+
+def seal(
+    written: Written,
+    *,
+    codec: Codec,
+    level: int | None,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    transactional: bool,
+    control: bool = False,
+) -> bytearray:
+    """Compress what was written, where asked to, and put the header in front."""
+    batch = written.batch
+    if codec is not Codec.NONE:
+        batch = bytearray(HEADER_BYTES) + compress(codec, memoryview(batch)[HEADER_BYTES:], level)
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        partition_leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec | transactional * TRANSACTIONAL_BIT | control * CONTROL_BIT,
+        last_offset_delta=written.record_count - 1,
+        base_timestamp=written.base_timestamp,
+        max_timestamp=written.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=written.record_count,
+    )
+    write_header(batch, header)
+    return batch

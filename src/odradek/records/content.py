@@ -44,8 +44,8 @@ def validate_records(
     LogAppendTime.
     """
     _check_produced(header)
-    records = _records_of(batch, header, limits)
-    seen = engine.active.walk(records, _frame(header))
+    records = records_of(batch, header, limits)
+    seen = engine.active.walk(records, frame_of(header))
     return RecordsSummary(
         record_count=header.record_count,
         min_timestamp=seen.min_timestamp,
@@ -76,7 +76,7 @@ def _check_produced(header: BatchHeader) -> None:
         )
 
 
-def _records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
+def records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
     """The bytes behind the header, decompressed."""
     view = memoryview(batch).cast("B")
     if len(view) != header.size_bytes:
@@ -88,7 +88,7 @@ def _records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
     return decompress(codec, packed, limits)
 
 
-def _frame(header: BatchHeader) -> Frame:
+def frame_of(header: BatchHeader) -> Frame:
     return Frame(
         record_count=header.record_count,
         last_offset_delta=header.last_offset_delta,
@@ -115,5 +115,5 @@ def decode_batch(
     """
     if header is None:
         header = read_header(batch)
-    records = _records_of(batch, header, limits)
-    return engine.active.decode(records, _frame(header), from_offset)
+    records = records_of(batch, header, limits)
+    return engine.active.decode(records, frame_of(header), from_offset)

@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from typing import Protocol, cast
 
 from odradek.records import _plain
-from odradek.records.frame import Frame, Walk
+from odradek.records.columns import ColumnEngine
+from odradek.records.frame import Frame, Walk, Written
 from odradek.records.record import Record
 from odradek.runtime.ports import Buffer
 
@@ -42,7 +43,7 @@ class RecordWriter(Protocol):
         headers: Sequence[tuple[str, Buffer | None]] = (),
     ) -> bool: ...
 
-    def take(self) -> bytearray: ...
+    def take(self) -> Written: ...
 
 
 class Engine(Protocol):
@@ -65,9 +66,10 @@ PLAIN: Engine = cast(Engine, _plain)
 
 def compiled() -> Engine | None:
     """The compiled engine, or None where the package was installed without a compiler."""
-    spec = find_spec("odradek.records._fast")
-    if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
-        return None
+    for name in ("odradek.records._fast", "odradek.records._fast_columns"):
+        spec = find_spec(name)
+        if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
+            return None
     return cast(Engine, importlib.import_module("odradek.records._fast"))
 
 
@@ -78,3 +80,9 @@ def _choose() -> Engine:
 
 
 active: Engine = _choose()
+
+
+def columns() -> ColumnEngine:
+    """The active engine's half for columns, imported on first use: only Arrow needs it."""
+    name = "_plain_columns" if active is PLAIN else "_fast_columns"
+    return cast(ColumnEngine, importlib.import_module(f"odradek.records.{name}"))

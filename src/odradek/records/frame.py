@@ -30,3 +30,13 @@ class Walk(NamedTuple):
     max_timestamp: int
     max_timestamp_delta: int
     null_key_count: int
+
+
+class Written(NamedTuple):
+    """Records that were written, and what the header in front of them has to say."""
+
+    batch: bytearray
+    """61 bytes that are left for the header, and the records."""
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int

@@ -1,0 +1,93 @@
+"""Records as columns: the buffers that Arrow is made of, without Arrow.
+
+An engine fills these from batches and empties them into batches; `arrow.py` alone turns them into arrays and
+back. All numbers are in the machine's byte order, as Arrow has them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from odradek.records.frame import Frame, Written
+from odradek.runtime.ports import Buffer
+
+COLUMN_BYTES_MAX: Final = 0x7FFF_FFFF
+"""What one binary column can hold: its offsets are 32 bits wide."""
+
+
+class BinaryColumn(NamedTuple):
+    """Byte strings, one behind the other."""
+
+    first: int
+    """The index of row 0 in `offsets` and `validity`: not 0 where the column is a slice of a longer one."""
+    validity: Buffer | None
+    """A bit for each row, lowest first, 0 for null; None where no row is null."""
+    offsets: Buffer
+    """int32, one more than rows: row `i` is `data[offsets[first + i] : offsets[first + i + 1]]`."""
+    data: Buffer
+    null_count: int
+
+
+class ListColumn(NamedTuple):
+    """For each row, a range of rows of other columns."""
+
+    first: int
+    validity: Buffer | None
+    """A null list is an empty one."""
+    offsets: Buffer
+
+
+class Headers(NamedTuple):
+    """The headers of every record."""
+
+    lists: ListColumn
+    names: BinaryColumn
+    values: BinaryColumn
+
+
+class Columns(NamedTuple):
+    """Records, a column for each field."""
+
+    row_count: int
+    timestamps: Buffer
+    """int64."""
+    keys: BinaryColumn
+    values: BinaryColumn
+    headers: Headers | None
+    """None where no record has any."""
+    offsets: Buffer = b""
+    """int64; not needed to write."""
+    timestamp_types: Buffer = b""
+    """int32; not needed to write."""
+
+
+class ColumnReader(Protocol):
+    """Gathers the records of many batches in columns."""
+
+    def read(self, data: Buffer, frame: Frame, from_offset: int) -> None:
+        """Add a batch's records whose offset is at least `from_offset`.
+
+        Raises INVALID_RECORD as `decode` does, and OverflowError when a column would outgrow
+        `COLUMN_BYTES_MAX`; either leaves the columns unusable.
+        """
+
+    def finish(self) -> Columns:
+        """All that was read. The reader is spent."""
+
+
+class ColumnWriter(Protocol):
+    """Writes rows of columns as records."""
+
+    def write(self, start: int, size_bytes_max: int) -> Written:
+        """As many rows from `start` on as fit in a batch of this size, at least one.
+
+        Raises ValueError where the columns contradict themselves: offsets that fall, or lie outside the data.
+        """
+
+
+class ColumnEngine(Protocol):
+    """What both engines offer for columns."""
+
+    def ColumnReader(self) -> ColumnReader: ...  # noqa: N802 - a module's class
+
+    def ColumnWriter(self, columns: Columns) -> ColumnWriter: ...  # noqa: N802
