@@ -55,3 +55,5 @@ class Served:
 
     api_key: int
     handle: Callable[[Parts, Circumstances, Any], Message | Awaitable[Message] | None]
+    holds: bool = False
+    """Whether later requests of the connection wait while a future of this one is pending: for long polls."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.net.connection import Chunks, Connection, PeerError, Reply
+from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
 from odradek.protocol import APIS, Api, Message, decode, decode_request_header, encode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.runtime.ports import Buffer

@@ -7,7 +7,7 @@ succeed later without the caller changing anything.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 
 class ErrorCode(IntEnum):
@@ -16,7 +16,7 @@ class ErrorCode(IntEnum):
     retriable: bool
     meaning: str
 
-    def __new__(cls, code: int, retriable: bool, meaning: str) -> ErrorCode:
+    def __new__(cls, code: int, retriable: bool, meaning: str) -> Self:
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable

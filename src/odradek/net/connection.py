@@ -4,8 +4,9 @@ How it works. Bytes are received straight into the frame reader's buffer. Each c
 handler at once, in order, so that the effects of pipelined requests happen in order; a handler may answer later, and a
 queue of slots keeps the replies in request order (Kafka's contract: responses on a connection never overtake).
 
-Two limits keep memory bounded: a connection with `in_flight_max` unanswered requests, or one whose peer does not read
-what was written, is not read from until it drains. Frames already received wait in `_backlog`, at most one buffer's worth.
+Three limits keep memory bounded. A connection with `in_flight_max` unanswered requests, one whose peer does not read what was
+written, or one that waits for a `Held` reply (a long poll, whose answer may be large) is not served, nor read from, until
+that is over. Frames already received wait in `_backlog`, at most one buffer's worth.
 """
 
 from __future__ import annotations
@@ -30,10 +31,22 @@ _log = events.get("net")
 
 _COALESCE_BYTES: Final = 64 * 1024
 """Below this much, one joined write beats several; above it, copying costs more than system calls do."""
+_LINGER_SECONDS: Final = 5.0
 _GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
 
 Chunks = list[Buffer]
-Reply = Chunks | None | Awaitable[Chunks | None]
+
+
+class Held:
+    """A reply that comes later, before which no other request of the connection is served."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self, chunks: Awaitable[Chunks | None]) -> None:
+        self.chunks = chunks
+
+
+Reply = Chunks | None | Awaitable[Chunks | None] | Held
 """Ready bytes, nothing at all (acks=0), or either of them later."""
 
 
@@ -73,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[_Slot] = deque()
         self._outgoing: Chunks = []
         self._serving = False
+        self._held: _Slot | None = None
+        self._outgoing_bytes = 0
         self._peer_reads = True
         self._reading = True
         self._closing = False
@@ -133,9 +148,13 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_backlog()
 
     def eof_received(self) -> bool:
-        # Let a client that only shut down its writing side read the answers it still waits for.
+        # A client that only shut down its writing side may read the answers it waits for; one that is gone must not
+        # keep a long poll, and its memory, alive for as long as it asked.
         self._peer_finished = True
-        return not self.idle
+        if self.idle:
+            return False
+        asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
+        return True
 
     def pause_writing(self) -> None:
         self._peer_reads = False
@@ -182,13 +201,15 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while self._backlog and not self._closing and self._may_serve():
                 self._serve(self._backlog.popleft())
+                if self._outgoing_bytes > _COALESCE_BYTES:
+                    self._write_out()  # which may find that the peer does not read
         finally:
             self._serving = False
         self._write_out()
         self._update_reading()
 
     def _may_serve(self) -> bool:
-        return self._peer_reads and len(self._slots) < self._in_flight_max
+        return self._peer_reads and self._held is None and len(self._slots) < self._in_flight_max
 
     def _serve(self, frame: memoryview) -> None:
         try:
@@ -210,10 +231,15 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(reply, list):
             self._settle(slot, reply)
         else:
+            if isinstance(reply, Held):
+                self._held = slot
+                reply = reply.chunks
             slot.pending = asyncio.ensure_future(reply)
             slot.pending.add_done_callback(partial(self._later, slot))
 
     def _later(self, slot: _Slot, future: asyncio.Future[Chunks | None]) -> None:
+        if self._held is slot:
+            self._held = None
         if self._closing or future.cancelled():
             return
         error = future.exception()
@@ -235,6 +261,7 @@ class Connection(asyncio.BufferedProtocol):
             ready = slots.popleft().chunks
             if ready is not None:
                 self._outgoing.extend(ready)
+                self._outgoing_bytes += sum(map(len, ready))
 
     # -- replies out
 
@@ -244,6 +271,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if chunks:
             self._outgoing = []
+            self._outgoing_bytes = 0
             self.last_active = self._server.now()
             self._write(self._transport, chunks)
         if self._peer_finished and self.idle:

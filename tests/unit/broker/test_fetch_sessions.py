@@ -38,7 +38,9 @@ def plan(
     )
 
 
-def told(partition: int, *, high_watermark: int = 0, has_records: bool = False, has_news: bool = False) -> Told:
+def told(
+    partition: int, *, high_watermark: int = 0, has_records: bool = False, has_news: bool = False
+) -> Told:
     return Told(
         key=named("t", partition),
         high_watermark=high_watermark,

@@ -271,4 +271,4 @@ def _told(result: _Result) -> Told:
     )
 
 
-SERVED = Served(1, handle)
+SERVED = Served(1, handle, holds=True)

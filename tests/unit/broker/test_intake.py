@@ -1,0 +1,115 @@
+"""What the broker accepts from producers, and the code that each kind of bad batch gets."""
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.broker.intake import Terms, checked_batches
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import BatchBuilder, Codec, control_batch, decode_batch
+from odradek.records.control import ControlKind
+
+NOW_MS = 1_700_000_000_000
+
+
+def batch(
+    codec: Codec = Codec.NONE, *, count: int = 3, key: bytes | None = b"k", timestamp: int = NOW_MS, size: int = 10
+) -> bytearray:
+    builder = BatchBuilder(codec)
+    for number in range(count):
+        builder.append(timestamp + number, key, b"v" * size, [("h", b"x")])
+    return builder.build()
+
+
+def terms(config: LogConfig | None = None, version: int = 9) -> Terms:
+    return Terms(config=config or LogConfig(), api_version=version, now_ms=NOW_MS)
+
+
+def refusal(records: bytes | bytearray | None, with_terms: Terms | None = None) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        checked_batches(records, with_terms or terms())
+    return refused.value.code
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_good_batch_of_every_codec_is_accepted_as_it_is(codec: Codec) -> None:
+    records = batch(codec)
+    [(header, view)] = checked_batches(records, terms())
+    assert header.record_count == 3
+    assert bytes(view) == bytes(records)
+
+
+def test_none_and_more_than_one_batch_are_refused() -> None:
+    assert refusal(None) is ErrorCode.INVALID_RECORD
+    assert refusal(b"") is ErrorCode.INVALID_RECORD
+    assert refusal(batch() + batch()) is ErrorCode.INVALID_RECORD
+
+
+def test_every_flipped_byte_is_noticed_or_harmless() -> None:
+    good = batch()
+    for position in range(len(good)):
+        damaged = bytearray(good)
+        damaged[position] ^= 0x40
+        try:
+            checked_batches(damaged, terms())
+        except KafkaError:
+            continue
+        assert position < 8 or 12 <= position < 16, f"byte {position} is not covered by the CRC but was believed"
+
+
+def test_a_batch_larger_than_the_topic_allows_is_refused() -> None:
+    config = replace(LogConfig(), max_message_bytes=200)
+    assert refusal(batch(size=100), terms(config)) is ErrorCode.MESSAGE_TOO_LARGE
+    config = replace(LogConfig(), segment_bytes=200)
+    assert refusal(batch(size=100), terms(config)) is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_zstd_needs_produce_7() -> None:
+    assert refusal(batch(Codec.ZSTD), terms(version=6)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert checked_batches(batch(Codec.ZSTD), terms(version=7))
+
+
+def test_timestamps_out_of_bounds_are_refused_unless_the_broker_stamps() -> None:
+    config = replace(LogConfig(), message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
+    assert refusal(batch(timestamp=NOW_MS - 1001), terms(config)) is ErrorCode.INVALID_TIMESTAMP
+    assert refusal(batch(timestamp=NOW_MS + 1001), terms(config)) is ErrorCode.INVALID_TIMESTAMP
+    stamped = replace(config, message_timestamp_type="LogAppendTime")
+    assert checked_batches(batch(timestamp=NOW_MS - 99999), terms(stamped))
+
+
+def test_a_compacted_topic_needs_keys() -> None:
+    compacted = terms(replace(LogConfig(), cleanup_policy=frozenset({"compact"})))
+    assert refusal(batch(key=None), compacted) is ErrorCode.INVALID_RECORD
+    assert checked_batches(batch(), compacted)
+
+
+def test_clients_may_not_write_control_or_transactional_batches() -> None:
+    control = control_batch(ControlKind.COMMIT, producer_id=1, producer_epoch=0, timestamp=NOW_MS)
+    assert refusal(control) in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TXN_STATE)
+    builder = BatchBuilder()
+    builder.append(NOW_MS, b"k", b"v")
+    transactional = builder.build(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    assert refusal(transactional) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_old_message_formats_are_refused_by_name() -> None:
+    for magic in (0, 1):
+        old = bytearray(batch())
+        old[16] = magic
+        assert refusal(old) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("sent", list(Codec))
+def test_a_topic_with_a_codec_of_its_own_stores_that_codec(wanted: str, sent: Codec) -> None:
+    config = replace(LogConfig(), compression_type=wanted)
+    builder = BatchBuilder(sent)
+    builder.append(NOW_MS, b"k", b"v" * 50, [("h", None)])
+    builder.append(NOW_MS + 5, None, None)
+    sent_batch = builder.build(producer_id=9, producer_epoch=2, base_sequence=40)
+    before = decode_batch(bytes(sent_batch))
+    [(header, view)] = checked_batches(sent_batch, terms(config))
+    assert header.codec.name.lower() == ("none" if wanted == "uncompressed" else wanted)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 40)
+    assert decode_batch(view) == before

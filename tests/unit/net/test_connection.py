@@ -1,0 +1,215 @@
+"""Connections over real sockets: order of replies, back-pressure, limits, half-closed peers."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
+from odradek.net.server import ListenError, OpenListener, Server, ServerLimits
+from odradek.runtime.real import real_runtime
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Echo:
+    """Answers with what came; `later:` frames wait until released, `none:` frames get no reply, `bad:` frames drop."""
+
+    def __init__(self) -> None:
+        self.handled: list[bytes] = []
+        self.held: dict[bytes, asyncio.Future[Chunks | None]] = {}
+        self.reply_bytes = 0
+
+    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+        payload = bytes(frame)
+        self.handled.append(payload)
+        if payload.startswith(b"bad:"):
+            raise PeerError("a bad frame")
+        if payload.startswith(b"none:"):
+            return None
+        if payload.startswith(b"later:"):
+            future: asyncio.Future[Chunks | None] = asyncio.get_running_loop().create_future()
+            self.held[payload] = future
+            return future
+        if payload.startswith(b"held:"):
+            self.held[payload] = asyncio.get_running_loop().create_future()
+            return Held(self.held[payload])
+        if payload.startswith(b"task:"):
+            return self._task(payload)
+        body = payload * (1 + self.reply_bytes // max(len(payload), 1))
+        return [framed(body)]
+
+    def _task(self, payload: bytes) -> Awaitable[Chunks | None]:
+        async def work() -> Chunks | None:
+            await asyncio.sleep(0)
+            return [framed(payload)]
+
+        return work()
+
+
+@asynccontextmanager
+async def serving(echo: Echo, limits: ServerLimits | None = None) -> AsyncIterator[tuple[Server, int]]:
+    server = Server(echo, limits or ServerLimits(), now=real_runtime().clock.monotonic)
+    port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
+    try:
+        yield server, port
+    finally:
+        await server.stop(drain_seconds=0)
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(20):
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        return await reader.readexactly(size)
+
+
+async def until(condition: object) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.005)
+
+
+async def test_replies_come_in_the_order_of_the_requests_even_when_a_later_one_is_ready_first() -> None:
+    echo = Echo()
+    async with serving(echo) as (_, port), connected(port) as (reader, writer):
+        writer.write(framed(b"one") + framed(b"later:two") + framed(b"three") + framed(b"task:four"))
+        assert await read_frame(reader) == b"one"
+        await until(lambda: len(echo.handled) == 4)
+        echo.held[b"later:two"].set_result([framed(b"two")])
+        assert [await read_frame(reader) for _ in range(3)] == [b"two", b"three", b"task:four"]
+
+
+async def test_a_request_without_a_reply_takes_no_place_in_the_order() -> None:
+    echo = Echo()
+    async with serving(echo) as (_, port), connected(port) as (reader, writer):
+        writer.write(framed(b"none:a") + framed(b"b"))
+        assert await read_frame(reader) == b"b"
+        assert echo.handled == [b"none:a", b"b"]
+
+
+async def test_a_peer_that_breaks_the_protocol_is_dropped_after_its_earlier_answers() -> None:
+    echo = Echo()
+    async with serving(echo) as (_, port), connected(port) as (reader, writer):
+        writer.write(framed(b"fine") + framed(b"bad:") + framed(b"never"))
+        assert await read_frame(reader) == b"fine"
+        assert await reader.read() == b""
+        assert b"never" not in echo.handled
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1025, 2**31 - 1, -(2**31)])
+async def test_an_impossible_frame_size_ends_the_connection_and_no_other(size: int) -> None:
+    echo = Echo()
+    async with serving(echo, ServerLimits(frame_bytes_max=1024)) as (_, port):
+        async with connected(port) as (good_reader, good_writer):
+            async with connected(port) as (reader, writer):
+                writer.write(struct.pack(">i", size) + b"x" * 100)
+                assert await reader.read() == b""
+                good_writer.write(framed(b"still here"))
+                assert await read_frame(good_reader) == b"still here"
+
+
+async def test_no_more_requests_are_handled_than_may_be_in_flight() -> None:
+    echo = Echo()
+    async with serving(echo, ServerLimits(in_flight_max=3)) as (_, port), connected(port) as (reader, writer):
+        names = [b"later:%d" % number for number in range(10)]
+        for name in names:
+            writer.write(framed(name))
+        for count, name in enumerate(names):
+            await until(lambda wanted=name: wanted in echo.held)
+            assert len(echo.handled) <= count + 3
+            echo.held[name].set_result([framed(name)])
+            assert await read_frame(reader) == name
+
+
+async def test_nothing_is_served_behind_a_held_reply_even_when_an_earlier_one_arrives() -> None:
+    echo = Echo()
+    async with serving(echo) as (_, port), connected(port) as (reader, writer):
+        writer.write(framed(b"later:a") + framed(b"held:b") + framed(b"c"))
+        await until(lambda: b"held:b" in echo.held)
+        echo.held[b"later:a"].set_result([framed(b"a")])
+        assert await read_frame(reader) == b"a"
+        assert b"c" not in echo.handled
+        echo.held[b"held:b"].set_result([framed(b"b")])
+        assert [await read_frame(reader), await read_frame(reader)] == [b"b", b"c"]
+
+
+async def test_a_client_that_does_not_read_is_not_served_further_until_it_does() -> None:
+    echo = Echo()
+    echo.reply_bytes = 1 << 20
+    async with serving(echo) as (_, port), connected(port) as (reader, writer):
+        writer.write(framed(b"fill") * 200)
+        await until(lambda: echo.handled)
+        before = -1
+        while before != len(echo.handled):
+            before = len(echo.handled)
+            await asyncio.sleep(0.1)
+        assert before < 150, "replies of 1 MiB each would pile up without bound"
+        for _ in range(200):
+            assert len(await read_frame(reader)) >= 1 << 20
+
+
+async def test_a_client_that_only_closes_its_writing_side_still_gets_its_answers() -> None:
+    echo = Echo()
+    async with serving(echo) as (server, port), connected(port) as (reader, writer):
+        writer.write(framed(b"later:last"))
+        writer.write_eof()
+        await until(lambda: b"later:last" in echo.held)
+        await asyncio.sleep(0.05)
+        echo.held[b"later:last"].set_result([framed(b"answer")])
+        assert await read_frame(reader) == b"answer"
+        assert await reader.read() == b""
+        await until(lambda: server.connection_count == 0)
+
+
+async def test_a_lost_connection_cancels_what_it_waited_for() -> None:
+    echo = Echo()
+    async with serving(echo) as (server, port), connected(port) as (_, writer):
+        writer.write(framed(b"later:x"))
+        await until(lambda: echo.held)
+        client = writer.get_extra_info("socket")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
+        writer.transport.abort()
+        await until(lambda: server.connection_count == 0)
+        await until(lambda: echo.held[b"later:x"].cancelled())
+
+
+async def test_connections_beyond_the_limits_are_closed_at_once() -> None:
+    echo = Echo()
+    limits = ServerLimits(connections_max=3, connections_per_host_max=2)
+    async with serving(echo, limits) as (server, port), connected(port) as (first_reader, first_writer):
+        async with connected(port):
+            await until(lambda: server.connection_count == 2)
+            async with connected(port) as (reader, _):
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+            first_writer.write(framed(b"still here"))
+            assert await read_frame(first_reader) == b"still here"
+        await until(lambda: server.connection_count == 1)
+        async with connected(port) as (reader, writer):
+            writer.write(framed(b"in"))
+            assert await read_frame(reader) == b"in"
+
+
+async def test_a_port_in_use_is_one_clear_sentence() -> None:
+    async with serving(Echo()) as (_, port):
+        other = Server(Echo(), ServerLimits(), now=real_runtime().clock.monotonic)
+        with pytest.raises(
+            ListenError, match=f"cannot listen on 127.0.0.1:{port}: another process uses this port"
+        ):
+            await other.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", port)
