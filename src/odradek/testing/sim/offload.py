@@ -5,25 +5,32 @@ steps of the loop, and its result arrives when the world may have changed. To me
 seed instead of luck, each piece of work runs on a thread that holds a baton: the loop hands the baton over
 and waits; the thread hands it back at its next I/O point, and gets it again after a virtual delay drawn from
 the seed. Two threads never run at once, so nothing here is a race of the real machine, and a seed gives one
-order of events for ever.
+order of events.
+
+A lock held across an I/O point would stop everything, because whoever waits for it holds the baton. So while
+a world is entered `threading.Lock` makes `BatonLock`s: a worker that finds one taken gives way and tries
+again; the loop that finds one taken lets its holder move, and virtual time with it, as a blocked loop would.
 
 A host that crashes revokes its disk, so its work dies at the I/O point where it waits.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from odradek.testing.sim.failures import HostCrashed
 from odradek.testing.sim.loop import SimLoop
 
 T = TypeVar("T")
+_REAL_SECONDS_MAX: Final = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +46,7 @@ class OffloadDelays:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Job:
+    offload: SimOffload
     work: Callable[..., Any]
     arguments: tuple[object, ...]
     outcome: asyncio.Future[Any]
@@ -48,13 +56,20 @@ class _Job:
     abandoned: bool = False
 
 
+def _taken_lock() -> _thread.LockType:
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    return lock
+
+
 @dataclass(slots=True, eq=False)
 class _Worker:
     """A thread and the two halves of its baton."""
 
-    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    back: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    go: _thread.LockType = field(default_factory=_taken_lock)
+    back: _thread.LockType = field(default_factory=_taken_lock)
     job: _Job | None = None
+    timer: asyncio.TimerHandle | None = None
 
     def run(self) -> None:
         _HERE.worker = self
@@ -74,7 +89,10 @@ class _Worker:
     def move(self) -> None:
         """Let the thread run to its next I/O point or to its end."""
         self.go.release()
-        self.back.acquire()
+        if not self.back.acquire(timeout=_REAL_SECONDS_MAX):
+            raise RuntimeError(
+                f"offloaded work {self.job!r} waits for something that the simulator does not rule"
+            )
 
     def give_way(self) -> None:
         """Called on the thread, at an I/O point."""
@@ -113,7 +131,7 @@ class SimOffload:
         self._busy: dict[_Worker, None] = {}
 
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
-        job = _Job(work=work, arguments=arguments, outcome=self._loop.create_future())
+        job = _Job(offload=self, work=work, arguments=arguments, outcome=self._loop.create_future())
         self._waiting.append(job)
         self._start_next()
         result: T = await job.outcome
@@ -138,16 +156,26 @@ class SimOffload:
         self._move(worker)
 
     def _move(self, worker: _Worker) -> None:
+        worker.timer = None
         job = worker.job
         if job is None:  # closed meanwhile
             return
         worker.move()
         if not job.is_over:
-            self._loop.call_later(self._draw(self._delays.step_s), self._move, worker)
+            worker.timer = self._loop.call_later(self._draw(self._delays.step_s), self._move, worker)
             return
         self._release(worker)
         self._loop.call_later(self._draw(self._delays.result_s), _deliver, job)
         self._start_next()
+
+    def hurry(self, worker: _Worker) -> None:
+        """The loop waits for a lock that `worker` holds: time passes until its next step, and
+        nothing else runs.
+        """
+        if worker.timer is not None:
+            self._loop.stall(max(0.0, worker.timer.when() - self._loop.time()))
+            worker.timer.cancel()
+        self._move(worker)
 
     def _release(self, worker: _Worker) -> None:
         worker.job = None
@@ -178,3 +206,55 @@ def _deliver(job: _Job) -> None:
         job.outcome.set_exception(job.error)
     else:
         job.outcome.set_result(job.result)
+
+
+class BatonLock:
+    """Stands in for `threading.Lock` while a world is entered. Between threads of no world it is a
+    plain lock.
+    """
+
+    __slots__ = ("_holder", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._holder: _Worker | None = None
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        while not self._lock.acquire(blocking=False):
+            if not blocking or timeout == 0:
+                return False
+            holder, me = self._holder, _HERE.worker
+            if me is not None:
+                me.give_way()
+            elif holder is not None and holder.job is not None:
+                holder.job.offload.hurry(holder)
+            elif not self._lock.acquire(timeout=timeout):
+                return False
+            else:
+                break
+        self._holder = _HERE.worker
+        return True
+
+    def release(self) -> None:
+        self._holder = None
+        self._lock.release()
+
+    def locked(self) -> bool:
+        return self._lock.locked()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_exception: object) -> None:
+        self.release()
+
+
+@contextmanager
+def baton_locks() -> Iterator[None]:
+    """Within, `threading.Lock()` makes locks that worker threads may hold across I/O points."""
+    real = threading.Lock
+    threading.Lock = BatonLock  # type: ignore[assignment,misc]
+    try:
+        yield
+    finally:
+        threading.Lock = real  # type: ignore[misc]

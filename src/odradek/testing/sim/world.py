@@ -22,7 +22,7 @@ from odradek.testing.sim.failures import HostCrashed, ViolationError
 from odradek.testing.sim.loop import SimLoop
 from odradek.testing.sim.medium import Medium
 from odradek.testing.sim.network import CURRENT, Conditions, Interface, Machine, Network
-from odradek.testing.sim.offload import OffloadDelays, SimOffload, give_way
+from odradek.testing.sim.offload import OffloadDelays, SimOffload, baton_locks, give_way
 from odradek.testing.sim.trace import Trace
 
 T = TypeVar("T")
@@ -151,6 +151,7 @@ class World:
         self.network = Network(self.loop, stream(seed, "network"), trace=self.trace, conditions=conditions)
         self.lives: list[Life] = []
         self.errors: list[str] = []
+        self._locks = baton_locks()
 
     def host(self, name: str, *, capacity_bytes: int | None = None) -> Host:
         return Host(self, name, capacity_bytes=capacity_bytes)
@@ -187,10 +188,14 @@ class World:
             self.errors.append(f"{self.loop.time():.6f} s: {context.get('message')}: {error!r}")
 
     def __enter__(self) -> Self:
+        self._locks.__enter__()
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        self.close()
+        try:
+            self.close()
+        finally:
+            self._locks.__exit__(None, None, None)
 
     def close(self) -> None:
         """End everything, as if every host were killed now."""
