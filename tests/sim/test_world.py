@@ -6,12 +6,22 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from odradek.runtime.ports import Disk
-from odradek.testing.sim import CrashAt, CrashKind, HostCrashed, OffloadDelays, ViolationError, World, stream
+from odradek.testing.sim import (
+    CrashAt,
+    CrashKind,
+    Host,
+    HostCrashed,
+    OffloadDelays,
+    ViolationError,
+    World,
+    stream,
+)
 
 pytestmark = pytest.mark.sim
 
@@ -198,6 +208,38 @@ def test_no_more_work_runs_at_once_than_there_are_threads() -> None:
 
         world.run(main)
     assert most == [4]
+
+
+def locked_steps(disk: Disk, lock: threading.Lock, log: list[str], name: str) -> None:
+    with lock:
+        for step in range(3):
+            disk.open(f"/{name}{step}", create=True).close()
+            log.append(name)
+
+
+def test_locks_held_across_io_points_exclude_without_stopping_the_world() -> None:
+    for seed in range(10):
+        with World(seed) as world:
+            host = world.host("broker")
+            host.boot()
+            lock = threading.Lock()
+            log: list[str] = []
+
+            async def main(host: Host = host, lock: threading.Lock = lock, log: list[str] = log) -> None:
+                life = host.life
+                jobs = [
+                    host.spawn(life.offload.run(locked_steps, life.disk, lock, log, name)) for name in "ab"
+                ]
+                while not lock.locked():  # noqa: ASYNC110
+                    await asyncio.sleep(0.0001)
+                before = asyncio.get_running_loop().time()
+                with lock:  # the loop itself blocks until a worker lets go
+                    log.append("loop")
+                assert asyncio.get_running_loop().time() > before
+                await asyncio.gather(*jobs)
+
+            world.run(main)
+            assert "".join(log).replace("loop", "") in ("aaabbb", "bbbaaa")
 
 
 def test_an_error_that_no_one_handles_fails_the_run() -> None:

@@ -168,13 +168,13 @@ class SimOffload:
         self._loop.call_later(self._draw(self._delays.result_s), _deliver, job)
         self._start_next()
 
-    def hurry(self, worker: _Worker) -> None:
-        """The loop waits for a lock that `worker` holds: time passes until its next step, and
-        nothing else runs.
-        """
-        if worker.timer is not None:
-            self._loop.stall(max(0.0, worker.timer.when() - self._loop.time()))
-            worker.timer.cancel()
+    def hurry(self) -> None:
+        """The loop waits for a lock that a worker holds: time passes until a worker's next step, and no more."""
+        waiting = [(worker.timer.when(), worker) for worker in self._busy if worker.timer is not None]
+        due_s, worker = min(waiting, key=lambda entry: entry[0])
+        self._loop.stall(max(0.0, due_s - self._loop.time()))
+        assert worker.timer is not None
+        worker.timer.cancel()
         self._move(worker)
 
     def _release(self, worker: _Worker) -> None:
@@ -227,7 +227,7 @@ class BatonLock:
             if me is not None:
                 me.give_way()
             elif holder is not None and holder.job is not None:
-                holder.job.offload.hurry(holder)
+                holder.job.offload.hurry()
             elif not self._lock.acquire(timeout=timeout):
                 return False
             else:
@@ -253,8 +253,8 @@ class BatonLock:
 def baton_locks() -> Iterator[None]:
     """Within, `threading.Lock()` makes locks that worker threads may hold across I/O points."""
     real = threading.Lock
-    threading.Lock = BatonLock  # type: ignore[assignment,misc]
+    threading.Lock = BatonLock  # type: ignore[assignment]
     try:
         yield
     finally:
-        threading.Lock = real  # type: ignore[misc]
+        threading.Lock = real
