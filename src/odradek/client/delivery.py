@@ -1,0 +1,277 @@
+"""What `send` hands back: one `Delivery` per record, and the batch that decides it.
+
+A delivery is two references and a number, because millions are made; all that waiting needs (an event, callbacks)
+is made on the batch, once somebody waits. The sending loop settles a batch from its own thread, exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
+
+from odradek.client.errors import TimedOutError
+from odradek.model.ids import TopicPartition
+from odradek.records import BatchBuilder, stamp_producer
+from odradek.telemetry import events
+
+_log = events.get("client")
+
+_waiting_lock: Final = threading.Lock()
+"""Guards every batch's list of waiters: taken only by those who wait and once per batch that has waiters."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a delivered record is. A tuple and not a dataclass: one per record that is asked about."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 when the brokers were not asked (acks=0) or no longer know (the batch was a recognised duplicate)."""
+    timestamp_ms: int
+    """The record's own, or the broker's where the topic has message.timestamp.type=LogAppendTime."""
+
+
+class Identity(NamedTuple):
+    """What makes a batch recognisable to a broker (KIP-98). Once given, it stays with the batch through retries."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+_NOBODY: Final = Identity(-1, -1, -1)
+
+
+class ProducerBatch:
+    """Records of one partition on their way: first a builder, then bytes, at last an offset or an error.
+
+    Written under the accumulator's lock while it is open, by the sending loop alone afterwards.
+    """
+
+    __slots__ = (
+        "_stamped",
+        "_waiters",
+        "append",
+        "attempt_count",
+        "base_offset",
+        "builder",
+        "created_at",
+        "deadline",
+        "done",
+        "error",
+        "identity",
+        "last_problem",
+        "log_append_time_ms",
+        "observed",
+        "order",
+        "parent",
+        "parts",
+        "payload",
+        "record_count",
+        "reserved_bytes",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        builder: BatchBuilder,
+        *,
+        order: tuple[int, int],
+        created_at: float,
+        deadline: float,
+        reserved_bytes: int,
+    ) -> None:
+        self.topic_partition: Final = topic_partition
+        self.builder: BatchBuilder | None = builder
+        self.append: Callable[..., bool] = builder.append
+        self.order: Final = order
+        """Place among the batches of its partition; (number, first record) so that parts of a split batch fit in."""
+        self.created_at: Final = created_at
+        self.deadline: Final = deadline
+        self.reserved_bytes = reserved_bytes
+        self.record_count = 0
+        self.payload: bytearray | None = None
+        self.identity: Identity | None = None
+        self.attempt_count = 0
+        self.last_problem: Exception | None = None
+        self.done = False
+        self.error: Exception | None = None
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.observed = False
+        """Somebody asked how it ended, or will be told."""
+        self.parent: ProducerBatch | None = None
+        self.parts: tuple[ProducerBatch, ...] = ()
+        self._stamped = _NOBODY
+        self._waiters: list[Callable[[], None]] | None = None
+
+    @property
+    def root(self) -> ProducerBatch:
+        """The batch that users' deliveries refer to: this one, unless it is part of a split one."""
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in a request (before it is built: at most)."""
+        if self.payload is not None:
+            return len(self.payload)
+        return self.builder.size_bytes if self.builder is not None else 0
+
+    def settle(
+        self, *, base_offset: int = -1, log_append_time_ms: int = -1, error: Exception | None = None
+    ) -> None:
+        """Tell everyone how it ended. Only the first call counts."""
+        if self.done:
+            return
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.error = error
+        self._release()
+        if self.parent is not None:
+            self.parent.part_settled(self)
+
+    def encode(self) -> bytearray:
+        """The bytes to send, under the batch's present identity. Compresses on the first call."""
+        identity = self.identity or _NOBODY
+        if self.payload is None:
+            assert self.builder is not None
+            self.payload = self.builder.build(**identity._asdict())
+            self.builder = None
+            self.append = _takes_no_more
+            self._stamped = identity
+        elif identity != self._stamped:
+            stamp_producer(self.payload, **identity._asdict())
+            self._stamped = identity
+        return self.payload
+
+    def split_into(self, parts: tuple[ProducerBatch, ...]) -> None:
+        """From now on `parts` decide; this batch is done when all of them are."""
+        self.parts = parts
+        for part in parts:
+            part.parent = self
+        self.builder = self.payload = None
+
+    def part_settled(self, part: ProducerBatch) -> None:
+        if part.error is not None:
+            self.error = self.error or part.error
+        if all(each.done for each in self.parts):
+            self._release()
+
+    def outcome_of(self, index: int) -> tuple[ProducerBatch, int]:
+        """The batch that decided record `index`, and the record's place in it."""
+        batch = self
+        while batch.parts:
+            for part in batch.parts:
+                if index < part.record_count:
+                    batch = part
+                    break
+                index -= part.record_count
+        return batch, index
+
+    def when_done(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once it is settled: from the settling thread, or here and now if that has happened."""
+        with _waiting_lock:
+            if not self.done:
+                if self._waiters is None:
+                    self._waiters = []
+                self._waiters.append(tell)
+                return
+        tell()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Block this thread until it is settled; False when `timeout` seconds passed first."""
+        if self.done:
+            return True
+        event = threading.Event()
+        self.when_done(event.set)
+        return event.wait(timeout)
+
+    async def wait_async(self) -> None:
+        """Wait on the running loop, whichever thread settles the batch."""
+        if self.done:
+            return
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self.when_done(lambda: _wake(loop, future))
+        await future
+
+    def _release(self) -> None:
+        self.append = _takes_no_more
+        self.builder = None
+        self.payload = None
+        with _waiting_lock:
+            self.done = True
+            waiters, self._waiters = self._waiters, None
+        for tell in waiters or ():
+            tell()
+
+
+def _takes_no_more(*_record: object) -> bool:
+    return False
+
+
+def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    def finish() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(finish)
+
+
+class Delivery:
+    """The fate of one record: block on `result()`, `await` it, or register a callback."""
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def done(self) -> bool:
+        """Whether `result()` would return (or raise) at once."""
+        return self._batch.done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait up to `timeout` seconds (for ever by default); raise what kept the record from being delivered."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        batch, index = self._batch.outcome_of(self._index)
+        return RecordMetadata(
+            batch.topic_partition.topic,
+            batch.topic_partition.partition,
+            batch.base_offset + index if batch.base_offset >= 0 else -1,
+            batch.log_append_time_ms if batch.log_append_time_ms >= 0 else self._timestamp_ms,
+        )
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Like `result`, but return the error, None on success."""
+        if not self._batch.wait(timeout):
+            raise TimedOutError(f"the record was not acknowledged within {timeout} s, and may still be")
+        self._batch.observed = True
+        return self._batch.outcome_of(self._index)[0].error
+
+    def add_done_callback(self, tell: Callable[[Delivery], None]) -> None:
+        """Call `tell(self)` once the fate is known: on the client's own thread, so be quick; errors are logged."""
+        self._batch.observed = True
+        self._batch.when_done(lambda: _call(tell, self))
+
+    def __await__(self) -> Generator[object, None, RecordMetadata]:
+        yield from self._batch.wait_async().__await__()
+        return self.result()
+
+    def __repr__(self) -> str:
+        state = "pending" if not self.done() else "failed" if self._batch.error is not None else "delivered"
+        return f"<Delivery {self._batch.topic_partition} {state}>"
+
+
+def _call(tell: Callable[[Delivery], None], delivery: Delivery) -> None:
+    try:
+        tell(delivery)
+    except Exception:  # noqa: BLE001 - the user's code: it must not stop what delivers other records
+        _log.exception("delivery_callback_failed", callback=repr(tell))

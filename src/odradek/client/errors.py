@@ -1,0 +1,89 @@
+"""What a client raises beyond plain `KafkaError`s read from a broker's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+
+
+class BrokerUnreachableError(KafkaError):
+    """No connection to a broker: the message names host, port and reason. Retriable."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class WrongPeerError(KafkaError):
+    """Something listens there, but it is not a Kafka listener that speaks plaintext. Not retriable."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class TimedOutError(KafkaError):
+    """The caller's own time limit passed; `cause` is the last thing that went wrong meanwhile, if anything did."""
+
+    def __init__(self, message: str, cause: Exception | None = None) -> None:
+        reason = f" (last problem: {explain(cause)})" if cause is not None else ""
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message + reason)
+        self.cause: Final = cause
+
+
+class BufferFullError(TimedOutError):
+    """`buffer.memory` stayed full of records that could not be sent, for `max.block.ms`."""
+
+
+class DeliveryError(KafkaError):
+    """Records of the last `flush` or `close` that were not delivered and whose `Delivery` nobody had looked at."""
+
+    def __init__(self, record_count: int, first: Exception) -> None:
+        noun = "record was" if record_count == 1 else "records were"
+        super().__init__(_code_of(first), f"{record_count} {noun} not delivered; the first: {explain(first)}")
+        self.record_count: Final = record_count
+        self.first: Final = first
+
+
+class PartialFailureError(KafkaError):
+    """Some items of one admin call failed. `errors` says which and why, `results` holds what succeeded."""
+
+    def __init__(self, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
+        lines = "; ".join(f"{item}: {explain(error)}" for item, error in errors.items())
+        first = next(iter(errors.values()))
+        super().__init__(
+            first.code, f"{what} failed for {len(errors)} of {len(errors) + len(results)}: {lines}"
+        )
+        self.errors: Final = MappingProxyType(dict(errors))
+        self.results: Final = MappingProxyType(dict(results))
+
+
+class ClientClosedError(OdradekError):
+    """The client was used after `close`."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the {what} is closed")
+
+
+class ClientBrokenError(OdradekError):
+    """The client's own background work failed; its cause is chained. It cannot be used any more."""
+
+    def __init__(self, what: str, cause: BaseException) -> None:
+        super().__init__(f"the {what} has stopped working: {explain(cause)}")
+        self.__cause__ = cause
+
+
+def explain(error: BaseException) -> str:
+    """One clause for people, without the code's name where the message says it all."""
+    if isinstance(error, KafkaError):
+        return error.message if error.message != error.code.meaning else f"{error.code.name}, {error.message}"
+    return str(error) or type(error).__name__
+
+
+def _code_of(error: Exception) -> ErrorCode:
+    return error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR

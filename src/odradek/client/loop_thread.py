@@ -1,0 +1,72 @@
+"""The event loop behind a synchronous client: one daemon thread, one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from odradek.client.errors import ClientClosedError
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Starts at once; `stop` ends it. A daemon, so that a forgotten client does not keep the process alive."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop = asyncio.new_event_loop()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on this thread, where waiting for it would never end."""
+        return threading.current_thread() is self._thread
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run `coroutine` on the loop and wait for it. An interrupt (Ctrl-C) cancels it."""
+        if self._stopped or self.is_current:
+            coroutine.close()
+            if self.is_current:
+                raise RuntimeError(
+                    "a client's callback must not wait for that client: it would wait for itself"
+                )
+            raise ClientClosedError("client")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def post(self, work: Callable[[], object]) -> None:
+        """Have `work` called on the loop soon, without waiting. Ignored once stopped."""
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:
+            if not self._stopped:
+                raise
+
+    def stop(self) -> None:
+        """Cancel what still runs, end the loop and join the thread. Idempotent."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if not self.is_current:
+            self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            leftovers = asyncio.all_tasks(self._loop)
+            for task in leftovers:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*leftovers, return_exceptions=True))
+            self._loop.close()

@@ -1,0 +1,69 @@
+"""The keyword arguments of the three clients, for type checkers and editors.
+
+`settings.py` declares them; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class ClientOptions(TypedDict, total=False):
+    """Of every client."""
+
+    client_id: str
+    security_protocol: Literal["PLAINTEXT"]
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    connections_max_idle_ms: int
+    metadata_max_age_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    response_bytes_max: int
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """Of a producer."""
+
+    acks: int | str
+    enable_idempotence: bool
+    linger_ms: int
+    batch_size: int
+    buffer_memory: int
+    max_block_ms: int
+    max_request_size: int
+    max_in_flight_requests_per_connection: int
+    delivery_timeout_ms: int
+    retries: int
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_ignore_keys: bool
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """Of a consumer."""
+
+    auto_offset_reset: str
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    prefetch_max_bytes: int
+    max_poll_records: int
+    check_crcs: bool
+    isolation_level: str
+    allow_auto_create_topics: bool
+    default_api_timeout_ms: int
+
+
+class AdminOptions(ClientOptions, total=False):
+    """Of an admin client."""
+
+    default_api_timeout_ms: int

@@ -1,0 +1,73 @@
+"""What to do with a batch, given the broker's answer: the one table of the producer's error handling.
+
+A batch is *head* when no earlier batch of its partition is unresolved. With idempotence (KIP-98, KIP-360) that decides
+what a gap in the sequence numbers means: behind an unresolved batch it is the expected consequence of that batch's
+trouble; at the head it says that the broker's state and ours have parted, and only a new epoch mends that.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from odradek.model.errors import ErrorCode
+
+
+class Verdict(Enum):
+    """What becomes of a batch."""
+
+    DELIVERED = auto()
+    RETRY = auto()
+    """Again, after a pause."""
+    RETRY_IN_TURN = auto()
+    """Again, as soon as the batches before it are resolved; it was not its fault."""
+    RETRY_ELSEWHERE = auto()
+    """Again, after a pause, once the leader has been looked up anew."""
+    NEW_EPOCH = auto()
+    """Again, renumbered from 0 under the next producer epoch."""
+    NEW_PRODUCER_ID = auto()
+    """Again, renumbered from 0 under another producer id."""
+    SPLIT = auto()
+    """Again, in two halves."""
+    GIVE_UP = auto()
+
+
+LEADER_MAY_HAVE_MOVED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+"""Errors after which the cluster image is asked for anew."""
+
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+def judge(code: ErrorCode, *, idempotent: bool, head: bool, record_count: int, may_retry: bool) -> Verdict:
+    """`may_retry`: the `retries` setting and the delivery timeout leave room for another attempt."""
+    if code is ErrorCode.NONE or (idempotent and code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        return Verdict.DELIVERED
+    if code in _TOO_LARGE and record_count > 1:
+        return Verdict.SPLIT
+    if idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not head:
+        return Verdict.RETRY_IN_TURN
+    if not may_retry:
+        return Verdict.GIVE_UP
+    if idempotent and code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
+        return Verdict.NEW_EPOCH
+    if idempotent and code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+        return Verdict.NEW_PRODUCER_ID
+    if code in LEADER_MAY_HAVE_MOVED:
+        return Verdict.RETRY_ELSEWHERE
+    return Verdict.RETRY if code.retriable else Verdict.GIVE_UP

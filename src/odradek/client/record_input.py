@@ -1,0 +1,38 @@
+"""From what a user passes to `send` to the bytes of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from odradek.runtime.ports import Buffer
+
+Serializer = Callable[[Any], bytes | None]
+HeaderInput = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+
+
+def to_bytes(value: object, serializer: Serializer | None, what: str) -> Buffer | None:
+    """`value` for the wire: through the serializer if there is one; otherwise bytes as they are, text as UTF-8."""
+    if serializer is not None:
+        value = serializer(value)
+    if value is None or isinstance(value, bytes | bytearray | memoryview):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    hint = (
+        f"{what}_serializer returned"
+        if serializer is not None
+        else f"no {what}_serializer is set, and the {what} is"
+    )
+    raise TypeError(f"a record's {what} must be bytes, str or None: {hint} {type(value).__name__}")
+
+
+def to_headers(headers: HeaderInput) -> tuple[tuple[str, bytes | None], ...]:
+    """Headers as pairs, in order; text values as UTF-8."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    result = []
+    for name, content in pairs:
+        if not isinstance(name, str):
+            raise TypeError(f"a header's name must be str, not {type(name).__name__}")
+        result.append((name, content.encode() if isinstance(content, str) else content))
+    return tuple(result)

@@ -1,0 +1,61 @@
+"""Which version of an API to speak: the highest that both sides know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol import Api, VersionRange
+from odradek.protocol.messages.api_versions import ApiVersionsResponse
+
+GREETING_FALLBACK: Final = 0
+"""The version of ApiVersions that every broker answers."""
+
+
+class PeerVersions:
+    """What one broker offers."""
+
+    __slots__ = ("_ranges", "_who")
+
+    def __init__(self, ranges: Mapping[int, VersionRange], who: str) -> None:
+        self._ranges = ranges
+        self._who = who
+
+    @classmethod
+    def from_answer(cls, answer: ApiVersionsResponse, who: str) -> PeerVersions:
+        """`who` names the broker in error messages."""
+        return cls(
+            {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}, who
+        )
+
+    def choose(self, api: Api, *, at_most: int | None = None) -> int:
+        """The version to send; UNSUPPORTED_VERSION, in words for people, when there is none.
+
+        `at_most`: the caller cannot use what newer versions need, such as topic ids.
+        """
+        offered = self._ranges.get(api.key)
+        if offered is None:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self._who} does not offer {api.name}"
+            )
+        highest = api.latest_stable if at_most is None else min(at_most, api.latest_stable)
+        version = min(highest, offered.max)
+        if version < max(offered.min, api.versions.min):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the broker at {self._who} speaks {api.name} {offered},"
+                f" this client {VersionRange(api.versions.min, highest)}",
+            )
+        return version
+
+    def offers(self, api: Api) -> bool:
+        return api.key in self._ranges
+
+
+def greeting_retry(answer: ApiVersionsResponse, api: Api) -> int:
+    """After UNSUPPORTED_VERSION: the version of ApiVersions to try next, from the list in the refusal (KIP-511)."""
+    for each in answer.api_keys:
+        if each.api_key == api.key:
+            return max(GREETING_FALLBACK, min(each.max_version, api.latest_stable))
+    return GREETING_FALLBACK
