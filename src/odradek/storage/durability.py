@@ -1,0 +1,142 @@
+"""What is written but not yet durable, and the job that makes it so.
+
+Contract: everything below `flushed_offset` survives a power cut. An append writes and returns; names, the leader epochs, the
+topic id and producer snapshots change in memory. `job` collects all of it, `FlushJob.run` syncs on any thread, `done` moves
+the offset. Whatever came after `job` belongs to the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from odradek.runtime.ports import Disk
+from odradek.storage.segment import SegmentWriter
+
+
+class Life:
+    """Whether a log is still open. Work on other threads holds `lock` while it touches files of the log by name.
+
+    Closing takes the lock, so it waits for such work, and work that comes later finds `alive` False and does nothing: the
+    directory may be another topic's by then.
+    """
+
+    __slots__ = ("alive", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.alive = True
+
+    def end(self) -> None:
+        with self.lock:
+            self.alive = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushJob:
+    """One group commit. `run` blocks and may be called on any thread; then give the job to `Log.flushed` on the loop.
+
+    An OSError from `run` is final: the kernel may have dropped the pages, so a second call would lie. Give the error to
+    `Log.disk_failed` instead, or to `LogDirectories.fail`.
+    """
+
+    end_offset: int
+    """Where the log ended when the job was made: what `flushed_offset` becomes."""
+    writers: tuple[SegmentWriter, ...]
+    directories: tuple[tuple[str, int], ...]
+    """Paths whose names changed, each with the number of the change."""
+    files: tuple[tuple[str, int, bytes], ...]
+    """Small files to replace: path, number of the change, content."""
+    disk: Disk
+    life: Life
+
+    def run(self) -> None:
+        with self.life.lock:
+            if self.life.alive:
+                self.sync_all()
+
+    def sync_all(self) -> None:
+        """The work itself; for the log's own closing."""
+        # The log before all else: a snapshot or an epoch that is durable speaks of batches that are.
+        for writer in self.writers:
+            writer.sync()
+        for path, _ in self.directories:
+            self.disk.sync_directory(path)
+        for path, _, data in self.files:
+            self.disk.replace(path, data)
+
+
+class Durability:
+    """Used on the loop only."""
+
+    __slots__ = ("_changes", "_directories", "_disk", "_files", "_life", "_sealed", "flushed_offset")
+
+    def __init__(self, disk: Disk, life: Life, flushed_offset: int) -> None:
+        self.flushed_offset = flushed_offset
+        self._disk = disk
+        self._life = life
+        self._changes = 0
+        self._sealed: list[SegmentWriter] = []
+        self._directories: dict[str, int] = {}
+        self._files: dict[str, tuple[int, bytes]] = {}
+
+    def names_changed(self, *directories: str) -> None:
+        self._changes += 1
+        for path in directories:
+            self._directories[path] = self._changes
+
+    def file_changed(self, path: str, data: bytes) -> None:
+        """The small file at `path` has a new content, to be put there by the next job."""
+        self._changes += 1
+        self._files[path] = (self._changes, data)
+
+    def forget_file(self, path: str) -> None:
+        self._files.pop(path, None)
+
+    def sealed(self, writer: SegmentWriter) -> None:
+        """A segment was completed; its writer is closed here once it is durable."""
+        self._sealed.append(writer)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something besides appended batches waits for a job."""
+        return bool(self._sealed or self._directories or self._files)
+
+    def job(self, end_offset: int, active: SegmentWriter) -> FlushJob | None:
+        """None when everything is durable."""
+        appended = end_offset > self.flushed_offset
+        if not appended and not self.pending:
+            return None
+        return FlushJob(
+            end_offset=end_offset,
+            writers=(*self._sealed, active) if appended else tuple(self._sealed),
+            directories=tuple(self._directories.items()) if self._directories else (),
+            files=tuple((path, change, data) for path, (change, data) in self._files.items())
+            if self._files
+            else (),
+            disk=self._disk,
+            life=self._life,
+        )
+
+    def done(self, job: FlushJob) -> None:
+        """`job.run()` returned. Jobs may end in any order; the offset never goes back."""
+        self.flushed_offset = max(self.flushed_offset, job.end_offset)
+        for path, change in job.directories:
+            if self._directories.get(path) == change:
+                del self._directories[path]
+        for path, change, _ in job.files:
+            if (waiting := self._files.get(path)) is not None and waiting[0] == change:
+                del self._files[path]
+        if self._sealed:
+            self._close_durable()
+
+    def _close_durable(self) -> None:
+        for writer in self._sealed:
+            if writer.durable:
+                writer.close()
+        self._sealed = [writer for writer in self._sealed if not writer.durable]
+
+    def close(self) -> None:
+        for writer in self._sealed:
+            writer.close()
+        self._sealed.clear()

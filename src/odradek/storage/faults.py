@@ -1,0 +1,97 @@
+"""What a disk error does to a log.
+
+A full disk passes: the log refuses appends until `RepairJob` has cut what a failed write may have left and made the cut
+durable. Every other error of the operating system is final until a restart: after a failed fsync or write nobody can say
+what is on the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import DiskFile
+from odradek.storage.durability import Life
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class FaultKind(Enum):
+    FULL = "disk full"
+    BROKEN = "disk error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why a log takes no appends. One that is BROKEN cannot be read either."""
+
+    kind: FaultKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairJob:
+    """Gives a log back after a full disk: `run` on any thread, then `Log.repaired(job)` on the loop.
+
+    The cut is synced before the next append: a batch that was refused must not come back behind it after a power cut.
+    """
+
+    file: DiskFile
+    good_length: int
+    life: Life
+
+    def run(self) -> None:
+        with self.life.lock:
+            if self.life.alive:
+                self.file.truncate(self.good_length)
+                self.file.sync()
+
+
+class Health:
+    """Whether a log can be used, and what its callers are told when it cannot."""
+
+    __slots__ = ("_topic_partition", "fault")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self._topic_partition = topic_partition
+        self.fault: Fault | None = None
+
+    def check_writable(self) -> None:
+        if self.fault is not None:
+            raise self._refusal(self.fault)
+
+    def check_readable(self) -> None:
+        if self.fault is not None and self.fault.kind is FaultKind.BROKEN:
+            raise self._refusal(self.fault)
+
+    def failed(self, error: OSError) -> KafkaError:
+        """Remember the error; return what to raise."""
+        kind = FaultKind.FULL if error.errno in _FULL else FaultKind.BROKEN
+        if self.fault is None or self.fault.kind is FaultKind.FULL:
+            self.fault = Fault(kind=kind, reason=str(error))
+        log.error("log_failed", partition=self._topic_partition, kind=kind.value, error=error)
+        return self._refusal(self.fault)
+
+    def broken(self, error: OSError) -> None:
+        """Whatever the error says, the log cannot be trusted any more."""
+        self.fault = Fault(kind=FaultKind.BROKEN, reason=str(error))
+
+    def recovered(self) -> None:
+        if self.fault is not None and self.fault.kind is FaultKind.FULL:
+            self.fault = None
+            log.info("log_recovered", partition=self._topic_partition)
+
+    @property
+    def is_full(self) -> bool:
+        return self.fault is not None and self.fault.kind is FaultKind.FULL
+
+    def _refusal(self, fault: Fault) -> KafkaError:
+        message = f"{self._topic_partition}: {fault.kind.value}: {fault.reason}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -1,0 +1,91 @@
+"""Files that an interrupted deletion, replacement or compaction left in a partition's directory.
+
+`.deleted`, `.cleaned` and `.tmp` are removed: whoever wrote them did not finish, or wanted them gone. `.swap` is a compaction
+that did finish: the file replaces every segment that begins within the offsets it covers. One that is damaged, or belongs
+to a compaction of which a part is still `.cleaned` (and so had not all of its files yet), is removed instead and the originals
+stay. An index without its log is removed, too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.runtime.ports import Disk
+from odradek.storage import naming
+from odradek.storage.recovery import scan_file
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+_UNFINISHED: Final = (naming.DELETED, naming.CLEANED, naming.TEMPORARY)
+
+
+def clear_leftovers(disk: Disk, directory: str, names: list[str]) -> list[str]:
+    """Tidy the directory; return the names that are there afterwards. What was renamed or removed is made durable."""
+    doomed = [name for name in names if name.endswith(_UNFINISHED)]
+    swaps = [name for name in names if name.endswith(naming.SWAP)]
+    cleaned = [
+        file.offset
+        for name in names
+        if name.endswith(naming.CLEANED) and (file := naming.parse_offset_file(name))
+    ]
+    if doomed or swaps:
+        log.info("leftovers_found", directory=directory, names=doomed + swaps)
+    for name in doomed:
+        disk.remove(naming.join(directory, name))
+    if swaps:
+        _finish_swaps(disk, directory, swaps, min(cleaned, default=None))
+    if doomed or swaps:
+        disk.sync_directory(directory)
+        names = disk.list_directory(directory)
+    return _without_orphans(disk, directory, names)
+
+
+def _finish_swaps(disk: Disk, directory: str, swaps: list[str], first_unfinished: int | None) -> None:
+    for name in swaps:
+        file = naming.parse_offset_file(name)
+        path = naming.join(directory, name)
+        unfinished = file is None or (first_unfinished is not None and file.offset >= first_unfinished)
+        if file is None or unfinished or file.kind != naming.LOG:
+            disk.remove(path)  # indexes are made again
+            continue
+        end_offset = _end_of_whole_log(disk, path, file.offset)
+        if end_offset is None:
+            log.warning("swap_damaged", path=path)
+            disk.remove(path)
+            continue
+        _remove_replaced(disk, directory, file.offset, end_offset)
+        disk.rename(path, path.removesuffix(naming.SWAP))
+
+
+def _end_of_whole_log(disk: Disk, path: str, base_offset: int) -> int | None:
+    file = disk.open(path, write=False)
+    try:
+        scanned = scan_file(file, base_offset, file.length(), index_interval_bytes=0)
+    finally:
+        file.close()
+    return scanned.next_offset if scanned.problem is None else None
+
+
+def _remove_replaced(disk: Disk, directory: str, first_offset: int, end_offset: int) -> None:
+    """The originals, but for a log of the same name: the rename replaces that one in one step."""
+    for name in disk.list_directory(directory):
+        file = naming.parse_offset_file(name)
+        if file is None or file.state or not first_offset <= file.offset < max(end_offset, first_offset + 1):
+            continue
+        if file.kind in naming.INDEX_SUFFIXES or (file.kind == naming.LOG and file.offset != first_offset):
+            disk.remove(naming.join(directory, name))
+
+
+def _without_orphans(disk: Disk, directory: str, names: list[str]) -> list[str]:
+    logs = {
+        file.offset for name in names if (file := naming.parse_offset_file(name)) and file.kind == naming.LOG
+    }
+    kept = []
+    for name in names:
+        file = naming.parse_offset_file(name)
+        if file is not None and file.kind in naming.INDEX_SUFFIXES and file.offset not in logs:
+            disk.remove(naming.join(directory, name))
+        else:
+            kept.append(name)
+    return kept

@@ -1,0 +1,452 @@
+"""One partition's log: what its leader appends, what readers read, what becomes durable.
+
+Used on the event loop only; `FlushJob`, `RepairJob` and `RemovalJob` carry what must block to other threads. State changes
+only after the write behind it succeeded, so an error at any point leaves the log as it was, or refusing appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeVar
+from uuid import UUID
+
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.records import assign
+from odradek.runtime.ports import Runtime
+from odradek.storage import checkpoints, naming, timestamps
+from odradek.storage.admission import LOG_APPEND_TIME, check_batches
+from odradek.storage.durability import Durability, FlushJob, Life
+from odradek.storage.epochs import EpochEnd
+from odradek.storage.faults import Fault, Health, RepairJob
+from odradek.storage.open_files import OpenFiles
+from odradek.storage.opening import OpenedLog, Opening, open_log
+from odradek.storage.producer_snapshot import encode_snapshot
+from odradek.storage.producers import WrittenBatch
+from odradek.storage.reader import read_batches
+from odradek.storage.removal import RemovalJob, Removals
+from odradek.storage.results import AppendResult, DeletedSegment, LogRead
+from odradek.storage.retention import Candidate, RetentionTerms, deletable
+from odradek.storage.rolling import RollReason
+from odradek.storage.segment import Segment
+from odradek.storage.tail import Batches, Tail
+from odradek.storage.timestamps import TimestampedOffset
+from odradek.telemetry import events
+
+__all__ = [
+    "AppendResult",
+    "DeletedSegment",
+    "EpochEnd",
+    "FlushJob",
+    "Log",
+    "LogRead",
+    "RemovalJob",
+    "RepairJob",
+]
+
+log = events.get("storage")
+
+T = TypeVar("T")
+
+
+class Log:
+    """See the module. Make one with `Log.open`."""
+
+    def __init__(self, runtime: Runtime, opening: Opening, opened: OpenedLog) -> None:
+        self._runtime = runtime
+        self._files = opening.files
+        self._life = Life()
+        self._segments = opened.segments
+        self._epochs = opened.epochs
+        self._producers = opened.producers
+        self._durability = Durability(runtime.disk, self._life, opened.flushed_offset)
+        self._removals = Removals(runtime.disk, opening.directory, self._life)
+        self._health = Health(opening.topic_partition)
+        self._tail = Tail(
+            runtime,
+            opening.directory,
+            opening.config,
+            files=opening.files,
+            segments=opened.segments,
+            durability=self._durability,
+            health=self._health,
+            snapshot=lambda: encode_snapshot(self._producers),
+        )
+        self._unflushed_since: float | None = None
+        self._size_bytes = opened.segments.size_bytes
+        self.config = opening.config
+        self.topic_partition: Final = opening.topic_partition
+        self.directory: Final = opening.directory
+        self.topic_id: UUID | None = opened.topic_id
+        self.start_offset = opened.start_offset
+        """The first offset that may be read."""
+        self.end_offset = opened.end_offset
+        """The offset of the next record."""
+        self.cut_at_recovery: Final = opened.cut_at_recovery
+        """Recovery found good batches behind a bad one and set them aside: let another replica lead if one can."""
+        if opened.names_changed:
+            self._durability.names_changed(opening.directory, *opening.parents)
+        if opened.epochs_changed:
+            self._write_epochs()
+
+    @classmethod
+    def open(
+        cls,
+        runtime: Runtime,
+        directory: str,
+        config: LogConfig,
+        *,
+        topic_partition: TopicPartition,
+        clean: bool,
+        recovery_point: int,
+        start_offset: int = 0,
+        topic_id: UUID | None = None,
+        files: OpenFiles | None = None,
+    ) -> Log:
+        """Open the log in `directory`, or create an empty one. Blocks.
+
+        `clean`: it was closed cleanly, so it is opened without reading it. Otherwise everything from `recovery_point` on
+        is scanned, cut at the last good batch, and synced. Raises KAFKA_STORAGE_ERROR when what lies below the recovery
+        point, which was once durable, is damaged or missing: no log is better than one that silently lost records.
+        """
+        opening = Opening(
+            directory=directory,
+            parents=(directory.rpartition("/")[0],),
+            config=config,
+            topic_partition=topic_partition,
+            clean=clean,
+            recovery_point=recovery_point,
+            start_offset=start_offset,
+            files=files or OpenFiles(runtime.disk),
+        )
+        try:
+            opened = open_log(runtime, opening)
+        except OSError as error:
+            message = f"{topic_partition}: cannot open its log: {error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+        one = cls(runtime, opening, opened)
+        if topic_id is not None:
+            one.assign_topic_id(topic_id)
+        return one
+
+    def close(self) -> None:
+        """Make everything durable, write the producers' snapshot, and close the files. Blocks. OSError: it is not clean.
+
+        A log that failed is closed without touching its files.
+        """
+        active = self._segments.active
+        self._life.end()
+        try:
+            if self._health.fault is None and active.writer is not None:
+                self._close_cleanly(active)
+        finally:
+            self._durability.close()
+            self._files.forget_under(self.directory)
+            if active.writer is not None:
+                active.writer.close()
+                active.writer = None
+
+    def _close_cleanly(self, active: Segment) -> None:
+        writer, _ = active.writing()
+        active.write_index()
+        snapshot = naming.join(self.directory, naming.offset_file(self.end_offset, naming.SNAPSHOT))
+        self._durability.file_changed(snapshot, encode_snapshot(self._producers))
+        writer.offset_file.sync()
+        writer.time_file.sync()
+        job = self._durability.job(self.end_offset, writer)
+        if job is not None:
+            job.sync_all()
+            self._durability.done(job)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take over the topic's changed settings."""
+        self.config = config
+        self._tail.reconfigure(config)
+
+    # ---- appending -------------------------------------------------------------------------------------------------
+
+    def append(self, batches: Batches, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Append as the leader: give the batches offsets and epoch, in place, and write them with one system call.
+
+        Each batch is a writable view of exactly one batch whose CRC and records were checked. Raises MESSAGE_TOO_LARGE,
+        RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, or
+        KAFKA_STORAGE_ERROR; nothing is appended then.
+        """
+        self._health.check_writable()
+        append_bytes = check_batches(batches, self.config, now_ms)
+        first_offset = next_offset = self.end_offset
+        producers, repeated = self._producers.check((header for header, _ in batches), first_offset, now_ms)
+        if repeated:
+            return self._known(repeated)
+        log_append_time = now_ms if self.config.message_timestamp_type == LOG_APPEND_TIME else None
+        for header, batch in batches:
+            assign(batch, next_offset, leader_epoch, log_append_time=log_append_time)
+            next_offset += header.last_offset_delta + 1
+        segment = self._tail.write(batches, append_bytes, first_offset, next_offset - 1, now_ms)
+
+        # The batches are in the file. From here on nothing can fail.
+        _, index = segment.writing()
+        interval, position, next_offset = segment.index_interval_bytes, segment.size_bytes, first_offset
+        for header, _ in batches:
+            next_offset += header.last_offset_delta + 1
+            timestamp = header.max_timestamp if log_append_time is None else log_append_time
+            index.note(interval, position, header.size_bytes, next_offset - 1, timestamp)
+            position += header.size_bytes
+        self._appended(segment, position, next_offset, now_ms)
+        for state in producers:
+            self._producers.put(state)
+        if self._epochs.assign(leader_epoch, first_offset):
+            self._write_epochs()
+        return AppendResult(
+            first_offset, next_offset - 1, -1 if log_append_time is None else log_append_time, False
+        )
+
+    def _known(self, repeated: tuple[WrittenBatch, ...]) -> AppendResult:
+        time = repeated[0].timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendResult(repeated[0].first_offset, repeated[-1].last_offset, time, True)
+
+    def _appended(self, segment: Segment, size_bytes: int, next_offset: int, now_ms: int) -> None:
+        self._size_bytes += size_bytes - segment.size_bytes
+        segment.size_bytes = size_bytes
+        segment.appended_ms = now_ms
+        if segment.first_append_ms < 0:
+            segment.first_append_ms = now_ms
+        self.end_offset = next_offset
+        if self._unflushed_since is None:
+            self._unflushed_since = self._runtime.clock.monotonic()
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """This replica leads from now on: what is appended next is of `leader_epoch`, even before anything is."""
+        if self._epochs.assign(leader_epoch, self.end_offset):
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        path = naming.join(self.directory, naming.LEADER_EPOCHS)
+        self._durability.file_changed(path, checkpoints.format_epochs(self._epochs.entries))
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Whose log this is. INCONSISTENT_TOPIC_ID when it is another topic's of the same name."""
+        if self.topic_id is not None and self.topic_id != topic_id:
+            message = f"{self.directory} belongs to topic id {self.topic_id}, not to {topic_id}"
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
+        if self.topic_id is None:
+            self.topic_id = topic_id
+            path = naming.join(self.directory, naming.PARTITION_METADATA)
+            self._durability.file_changed(path, checkpoints.format_partition_metadata(topic_id))
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that wrote nothing for `producer.id.expiration.ms`; return how many."""
+        return self._producers.expire(now_ms, expiration_ms)
+
+    # ---- durability and disk errors --------------------------------------------------------------------------------
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below it survives a power cut."""
+        return self._durability.flushed_offset
+
+    @property
+    def flush_due(self) -> bool:
+        """Whether `flush.messages` or `flush.ms` ask for a flush now, whatever the acks."""
+        unflushed = self.end_offset - self._durability.flushed_offset
+        if unflushed <= 0 or self._unflushed_since is None:
+            return False
+        if unflushed >= self.config.flush_messages:
+            return True
+        return (self._runtime.clock.monotonic() - self._unflushed_since) * 1000 >= self.config.flush_ms
+
+    def flush_job(self) -> FlushJob | None:
+        """What must be synced so that all that was appended so far is durable; None when it is."""
+        active = self._segments.active
+        if active.writer is None or self._health.fault is not None:
+            return None
+        job = self._durability.job(self.end_offset, active.writer)
+        if job is not None:
+            # Readers stop at the flushed offset: they will ask for this position.
+            active.remember(self.end_offset, active.size_bytes)
+            self._unflushed_since = None
+        return job
+
+    def flushed(self, job: FlushJob) -> None:
+        """`job.run()` returned."""
+        if self._life.alive:
+            self._durability.done(job)
+
+    @property
+    def failed(self) -> Fault | None:
+        """Why the log takes no appends; None when it does."""
+        return self._health.fault
+
+    def disk_failed(self, error: OSError) -> None:
+        """The log's directory failed: until a restart nothing is appended, read or flushed."""
+        self._health.broken(error)
+
+    def repair_job(self) -> RepairJob | None:
+        """After a full disk, once there is space again: what brings the log back. None when it is not (yet) possible."""
+        return self._tail.repair_job(self._life) if self._health.is_full else None
+
+    def repaired(self, job: RepairJob) -> None:
+        """`job.run()` returned: appends are welcome again."""
+        if job.life is self._life:
+            self._health.recovered()
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = False) -> LogRead:
+        """Whole batches from the one that holds `offset`, at most `max_bytes`, all of them below `end_offset`.
+
+        Never a partial batch. A first batch that is larger than `max_bytes` is returned whole if `at_least_one`, else
+        nothing. Its first record may lie below `offset`. Raises OFFSET_OUT_OF_RANGE outside of
+        [start_offset, end_offset of the log], and KAFKA_STORAGE_ERROR. A sequential reader costs one `pread` a call.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} holds offsets {self.start_offset} to {self.end_offset}, not {offset}",
+            )
+        end = min(end_offset, self.end_offset)
+        if offset >= end:
+            return LogRead(b"", offset)
+        self._health.check_readable()
+        try:
+            return read_batches(
+                self._segments,
+                offset,
+                max_bytes,
+                end_offset=end,
+                log_end_offset=self.end_offset,
+                at_least_one=at_least_one,
+            )
+        except OSError as error:
+            raise self._health.failed(error) from error
+
+    def offset_for_timestamp(
+        self, timestamp: int, *, end_offset: int | None = None
+    ) -> TimestampedOffset | None:
+        """The first record below `end_offset` (the log's end) that is not before `timestamp`; None without any."""
+        self._health.check_readable()
+        try:
+            return timestamps.first_at_or_after(
+                self._segments, timestamp, start_offset=self.start_offset, end_offset=self._end(end_offset)
+            )
+        except OSError as error:
+            raise self._health.failed(error) from error
+
+    def max_timestamp_offset(self, *, end_offset: int | None = None) -> TimestampedOffset | None:
+        """The first record below `end_offset` (the log's end) with the largest timestamp; None when there is none."""
+        self._health.check_readable()
+        try:
+            return timestamps.latest(
+                self._segments,
+                start_offset=self.start_offset,
+                end_offset=self._end(end_offset),
+                log_end_offset=self.end_offset,
+            )
+        except OSError as error:
+            raise self._health.failed(error) from error
+
+    def _end(self, end_offset: int | None) -> int:
+        return self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+
+    def epoch_end_offset(self, epoch: int) -> EpochEnd:
+        """The largest leader epoch not above `epoch`, and where it ended in this log (KIP-101, KIP-279)."""
+        return self._epochs.end_of(epoch, self.end_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`; -1 when that is not known."""
+        return self._epochs.epoch_of(offset)
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 before the first."""
+        return self._epochs.latest
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the `.log` files."""
+        return self._size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    # ---- deleting --------------------------------------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Nothing below `offset` may be read from now on; return the new start offset. It never goes back.
+
+        Whole segments below it go with the next `apply_retention`. OFFSET_OUT_OF_RANGE above the log's end. The caller
+        keeps `offset` at or below the high watermark.
+        """
+        self._health.check_writable()
+        if not 0 <= offset <= self.end_offset:
+            message = f"{self.topic_partition} ends at {self.end_offset}: cannot delete up to {offset}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        self._move_start(offset)
+        return self.start_offset
+
+    def _move_start(self, offset: int) -> None:
+        self.start_offset = max(self.start_offset, offset)
+        if self._epochs.truncate_from_start(self.start_offset):
+            self._write_epochs()
+
+    def apply_retention(self, now_ms: int, *, below: int | None = None) -> list[DeletedSegment]:
+        """Take out of the log what its topic's settings no longer keep, and return it, the oldest first.
+
+        Only segments that end at or below `below` (by default what is durable): the high watermark. Their files follow
+        with `removal_job`. When the active segment is due, too, a new one is begun.
+        """
+        self._health.check_writable()
+        deletable_below = self.flushed_offset if below is None else min(below, self.flushed_offset)
+        terms = RetentionTerms.of(
+            self.config, start_offset=self.start_offset, deletable_below=deletable_below, now_ms=now_ms
+        )
+        try:
+            reasons = deletable(self._candidates(), self._size_bytes, terms)
+        except OSError as error:
+            raise self._health.failed(error) from error
+        if len(reasons) == len(self._segments):
+            self._tail.roll(RollReason.AGE, self.end_offset)
+        ends = [self._segments.end_of(number, self.end_offset) for number in range(len(reasons))]
+        dropped = self._segments.drop_first(len(reasons))
+        deleted = []
+        for segment, end_offset, reason in zip(dropped, ends, reasons, strict=True):
+            self._size_bytes -= segment.size_bytes
+            self._files.forget(segment.path(naming.LOG))
+            self._durability.forget_file(segment.path(naming.SNAPSHOT))
+            one = DeletedSegment(
+                base_offset=segment.base_offset,
+                end_offset=end_offset,
+                size_bytes=segment.size_bytes,
+                reason=reason,
+            )
+            deleted.append(one)
+            log.info(
+                "segment_deleted",
+                partition=self.topic_partition,
+                base_offset=one.base_offset,
+                reason=reason.value,
+            )
+        if deleted:
+            self._removals.add(dropped)
+            self._move_start(self._segments[0].base_offset)
+        return deleted
+
+    def _candidates(self) -> Iterator[Candidate]:
+        for number, segment in enumerate(self._segments):
+            if segment is self._segments.active and not segment.size_bytes:
+                return
+            yield Candidate(
+                end_offset=self._segments.end_of(number, self.end_offset),
+                size_bytes=segment.size_bytes,
+                last_append_ms=segment.last_append_ms(),
+            )
+
+    def removal_job(self, now_ms: int) -> RemovalJob | None:
+        """What must be done on disk about deleted segments; None when there is nothing to do yet."""
+        return self._removals.job(now_ms) if self._health.fault is None else None
+
+    def removed(self, job: RemovalJob, now_ms: int) -> None:
+        """`job.run()` returned."""
+        self._removals.done(job, now_ms + self.config.file_delete_delay_ms)

@@ -1,0 +1,373 @@
+"""From a directory to an open log: lazily after a clean close, by recovery after a crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Disk, Runtime
+from odradek.storage import checkpoints, naming
+from odradek.storage.batch_walk import BrokenChain, walk_headers
+from odradek.storage.checkpoints import BadCheckpointError
+from odradek.storage.epochs import EpochHistory
+from odradek.storage.index_checks import BuiltIndex, build_index, resume_index
+from odradek.storage.leftovers import clear_leftovers
+from odradek.storage.open_files import OpenFiles
+from odradek.storage.producer_snapshot import BadSnapshotError, decode_snapshot
+from odradek.storage.producers import Producers
+from odradek.storage.recovery import ScannedSegment, cut, scan_file, set_aside
+from odradek.storage.segment import Segment, write_index_files
+from odradek.storage.segments import SegmentList
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What is to be opened; see `Log.open`."""
+
+    directory: str
+    parents: tuple[str, ...]
+    """Directories whose names change when `directory` is created."""
+    config: LogConfig
+    topic_partition: TopicPartition
+    clean: bool
+    recovery_point: int
+    start_offset: int
+    files: OpenFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedLog:
+    """The parts of an open log."""
+
+    segments: SegmentList
+    epochs: EpochHistory
+    epochs_changed: bool
+    """They differ from the file."""
+    producers: Producers
+    start_offset: int
+    end_offset: int
+    flushed_offset: int
+    topic_id: UUID | None
+    names_changed: bool
+    """Something was created that no `sync_directory` has made durable yet."""
+    cut_at_recovery: bool
+
+
+def open_log(runtime: Runtime, opening: Opening) -> OpenedLog:
+    """Blocks. Raises OSError, or KAFKA_STORAGE_ERROR for damage below the recovery point."""
+    return _Opener(runtime, opening).run()
+
+
+class _Opener:
+    """The steps of opening one log, and what they found so far."""
+
+    def __init__(self, runtime: Runtime, opening: Opening) -> None:
+        self._disk: Disk = runtime.disk
+        self._now_ms = runtime.clock.wall_ms()
+        self._opening = opening
+        self._directory = opening.directory
+        self._segments: list[Segment] = []
+        self._epochs = EpochHistory()
+        self._end_offset = 0
+        self._cut_aside = False
+
+    def run(self) -> OpenedLog:
+        names = self._names()
+        self._segments = self._list_segments(names)
+        created = not self._segments
+        if created:
+            self._create()
+        else:
+            saved_epochs = self._load_epochs(names)
+            if not (self._opening.clean and self._open_active()):
+                self._recover()
+        start_offset = max(self._opening.start_offset, self._segments[0].base_offset)
+        self._check_range(start_offset)
+        producers = self._load_producers(names)
+        self._trim_epochs(start_offset)
+        return OpenedLog(
+            segments=SegmentList(self._segments),
+            epochs=self._epochs,
+            epochs_changed=not created and self._epochs.entries != saved_epochs,
+            producers=producers,
+            start_offset=start_offset,
+            end_offset=self._end_offset,
+            flushed_offset=self._end_offset,
+            topic_id=self._load_topic_id(names),
+            names_changed=created,
+            cut_at_recovery=self._cut_aside,
+        )
+
+    # ---- files -----------------------------------------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        if not self._disk.exists(self._directory):
+            self._disk.make_directory(self._directory)
+            return []
+        return clear_leftovers(self._disk, self._directory, self._disk.list_directory(self._directory))
+
+    def _list_segments(self, names: list[str]) -> list[Segment]:
+        """By name and size; nothing is opened."""
+        segments = []
+        for name in names:
+            file = naming.parse_offset_file(name)
+            if file is not None and file.kind == naming.LOG and not file.state:
+                size_bytes = self._disk.length(naming.join(self._directory, name))
+                segments.append(self._segment(file.offset, size_bytes))
+        return segments
+
+    def _segment(self, base_offset: int, size_bytes: int) -> Segment:
+        return Segment(
+            self._disk,
+            self._opening.files,
+            self._directory,
+            base_offset,
+            size_bytes,
+            index_interval_bytes=self._opening.config.index_interval_bytes,
+        )
+
+    def _create(self) -> None:
+        if self._opening.recovery_point > self._opening.start_offset:
+            raise self._lost(f"no segments are left, the recovery point is {self._opening.recovery_point}")
+        segment = self._segment(self._opening.start_offset, 0)
+        segment.begin()
+        self._segments.append(segment)
+        self._end_offset = segment.base_offset
+
+    def _check_range(self, start_offset: int) -> None:
+        if self._end_offset < self._opening.recovery_point:
+            raise self._lost(
+                f"it ends at {self._end_offset}, the recovery point is {self._opening.recovery_point}"
+            )
+        if start_offset > self._end_offset:
+            raise self._lost(f"it ends at {self._end_offset}, its start offset is {start_offset}")
+
+    def _lost(self, problem: str) -> KafkaError:
+        name = self._opening.topic_partition
+        log.error("log_damaged", partition=name, directory=self._directory, problem=problem)
+        message = (
+            f"{name}: records that were on disk are damaged or missing: {problem}. To go on with what is left, take the "
+            f"line of {name} out of {naming.RECOVERY_POINTS} and {naming.START_OFFSETS} while the broker is stopped"
+        )
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    # ---- after a clean close ---------------------------------------------------------------------------------------
+
+    def _open_active(self) -> bool:
+        """Open the last segment without reading more of it than its end. False when it is not as a clean close leaves it."""
+        active = self._segments[-1]
+        active.open_writer()
+        try:
+            built = self._resume(active)
+        except BrokenChain as damage:
+            log.warning("clean_close_doubted", directory=self._directory, reason=str(damage))
+            if active.writer is not None:
+                active.writer.close()
+                active.writer = None
+            return False
+        self._activate(active, built)
+        return True
+
+    def _resume(self, active: Segment) -> BuiltIndex:
+        file, interval = active.log_file, active.index_interval_bytes
+        built = resume_index(
+            file,
+            active.base_offset,
+            active.size_bytes,
+            interval,
+            self._disk.read(active.path(naming.OFFSET_INDEX)),
+            self._disk.read(active.path(naming.TIME_INDEX)),
+        )
+        if built is not None:
+            return built
+        log.warning(
+            "index_rebuilt", directory=self._directory, base_offset=active.base_offset, reason="in doubt"
+        )
+        built = build_index(file, active.base_offset, active.size_bytes, interval)
+        self._reset_index_files(active)
+        return built
+
+    def _reset_index_files(self, active: Segment) -> None:
+        writer = active.writer
+        if writer is not None:
+            writer.offset_file.truncate(0)
+            writer.time_file.truncate(0)
+
+    def _activate(self, active: Segment, built: BuiltIndex) -> None:
+        active.index = built.index
+        self._end_offset = built.next_offset
+        if active.size_bytes:
+            first = active.mark(0)
+            written_ms = active.last_append_ms()
+            active.first_append_ms = (
+                min(first.max_timestamp, written_ms) if first.max_timestamp >= 0 else written_ms
+            )
+
+    # ---- after a crash ---------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Scan from the recovery point on, cut at the first bad batch, make everything durable."""
+        point = self._opening.recovery_point
+        first = max(
+            (n for n, segment in enumerate(self._segments) if segment.base_offset <= point), default=0
+        )
+        segment, number = self._segments[first], first
+        scanned = self._scan(segment)
+        while scanned.problem is None and number + 1 < len(self._segments):
+            following, expected = self._segments[number + 1], scanned.next_offset
+            if following.base_offset > expected and not self._may_have_gaps():
+                self._drop_from(
+                    number + 1, expected, f"offsets {expected} to {following.base_offset - 1} are missing"
+                )
+                break
+            self._keep_sealed(segment, scanned)
+            number += 1
+            segment, scanned = following, self._scan(following)
+        if scanned.problem is not None:
+            problem = f"segment {segment.base_offset}: {scanned.problem}"
+            self._drop_from(number + 1, scanned.next_offset, problem)
+            self._cut_aside |= cut(self._disk, segment, scanned)
+        self._keep_active(segment, scanned)
+        self._disk.sync_directory(self._directory)
+        log.info(
+            "log_scanned",
+            partition=self._opening.topic_partition,
+            recovery_point=point,
+            end_offset=self._end_offset,
+            segment_count=number + 1 - first,
+        )
+
+    def _may_have_gaps(self) -> bool:
+        return "compact" in self._opening.config.cleanup_policy
+
+    def _scan(self, segment: Segment) -> ScannedSegment:
+        file = self._disk.open(segment.path(naming.LOG), write=False)
+        try:
+            return scan_file(
+                file,
+                segment.base_offset,
+                segment.size_bytes,
+                index_interval_bytes=segment.index_interval_bytes,
+            )
+        finally:
+            file.close()
+
+    def _drop_from(self, number: int, end_offset: int, problem: str) -> None:
+        """Take segments out of the log, the newest first, durably, before the one in front of them is cut."""
+        if end_offset < self._opening.recovery_point:
+            raise self._lost(problem)
+        dropped = self._segments[number:]
+        for segment in reversed(dropped):
+            self._cut_aside |= set_aside(self._disk, segment)
+        if dropped:
+            self._disk.sync_directory(self._directory)
+            del self._segments[number:]
+
+    def _keep_sealed(self, segment: Segment, scanned: ScannedSegment) -> None:
+        """Sync a scanned segment that others follow: what was read may have been in the page cache only."""
+        self._learn_epochs(scanned)
+        scanned.index.seal()
+        write_index_files(self._disk, self._opening.files, segment, scanned.index)
+        for kind in (naming.LOG, naming.OFFSET_INDEX, naming.TIME_INDEX):
+            file = self._disk.open(segment.path(kind))
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def _keep_active(self, segment: Segment, scanned: ScannedSegment) -> None:
+        """Sync the last scanned segment and make it the active one."""
+        self._learn_epochs(scanned)
+        writer = segment.open_writer()
+        self._reset_index_files(segment)
+        writer.log_file.sync()
+        self._activate(segment, BuiltIndex(scanned.index, scanned.next_offset))
+
+    def _learn_epochs(self, scanned: ScannedSegment) -> None:
+        for entry in scanned.epochs:
+            self._epochs.assign(entry.epoch, entry.start_offset)
+
+    # ---- what belongs to the log -----------------------------------------------------------------------------------
+
+    def _load_epochs(self, names: list[str]) -> tuple[object, ...]:
+        """Read the checkpoint; where it is missing or damaged, the batches of the whole log. Return what the file says."""
+        try:
+            if naming.LEADER_EPOCHS in names:
+                entries = checkpoints.parse_epochs(
+                    self._disk.read(naming.join(self._directory, naming.LEADER_EPOCHS))
+                )
+                self._epochs = EpochHistory(entries)
+                return self._epochs.entries
+        except BadCheckpointError as error:
+            log.warning("epochs_rebuilt", directory=self._directory, reason=str(error))
+        for segment in self._segments:
+            self._epochs_of(segment)
+        return ()
+
+    def _epochs_of(self, segment: Segment) -> None:
+        file = self._disk.open(segment.path(naming.LOG), write=False)
+        try:
+            for header in walk_headers(file, 0, segment.size_bytes):
+                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        except BrokenChain:
+            pass  # recovery will come to it, or a reader
+        finally:
+            file.close()
+
+    def _trim_epochs(self, start_offset: int) -> None:
+        self._epochs.truncate_from_end(max(self._end_offset, start_offset + 1))
+        self._epochs.truncate_from_start(start_offset)
+
+    def _load_topic_id(self, names: list[str]) -> UUID | None:
+        if naming.PARTITION_METADATA not in names:
+            return None
+        path = naming.join(self._directory, naming.PARTITION_METADATA)
+        try:
+            return checkpoints.parse_partition_metadata(self._disk.read(path))
+        except BadCheckpointError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is damaged: {error}") from None
+
+    def _load_producers(self, names: list[str]) -> Producers:
+        """From the newest good snapshot, and the batches behind it."""
+        bases = {segment.base_offset for segment in self._segments}
+        offsets = [
+            file.offset
+            for name in names
+            if (file := naming.parse_offset_file(name)) and file.kind == naming.SNAPSHOT
+        ]
+        producers, replay_from = Producers(), self._segments[0].base_offset
+        loaded = False
+        for offset in sorted(offsets, reverse=True):
+            path = naming.join(self._directory, naming.offset_file(offset, naming.SNAPSHOT))
+            if offset > self._end_offset or (loaded and offset not in bases):
+                self._disk.remove(path)
+            elif not loaded:
+                try:
+                    producers = Producers(decode_snapshot(self._disk.read(path), self._now_ms))
+                    replay_from, loaded = offset, True
+                except BadSnapshotError as error:
+                    log.warning("snapshot_ignored", path=path, reason=str(error))
+                    self._disk.remove(path)
+        self._replay(producers, replay_from)
+        return producers
+
+    def _replay(self, producers: Producers, offset: int) -> None:
+        for number, segment in enumerate(self._segments):
+            following = (
+                self._segments[number + 1].base_offset
+                if number + 1 < len(self._segments)
+                else self._end_offset
+            )
+            if following <= offset or not segment.size_bytes:
+                continue
+            try:
+                for header in walk_headers(segment.log_file, segment.locate(offset), segment.size_bytes):
+                    producers.replay(header, self._now_ms)
+            except BrokenChain as damage:
+                raise self._lost(f"segment {segment.base_offset}: {damage}") from None

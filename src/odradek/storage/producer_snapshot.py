@@ -1,0 +1,78 @@
+"""Producer state as a file: Kafka's `<offset>.snapshot`, version 1.
+
+    version i16 = 1 | CRC-32C u32 of all that follows | count i32 | count times:
+    producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64 |
+    coordinator epoch i32 | first offset of the open transaction i64
+
+The file's name says up to which offset (exclusive) the state is of. Of the last five batches only the newest is kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from odradek.records.crc import crc32c
+from odradek.storage.producers import SEQUENCE_MAX, ProducerState, WrittenBatch
+
+_HEADER: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+_VERSION: Final = 1
+
+
+class BadSnapshotError(Exception):
+    """The bytes are no snapshot, or a damaged one: use an older one and replay more of the log."""
+
+
+def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
+    entries = [_ENTRY.pack(*_fields(state)) for state in states]
+    body = _COUNT.pack(len(entries)) + b"".join(entries)
+    return _HEADER.pack(_VERSION, crc32c(body)) + body
+
+
+def _fields(state: ProducerState) -> tuple[int, ...]:
+    if not state.batches:
+        sequence, offset, delta = -1, -1, 0
+    else:
+        batch = state.batches[-1]
+        sequence, offset, delta = batch.last_sequence, batch.last_offset, batch.offset_delta
+    return (
+        state.producer_id,
+        state.epoch,
+        sequence,
+        offset,
+        delta,
+        state.seen_ms,
+        state.coordinator_epoch,
+        state.transaction_first_offset,
+    )
+
+
+def decode_snapshot(data: bytes, now_ms: int) -> list[ProducerState]:
+    """The states, or BadSnapshotError. A timestamp ahead of `now_ms` is taken as now, so that it can expire."""
+    head = _HEADER.size + _COUNT.size
+    if len(data) < head:
+        raise BadSnapshotError(f"{len(data)} bytes are too few")
+    version, crc = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise BadSnapshotError(f"version {version} is unknown")
+    if crc32c(memoryview(data)[_HEADER.size :]) != crc:
+        raise BadSnapshotError("the CRC does not match")
+    (count,) = _COUNT.unpack_from(data, _HEADER.size)
+    if count < 0 or head + count * _ENTRY.size != len(data):
+        raise BadSnapshotError(f"{count} entries do not fill {len(data)} bytes")
+    return [_state(fields, now_ms) for fields in _ENTRY.iter_unpack(data[head:])]
+
+
+def _state(fields: tuple[int, ...], now_ms: int) -> ProducerState:
+    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction_first_offset = (
+        fields
+    )
+    batches: tuple[WrittenBatch, ...] = ()
+    if offset >= 0 and sequence >= 0:
+        first = (sequence - delta) & SEQUENCE_MAX
+        batches = (WrittenBatch(first, sequence, offset, delta, timestamp),)
+    seen_ms = min(timestamp, now_ms)
+    return ProducerState(producer_id, epoch, batches, seen_ms, coordinator_epoch, transaction_first_offset)

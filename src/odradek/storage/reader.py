@@ -1,0 +1,32 @@
+"""Reading across segments."""
+
+from __future__ import annotations
+
+from odradek.storage.results import LogRead
+from odradek.storage.segments import SegmentList
+
+
+def read_batches(
+    segments: SegmentList,
+    offset: int,
+    max_bytes: int,
+    *,
+    end_offset: int,
+    log_end_offset: int,
+    at_least_one: bool,
+) -> LogRead:
+    """Batches from one segment: the first that has any from `offset` on. See `Log.read`."""
+    for number in range(segments.number_of(offset), len(segments)):
+        segment = segments[number]
+        if segment.base_offset >= end_offset:
+            break
+        chunk = segment.read(
+            offset,
+            max_bytes,
+            end_offset=end_offset,
+            segment_end=segments.end_of(number, log_end_offset),
+            at_least_one=at_least_one,
+        )
+        if chunk is not None:
+            return LogRead(chunk.data, chunk.next_offset)
+    return LogRead(b"", offset)

@@ -1,0 +1,90 @@
+"""Taking the files of deleted segments away, in an order that no crash can turn into a hole.
+
+A segment that retention dropped is gone for readers at once; its files follow on another thread. The oldest goes first, and
+each rename to `.deleted` is durable before the next: what a crash leaves is always a run of segments without a gap. Before
+the first of them, the names of new segments are made durable: the log must never be left with no segment at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.runtime.ports import Disk
+from odradek.storage import naming
+from odradek.storage.durability import Life
+from odradek.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalJob:
+    """`run` on any thread, then `Log.removed(job)` on the loop. An OSError means that the directory failed."""
+
+    directory: str
+    doomed: tuple[int, ...]
+    """Base offsets of segments to be renamed, ascending."""
+    expired: tuple[int, ...]
+    """Base offsets of renamed segments whose time is up."""
+    disk: Disk
+    life: Life
+
+    def run(self) -> None:
+        with self.life.lock:
+            if not self.life.alive:
+                return
+            if self.doomed:
+                self.disk.sync_directory(self.directory)
+            for base_offset in self.doomed:
+                self._rename(base_offset)
+            for base_offset in self.expired:
+                self._remove(base_offset, naming.LOG + naming.DELETED)
+
+    def _rename(self, base_offset: int) -> None:
+        path = naming.join(self.directory, naming.offset_file(base_offset, naming.LOG))
+        if self.disk.exists(path):
+            self.disk.rename(path, path + naming.DELETED)
+        self.disk.sync_directory(self.directory)
+        for kind in (*naming.INDEX_SUFFIXES, naming.SNAPSHOT):
+            self._remove(base_offset, kind)
+
+    def _remove(self, base_offset: int, kind: str) -> None:
+        try:
+            self.disk.remove(naming.join(self.directory, naming.offset_file(base_offset, kind)))
+        except FileNotFoundError:
+            pass
+
+
+class Removals:
+    """The segments on their way out of one log."""
+
+    __slots__ = ("_directory", "_disk", "_doomed", "_life", "_renamed")
+
+    def __init__(self, disk: Disk, directory: str, life: Life) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._life = life
+        self._doomed: dict[int, None] = {}
+        self._renamed: dict[int, int] = {}
+
+    def add(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            self._doomed[segment.base_offset] = None
+
+    def job(self, now_ms: int) -> RemovalJob | None:
+        """None when there is nothing to do yet."""
+        expired = tuple(base for base, due_ms in self._renamed.items() if due_ms <= now_ms)
+        if not self._doomed and not expired:
+            return None
+        return RemovalJob(
+            directory=self._directory,
+            doomed=tuple(self._doomed),
+            expired=expired,
+            disk=self._disk,
+            life=self._life,
+        )
+
+    def done(self, job: RemovalJob, due_ms: int) -> None:
+        for base_offset in job.doomed:
+            if self._doomed.pop(base_offset, self) is None:
+                self._renamed[base_offset] = due_ms
+        for base_offset in job.expired:
+            self._renamed.pop(base_offset, None)

@@ -1,0 +1,424 @@
+"""One segment: the batches from its base offset to the next segment's, and where in the file they are.
+
+The last segment of a log has a `writer` (its files, open for writing) and its index in memory. The others have neither:
+their files are opened when a reader comes, checked before their indexes are believed, and closed again when others need the
+place. Positions that a reader is likely to ask for next are remembered, so that sequential reads need no index at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.runtime.ports import Buffer, Disk, DiskFile
+from odradek.storage import naming
+from odradek.storage.batch_walk import BATCH_BYTES_MIN, BrokenChain, Mark, mark_at, walk
+from odradek.storage.index_checks import build_index, offsets_are_sound, times_are_sound
+from odradek.storage.open_files import OpenFiles
+from odradek.storage.sparse_index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    ActiveIndex,
+    OffsetEntry,
+    OffsetIndexFile,
+    TimeEntry,
+    TimeIndexFile,
+)
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+_HINTS_MAX: Final = 64
+
+
+class Chunk(NamedTuple):
+    """Whole batches out of one segment, and the offset behind the last of them."""
+
+    data: Buffer
+    next_offset: int
+
+
+class SegmentWriter:
+    """The open files of a segment from its creation until, sealed, all of it is durable.
+
+    `sync` runs on any thread, one at a time under the log's lock; everything else on the loop.
+    """
+
+    __slots__ = ("durable", "log_file", "offset_file", "sealed", "time_file")
+
+    def __init__(self, log_file: DiskFile, offset_file: DiskFile, time_file: DiskFile) -> None:
+        self.log_file = log_file
+        self.offset_file = offset_file
+        self.time_file = time_file
+        self.sealed = False
+        """Nothing more will be written, and the index files are complete."""
+        self.durable = False
+        """Sealed and synced: there is nothing left to do."""
+
+    def sync(self) -> None:
+        """Make durable what was written before the call; the indexes only once they are complete."""
+        if self.durable:
+            return
+        sealed = self.sealed
+        self.log_file.sync()
+        if sealed:
+            self.offset_file.sync()
+            self.time_file.sync()
+            self.durable = True
+
+    def close(self) -> None:
+        for file in (self.log_file, self.offset_file, self.time_file):
+            file.close()
+
+
+class Segment:
+    """Used on the event loop only."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_files",
+        "_hints",
+        "_offsets_checked",
+        "_times_checked",
+        "appended_ms",
+        "base_offset",
+        "first_append_ms",
+        "index",
+        "index_interval_bytes",
+        "size_bytes",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        size_bytes: int,
+        *,
+        index_interval_bytes: int,
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self._directory = directory
+        self._hints: dict[int, int] = {}
+        self._offsets_checked = False
+        self._times_checked = False
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.index_interval_bytes = index_interval_bytes
+        self.appended_ms = -1
+        """When it was last written, by the wall clock; -1 until asked for or written."""
+        self.first_append_ms = -1
+        """When its first batch was written; -1 while it is empty."""
+        self.index: ActiveIndex | None = None
+        self.writer: SegmentWriter | None = None
+
+    def path(self, kind: str) -> str:
+        return naming.join(self._directory, naming.offset_file(self.base_offset, kind))
+
+    @property
+    def log_file(self) -> DiskFile:
+        return self.writer.log_file if self.writer is not None else self._files.get(self.path(naming.LOG))
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Create the files, empty, and become a log's active segment."""
+        self.open_writer(create=True)
+        self.index = ActiveIndex(self.base_offset)
+
+    def open_writer(self, *, create: bool = False) -> SegmentWriter:
+        """Open (or create empty) the files for appending. On OSError nothing stays open."""
+        opened: list[DiskFile] = []
+        try:
+            for kind in (naming.LOG, naming.OFFSET_INDEX, naming.TIME_INDEX):
+                self._files.forget(self.path(kind))
+                opened.append(self._disk.open(self.path(kind), create=create or kind != naming.LOG))
+                if create:
+                    opened[-1].truncate(0)
+        except OSError:
+            for file in opened:
+                file.close()
+            raise
+        self.writer = SegmentWriter(*opened)
+        return self.writer
+
+    def write_index(self) -> None:
+        """Put index entries that are only in memory into the files. An OSError leaves everything as it was."""
+        writer, index = self.writing()
+        index.write(writer.offset_file, writer.time_file)
+
+    def complete_index(self) -> None:
+        """No batch will follow: write the last time entry, too. An OSError leaves the segment fit for more batches."""
+        _, index = self.writing()
+        index.seal()
+        self.write_index()
+
+    def detach(self) -> SegmentWriter:
+        """The segment is complete and from now on read through the shared files. The writer is for who makes it durable."""
+        writer, _ = self.writing()
+        writer.sealed = True
+        self._offsets_checked = self._times_checked = True
+        self.writer = None
+        self.index = None
+        return writer
+
+    def writing(self) -> tuple[SegmentWriter, ActiveIndex]:
+        """What only the active segment has."""
+        if self.writer is None or self.index is None:
+            raise AssertionError(f"segment {self.base_offset} is not the active one")
+        return self.writer, self.index
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, segment_end: int, at_least_one: bool
+    ) -> Chunk | None:
+        """Whole batches from the one that holds `offset` (or the next), none of which reaches `end_offset`.
+
+        `segment_end` is where the next segment begins. A first batch larger than `max_bytes` is returned all the same
+        if `at_least_one`; otherwise the chunk is empty. None: this segment has nothing from `offset` on.
+        """
+        start = self.locate(offset)
+        limit = self.size_bytes if end_offset >= segment_end else self.locate(end_offset)
+        if start >= limit:
+            return None
+        wanted = min(max_bytes, limit - start)
+        data = self.log_file.pread(wanted, start) if wanted > 0 else b""
+        if start + len(data) == limit:
+            next_offset = min(end_offset, segment_end)
+            self.remember(next_offset, limit)
+            return Chunk(data, next_offset)
+        whole, next_offset = self._whole_batches(data, start)
+        if whole:
+            self.remember(next_offset, start + whole)
+            return Chunk(data if whole == len(data) else memoryview(data)[:whole], next_offset)
+        return self._first_batch(start, limit) if at_least_one else Chunk(b"", offset)
+
+    def _first_batch(self, start: int, limit: int) -> Chunk:
+        mark = self.mark(start)
+        if start + mark.size_bytes > limit:
+            raise self._damaged(BrokenChain(start, f"a batch of {mark.size_bytes} bytes cut short"))
+        self.remember(mark.last_offset + 1, start + mark.size_bytes)
+        return Chunk(self.log_file.pread(mark.size_bytes, start), mark.last_offset + 1)
+
+    def _whole_batches(self, data: bytes, start: int) -> tuple[int, int]:
+        """How many bytes of `data` are whole batches, and the offset behind them. It hops from the last index entry."""
+        below = start + len(data) - 1
+        while (entry := self._floor_by_position(below)) is not None and entry.position > start:
+            found = _hop(data, entry.position - start, entry)
+            if found is None:
+                self._rebuild("an offset index entry points nowhere")
+                break
+            if found[0]:
+                return found
+            below = entry.position - 1
+        return _hop(data, 0, None) or (0, -1)
+
+    def locate(self, offset: int) -> int:
+        """The byte position of the first batch that ends at or behind `offset`; the segment's size when none does."""
+        hint = self._hints.get(offset)
+        return hint if hint is not None else self._search(offset)
+
+    def _search(self, offset: int) -> int:
+        entry = self._floor(offset)
+        if entry is not None:
+            try:
+                return self._walk_to(offset, entry)
+            except BrokenChain as doubt:
+                self._rebuild(doubt.reason)
+        try:
+            return self._walk_to(offset, self._floor(offset))
+        except BrokenChain as damage:
+            raise self._damaged(damage) from None
+
+    def _walk_to(self, offset: int, entry: OffsetEntry | None) -> int:
+        position = entry.position if entry is not None else 0
+        for mark in walk(self.log_file, position, self.size_bytes):
+            if entry is not None and mark.position == position and mark.last_offset != entry.offset:
+                raise BrokenChain(position, "an offset index entry names another batch")
+            if mark.last_offset >= offset:
+                return mark.position
+        return self.size_bytes
+
+    def remember(self, offset: int, position: int) -> None:
+        """The batch that begins with `offset` is (or will be) at `position`."""
+        hints = self._hints
+        if len(hints) >= _HINTS_MAX:
+            del hints[next(iter(hints))]
+        hints[offset] = position
+
+    def forget_positions(self) -> None:
+        """After a truncation."""
+        self._hints.clear()
+
+    def mark(self, position: int) -> Mark:
+        """The header of the batch at `position`."""
+        try:
+            return mark_at(self.log_file.pread(BATCH_BYTES_MIN, position), 0, position)
+        except BrokenChain as damage:
+            raise self._damaged(damage) from None
+
+    def batch(self, mark: Mark) -> bytes:
+        return self.log_file.pread(mark.size_bytes, mark.position)
+
+    def marks(self, start: int = 0) -> Iterator[Mark]:
+        """The headers of all batches from byte `start` on."""
+        try:
+            yield from walk(self.log_file, start, self.size_bytes)
+        except BrokenChain as damage:
+            raise self._damaged(damage) from None
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+
+    def last_append_ms(self) -> int:
+        """When the file was last appended to: what retention goes by."""
+        if self.appended_ms < 0:
+            self.appended_ms = self._disk.modified_ms(self.path(naming.LOG))
+        return self.appended_ms
+
+    def max_timestamp(self) -> TimeEntry | None:
+        """The largest timestamp in the segment and the last offset of the first batch that has it."""
+        if self.index is not None:
+            found = TimeEntry(self.index.max_timestamp, self.index.max_timestamp_offset)
+            return found if found.timestamp >= 0 else None
+        self._check_times()
+        return self.index_last_time()
+
+    def index_last_time(self) -> TimeEntry | None:
+        return self.index.last_time if self.index is not None else self._time_file().last
+
+    def floor_time(self, timestamp: int) -> TimeEntry | None:
+        """The last time entry at or before `timestamp`, checked against the batch that it names."""
+        if self.index is None:
+            self._check_times()
+        entry = (
+            self.index.floor_time(timestamp) if self.index is not None else self._time_file().floor(timestamp)
+        )
+        if entry is None or self.index is not None:
+            return entry
+        mark = self.mark(min(self.locate(entry.offset), max(self.size_bytes - 1, 0)))
+        if (mark.last_offset, mark.max_timestamp) == (entry.offset, entry.timestamp):
+            return entry
+        self._rebuild("a time index entry is not true of its batch")
+        return (
+            self.index.floor_time(timestamp) if self.index is not None else self._time_file().floor(timestamp)
+        )
+
+    # ---- indexes of segments that are no longer written ------------------------------------------------------------
+
+    def _floor(self, offset: int) -> OffsetEntry | None:
+        if self.index is None:
+            self._check_offsets()
+        return self.index.floor(offset) if self.index is not None else self._offset_file().floor(offset)
+
+    def _floor_by_position(self, position: int) -> OffsetEntry | None:
+        if self.index is None:
+            self._check_offsets()
+        index = self.index if self.index is not None else self._offset_file()
+        return index.floor_by_position(position)
+
+    def _offset_file(self) -> OffsetIndexFile:
+        file = self._files.get(self.path(naming.OFFSET_INDEX))
+        return OffsetIndexFile(file, self.base_offset, file.length())
+
+    def _time_file(self) -> TimeIndexFile:
+        file = self._files.get(self.path(naming.TIME_INDEX))
+        return TimeIndexFile(file, self.base_offset, file.length())
+
+    def _check_offsets(self) -> None:
+        """Once, before the offset index file is used for the first time."""
+        if self._offsets_checked:
+            return
+        self._offsets_checked = True
+        try:
+            index = self._offset_file()
+            whole = self._files.get(self.path(naming.OFFSET_INDEX)).length() % OFFSET_ENTRY.size == 0
+            sound = whole and offsets_are_sound(
+                self.log_file, self.size_bytes, self.index_interval_bytes, index.last
+            )
+        except FileNotFoundError:
+            sound = False
+        if not sound:
+            self._rebuild("the offset index is missing, short or wrong")
+
+    def _check_times(self) -> None:
+        """Once, before the time index file is used for the first time."""
+        if self._times_checked:
+            return
+        self._times_checked = True
+        try:
+            index = self._time_file()
+            whole = self._files.get(self.path(naming.TIME_INDEX)).length() % TIME_ENTRY.size == 0
+            sound = whole and times_are_sound(
+                self.log_file, self.size_bytes, self.size_bytes, self._floor, index.last
+            )
+        except FileNotFoundError:
+            sound = False
+        if not sound and self.index is None:
+            self._rebuild("the time index is missing, short or wrong")
+
+    def _rebuild(self, reason: str) -> None:
+        """Make both indexes again from the log. Where they cannot be written they live in memory."""
+        log.warning("index_rebuilt", directory=self._directory, base_offset=self.base_offset, reason=reason)
+        try:
+            index = build_index(
+                self.log_file, self.base_offset, self.size_bytes, self.index_interval_bytes
+            ).index
+        except BrokenChain as damage:
+            raise self._damaged(damage) from None
+        self._offsets_checked = self._times_checked = True
+        self._hints.clear()
+        if self.writer is not None:
+            self.index = index
+            return
+        index.seal()
+        try:
+            write_index_files(self._disk, self._files, self, index)
+        except OSError as error:
+            log.warning(
+                "index_not_written", directory=self._directory, base_offset=self.base_offset, error=error
+            )
+            self.index = index
+
+    def _damaged(self, damage: BrokenChain) -> KafkaError:
+        path = self.path(naming.LOG)
+        log.error("segment_damaged", path=path, position=damage.position, reason=damage.reason)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is damaged {damage}")
+
+
+def _hop(data: bytes, index: int, entry: OffsetEntry | None) -> tuple[int, int] | None:
+    """From `index` on: (bytes of `data` up to the last whole batch, offset behind it), (0, -1) without any.
+
+    None when `entry`, which led here, is not true of the batch.
+    """
+    whole, next_offset = 0, -1
+    while index + BATCH_BYTES_MIN <= len(data):
+        try:
+            mark = mark_at(data, index, index)
+        except BrokenChain:
+            return None if entry is not None and not whole else (whole, next_offset)
+        if entry is not None and not whole and mark.last_offset != entry.offset:
+            return None
+        index += mark.size_bytes
+        if index > len(data):
+            break
+        whole, next_offset = index, mark.last_offset + 1
+    return whole, next_offset
+
+
+def write_index_files(disk: Disk, files: OpenFiles, segment: Segment, index: ActiveIndex) -> None:
+    """Replace a segment's index files by what `index` holds. Not synced: a later check finds what a crash leaves."""
+    for kind, data in ((naming.OFFSET_INDEX, index.offset_bytes()), (naming.TIME_INDEX, index.time_bytes())):
+        path = segment.path(kind)
+        files.forget(path)
+        file = disk.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+        finally:
+            file.close()
