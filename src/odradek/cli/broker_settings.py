@@ -1,0 +1,21 @@
+"""What `serve` would run with: flags over environment over file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from odradek.config.listeners import format_address, parse_host_port
+from odradek.config.sources import Collected, Source, collect, from_environment, from_file, from_flags
+
+
+def gather(file: str | None, settings: Sequence[str], listen: str | None, data: str | None) -> Collected:
+    """ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read."""
+    short = []
+    if data is not None:
+        short.append(Source(name="--data", values={"log.dirs": data}))
+    if listen is not None:
+        address = format_address(*parse_host_port(listen))
+        short.append(Source(name="--listen", values={"listeners": f"PLAINTEXT://{address}"}))
+    from_path = [from_file(file)] if file is not None else []
+    return collect(*short, from_flags(settings), from_environment(os.environ), *from_path)

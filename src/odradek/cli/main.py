@@ -1,0 +1,131 @@
+"""The entry point: which commands there are, and what becomes of every error.
+
+Commands are imported when they are run, so that `odradek serve` does not wait for what only the others need.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from odradek.model.errors import OdradekError
+
+COMMANDS: Final = {
+    "serve": ("odradek.cli.serve", "serve", "Run a broker."),
+    "topic": ("odradek.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
+    "produce": ("odradek.cli.produce", "produce", "Send records from a file or from standard input."),
+    "consume": ("odradek.cli.consume", "consume", "Print the records of a topic."),
+    "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
+    "cluster": ("odradek.cli.cluster", "cluster", "Describe the cluster and its brokers."),
+    "log": ("odradek.cli.log", "log", "Look into the files of a log."),
+    "doctor": ("odradek.cli.doctor", "doctor", "Check what a broker needs, and explain what is in its way."),
+    "completion": ("odradek.cli.completion", "completion", "Print the completion script of a shell."),
+}
+"""Command name to its module, the object there, and its line in the help."""
+
+FAILED: Final = 1
+WRONG_USE: Final = 2
+INTERRUPTED: Final = 128 + 2
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when it is run or asked for help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"odradek {version('odradek')}")
+        context.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
+@click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error. Works anywhere."
+)
+def cli() -> None:
+    """A Kafka-wire-compatible, durable commit log in Python.
+
+    Clients find the broker with --bootstrap HOST:PORT or the variable ODRADEK_BOOTSTRAP; 127.0.0.1:9092 by default.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the process's exit code. One line on standard error says what went wrong."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = bool(os.environ.get("ODRADEK_DEBUG")) or "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        return run(words)
+    except Exception as error:
+        if debug:
+            raise
+        code, line = explain(error)
+        if line:
+            click.echo(f"odradek: {line}", err=True)
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command and let its errors through."""
+    try:
+        result = cli.main(list(words), prog_name="odradek", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What Python flushes at exit must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return result if isinstance(result, int) else 0
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """The exit code and the line for an error."""
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx else "odradek"
+        return WRONG_USE, f"{_one_line(error.format_message())} (see {where} --help)"
+    if isinstance(error, click.ClickException):
+        return error.exit_code, _one_line(error.format_message())
+    if isinstance(error, click.Abort):
+        return INTERRUPTED, ""
+    if isinstance(error, OdradekError):
+        return FAILED, _one_line(str(error))
+    if isinstance(error, OSError):
+        return FAILED, _one_line(_os_error(error))
+    return FAILED, f"unexpected {type(error).__name__}: {_one_line(str(error))} (--debug shows where)"
+
+
+def _os_error(error: OSError) -> str:
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

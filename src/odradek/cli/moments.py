@@ -1,0 +1,104 @@
+"""Moments and where to start reading, as people write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from odradek.model.errors import ConfigError
+
+_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>ms|s|m|h|d|w)(?: ago)?\Z")
+_NUMBER = re.compile(r"-?[0-9]{1,18}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first record that the partition still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Only what arrives from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecords:
+    """So many offsets before the end of each partition."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record whose timestamp is at least this, in milliseconds since 1970."""
+
+    timestamp_ms: int
+
+
+Start = Beginning | End | AtOffset | LastRecords | AtTime
+
+START_FORMS: Final = (
+    "beginning, end, an offset (1500), the last N records (-10), how long ago (15m, 2h, 7d), a time "
+    "(2013-07-04T12:00, local unless it has a zone), or @ and milliseconds since 1970"
+)
+
+
+def parse_start(text: str, *, now_ms: int) -> Start:
+    """ConfigError lists the forms that are understood."""
+    word = text.strip()
+    if word in ("beginning", "start", "earliest"):
+        return Beginning()
+    if word in ("end", "latest"):
+        return End()
+    if _NUMBER.match(word):
+        number = int(word)
+        return AtOffset(number) if not word.startswith("-") else LastRecords(-number)
+    moment = parse_moment(word, now_ms=now_ms)
+    if moment is None:
+        raise ConfigError(f"{text!r} is no place to start: expected {START_FORMS}")
+    return AtTime(moment)
+
+
+def parse_moment(text: str, *, now_ms: int) -> int | None:
+    """Milliseconds since 1970 of a time, of a duration ago, or of `@MILLISECONDS`; None for anything else."""
+    if text.startswith("@") and _NUMBER.match(text[1:]):
+        return int(text[1:])
+    duration = _DURATION.match(text)
+    if duration:
+        return now_ms - int(duration["count"]) * _UNIT_MS[duration["unit"]]
+    try:
+        moment = datetime.fromisoformat(text)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def parse_timestamp(text: str, *, now_ms: int) -> int:
+    """As `parse_moment`, and a bare number is milliseconds since 1970. For the timestamps of records."""
+    if _NUMBER.match(text):
+        return int(text)
+    moment = parse_moment(text, now_ms=now_ms)
+    if moment is None:
+        raise ConfigError(
+            f"{text!r} is no time: expected milliseconds since 1970, 2013-07-04T12:00:00Z, or how long ago (15m)"
+        )
+    return moment
+
+
+def time_text(timestamp_ms: int) -> str:
+    """A record's timestamp as ISO 8601 in UTC; empty where there is none."""
+    if timestamp_ms < 0:
+        return ""
+    try:
+        seconds, millis = divmod(timestamp_ms, 1000)
+        return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}.{millis:03d}Z"
+    except (ValueError, OverflowError, OSError):
+        return f"@{timestamp_ms}"  # beyond the year 9999: still a form that is understood

@@ -1,0 +1,65 @@
+"""Options that several commands share, and words that people write in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+bootstrap_option: Final = click.option(
+    "--bootstrap",
+    "-b",
+    metavar="HOST:PORT",
+    envvar="ODRADEK_BOOTSTRAP",
+    default=DEFAULT_BOOTSTRAP,
+    show_default=True,
+    help="A broker of the cluster (several: separated by commas).",
+)
+
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+
+
+def broker_settings_options(command: Command) -> Command:
+    """What `serve` takes, for every command that looks at what `serve` would do."""
+    for decorate in (
+        click.argument("file", required=False, metavar="[server.properties]", type=click.Path()),
+        click.option(
+            "settings", "--set", metavar="KEY=VALUE", multiple=True, help="A setting; may be repeated."
+        ),
+        click.option(
+            "--listen", metavar="HOST:PORT", help="Where to listen; short for the setting `listeners`."
+        ),
+        click.option("--data", metavar="DIR", help="The data directory; short for the setting `log.dirs`."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of topics for the shell; none when no broker answers at once."""
+    from odradek.cli.cluster_access import open_admin
+
+    try:
+        with open_admin(context.params.get("bootstrap") or DEFAULT_BOOTSTRAP, patience_ms=1_000) as admin:
+            return [name for name in admin.list_topics() if name.startswith(incomplete)]
+    except Exception:  # noqa: BLE001 - a completion that fails must not disturb the prompt
+        return []
+
+
+topic_argument: Final = click.argument("topic", shell_complete=complete_topics)
+
+
+def pairs(items: Iterable[str], option: str) -> dict[str, str]:
+    """`KEY=VALUE` items as a mapping; a UsageError names the option of one that has no `=`."""
+    parsed = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"{option} {item!r}: expected KEY=VALUE")
+        parsed[key] = value
+    return parsed

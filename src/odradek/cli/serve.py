@@ -1,0 +1,44 @@
+"""`odradek serve`: run a broker in this process. It must start fast: import nothing here that it can do without."""
+
+from __future__ import annotations
+
+import click
+
+from odradek.cli.broker_settings import gather
+from odradek.cli.options import broker_settings_options
+
+
+@click.command()
+@broker_settings_options
+@click.option("--log-json", is_flag=True, help="Write the log as JSON lines.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    default="INFO",
+    show_default=True,
+    help="How much to log on standard error.",
+)
+@click.pass_context
+def serve(
+    context: click.Context,
+    file: str | None,
+    settings: tuple[str, ...],
+    listen: str | None,
+    data: str | None,
+    log_json: bool,
+    log_level: str,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    With no argument at all it listens on 127.0.0.1:9092 and keeps its data in ~/.local/share/odradek. It prints
+    "ready HOST:PORT" on standard output once it accepts connections. Settings have Kafka's names; flags win over
+    variables (ODRADEK_LOG_RETENTION_MS), and those over the file.
+    """
+    from odradek.broker import process
+    from odradek.config.broker import BrokerConfig
+
+    collected = gather(file, settings, listen, data)
+    config, warnings = BrokerConfig.load(collected.values)
+    context.exit(
+        process.run(config, [*collected.warnings, *warnings], json_log=log_json, log_level=log_level.upper())
+    )
