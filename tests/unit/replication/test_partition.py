@@ -1,0 +1,189 @@
+"""A led partition on a real log: when acknowledgements come, what readers see, and who is told."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import LeaderEpoch, TopicPartition
+from odradek.records import BatchBuilder, BatchHeader, split_batches
+from odradek.replication.flusher import Flusher
+from odradek.replication.partition import Partition
+from odradek.runtime.real import real_runtime
+from odradek.storage.log import Log
+
+NAME = TopicPartition("t", 0)
+
+
+class HeldOffload:
+    """Runs work when told to, so that a test decides what happens while a flush is under way."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[asyncio.Future[Any], Callable[..., Any], tuple[object, ...]]] = []
+        self.runs = 0
+
+    async def run(self, work: Callable[..., Any], *arguments: object) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.waiting.append((future, work, arguments))
+        return await future
+
+    async def release(self) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for future, work, arguments in self.waiting:
+            self.runs += 1
+            future.set_result(work(*arguments))
+        self.waiting.clear()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+class Seen:
+    """A watcher that remembers the high watermarks it was told."""
+
+    def __init__(self) -> None:
+        self.marks: list[int] = []
+        self.added_bytes = 0
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        self.marks.append(partition.high_watermark)
+        self.added_bytes += added_bytes
+
+
+def batches(count: int = 1, **producer: int) -> list[tuple[BatchHeader, memoryview]]:
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(1_700_000_000_000 + number, b"k", b"v")
+    return split_batches(builder.build(**producer))
+
+
+class World:
+    def __init__(self, directory: Path, config: LogConfig) -> None:
+        self.offload = HeldOffload()
+        self.failures: list[tuple[Partition, OSError]] = []
+        self.flusher = Flusher(self.offload, lambda partition, error: self.failures.append((partition, error)))
+        self.log = Log.open(
+            real_runtime(),
+            str(directory / "t-0"),
+            config,
+            topic_partition=NAME,
+            clean=True,
+            recovery_point=0,
+        )
+        self.partition = Partition(NAME, UUID(int=1), self.log, LeaderEpoch(0), self.flusher)
+
+    def append(self, count: int = 1, **producer: int) -> int:
+        return self.partition.append(batches(count, **producer), now_ms=1_700_000_000_000).last_offset
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, LogConfig())
+
+
+async def test_an_acknowledgement_waits_for_the_flush_and_readers_wait_with_it(world: World) -> None:
+    last = world.append(3)
+    future = world.partition.acknowledgement(last)
+    assert future is not None
+    assert not future.done()
+    assert world.partition.high_watermark == 0
+    await world.offload.release()
+    assert future.done()
+    assert world.partition.high_watermark == 3
+    assert world.partition.acknowledgement(last) is None
+
+
+async def test_appends_made_while_a_flush_is_under_way_share_the_next_one(world: World) -> None:
+    first = world.partition.acknowledgement(world.append())
+    assert first is not None
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(world.offload.waiting) == 1
+    later = [world.partition.acknowledgement(world.append()) for _ in range(10)]
+    await world.offload.release()
+    assert first.done()
+    assert not any(future is None or future.done() for future in later)
+    await world.offload.release()
+    assert all(future is not None and future.done() for future in later)
+    assert world.offload.runs == 2
+
+
+async def test_a_duplicate_of_a_batch_that_is_not_durable_yet_waits_like_the_original(world: World) -> None:
+    world.append(producer_id=7, producer_epoch=0, base_sequence=0)
+    again = world.partition.append(
+        batches(producer_id=7, producer_epoch=0, base_sequence=0), now_ms=1_700_000_000_000
+    )
+    assert again.duplicate
+    assert again.first_offset == 0
+    future = world.partition.acknowledgement(again.last_offset)
+    assert future is not None
+    await world.offload.release()
+    assert future.done()
+
+
+async def test_without_flush_before_ack_the_high_watermark_is_the_end_of_the_log(tmp_path: Path) -> None:
+    world = World(tmp_path, replace(LogConfig(), flush_before_ack=False))
+    last = world.append(2)
+    assert world.partition.acknowledgement(last) is None
+    assert world.partition.high_watermark == 2
+
+
+async def test_watchers_hear_of_every_move_and_of_the_end(world: World) -> None:
+    seen = Seen()
+    world.partition.watch(seen)
+    world.append(2)
+    assert seen.marks == []
+    await world.offload.release()
+    assert seen.marks == [2]
+    assert seen.added_bytes == world.log.size_bytes
+    world.partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert len(seen.marks) == 2
+    world.partition.unwatch(seen)
+
+
+async def test_a_retired_partition_fails_those_who_wait_and_refuses_those_who_come(world: World) -> None:
+    future = world.partition.acknowledgement(world.append())
+    assert future is not None
+    world.partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    with pytest.raises(KafkaError) as refused:
+        await future
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError):
+        world.append()
+    await world.offload.release()
+    assert world.partition.high_watermark == 0
+
+
+async def test_a_flush_that_fails_is_reported_and_acknowledges_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    future = world.partition.acknowledgement(world.append())
+    assert future is not None
+    error = OSError(5, "Input/output error")
+
+    def broken(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("odradek.storage.durability.FlushJob.run", broken)
+    await world.offload.release()
+    assert world.failures == [(world.partition, error)]
+    assert not future.done()
+    assert world.partition.high_watermark == 0
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+)
+async def test_a_request_of_another_leader_epoch_is_fenced(world: World, epoch: int, code: ErrorCode) -> None:
+    world.partition.advance_epoch(LeaderEpoch(5))
+    world.partition.check_leader_epoch(5)
+    world.partition.check_leader_epoch(-1)
+    with pytest.raises(KafkaError) as refused:
+        world.partition.check_leader_epoch(epoch)
+    assert refused.value.code is code
