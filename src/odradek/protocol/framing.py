@@ -34,104 +34,135 @@ TRUSTED_BYTES: Final = 2 * 1024 * 1024
 twice."""
 
 
+QUIET_READS: Final = 64
+"""After so many reads in a row that needed little of the receive buffer, it shrinks by half."""
+
+_STRANGERS: Final = {
+    b"\x16\x03": "a TLS handshake",
+    b"GET ": "an HTTP request",
+    b"POST": "an HTTP request",
+    b"HEAD": "an HTTP request",
+    b"PUT ": "an HTTP request",
+    b"OPTI": "an HTTP request",
+    b"CONN": "an HTTP request",
+    b"PRI ": "an HTTP/2 preface",
+    b"HTTP": "an HTTP response",
+    b"SSH-": "an SSH greeting",
+}
+"""How other protocols begin: read as a size, each is far above any limit in use."""
+
+
 class FrameReader:
     """The frames of one connection, in order.
 
-    A frame is a writable memoryview without its size, over memory that is used for nothing else afterwards.
-    After an InvalidFrame or FrameTooLarge the reader is of no further use: the stream has lost its
-    boundaries.
+    A frame is a writable memoryview without its size, over memory that is used for nothing else afterwards. After
+    an InvalidFrame or FrameTooLarge the reader is of no further use: the stream has lost its boundaries.
     """
 
-    __slots__ = ("_end", "_frame", "_frame_bytes", "_max_frame_bytes", "_received", "_view")
+    __slots__ = ("_end", "_frame", "_frame_bytes", "_max_frame_bytes", "_quiet_reads", "_received")
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._received = bytearray(RECEIVE_BYTES_MIN)
-        self._end = 0
-        """Bytes in the buffer now being filled: `_frame` if there is one, else `_received`."""
+        self._quiet_reads = 0
         self._frame: bytearray | None = None
         self._frame_bytes = 0
-        self._view: memoryview | None = None
+        self._end = 0
+        """Bytes in the buffer now being filled: `_frame` if there is one, else `_received`."""
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes received that belong to a frame that is not complete: 0 exactly at a boundary."""
+        """Bytes received of a frame that is not complete yet: 0 exactly when the stream may end here."""
         return self._end
 
     @property
     def allocated_bytes(self) -> int:
-        """Memory that the reader holds at the moment."""
+        """Memory that the reader itself holds at the moment."""
         return len(self._received) + (len(self._frame) if self._frame is not None else 0)
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Where the next bytes go; never empty. Valid until the next call of `received`. The hint is not
-        needed."""
-        target = self._received if self._frame is None else self._frame
-        view = self._view = memoryview(target)[self._end :]
-        return view
+        """Where the next bytes go; never empty. Valid until the next `received`. The hint is of no interest."""
+        return memoryview(self._received if self._frame is None else self._frame)[self._end :]
 
     def received(self, count: int) -> list[memoryview]:
-        """Take note of `count` bytes in the last buffer given out: the frames they complete.
+        """Take note of `count` bytes in the buffer given out last: the frames that they complete.
 
-        Raises InvalidFrame for a size below 1, FrameTooLarge for one above the limit. Complete frames before
-        it in the stream are then not returned: a peer that does this gets no answers.
+        Raises InvalidFrame for a size below 1, FrameTooLarge for one above the limit. Complete frames before it in
+        the stream are then not returned: a peer that does this gets no answers.
         """
-        if self._view is not None:
-            self._view.release()
-            self._view = None
         self._end += count
-        if self._frame is not None:
-            return self._continue_large(self._frame)
-        return self._cut()
+        if self._frame is None:
+            return self._cut()
+        if self._end < len(self._frame):
+            return []
+        return self._complete_or_grow(self._frame)
 
     def _cut(self) -> list[memoryview]:
         """Copy the complete frames out of the receive buffer, and keep what is left at its front."""
         buffer, end = self._received, self._end
         frames: list[memoryview] = []
         start = 0
-        filled = end == len(buffer)
         while end - start >= SIZE_BYTES:
             (size,) = _SIZE.unpack_from(buffer, start)
             if not 0 < size <= self._max_frame_bytes:
-                raise self._refusal(size)
+                raise self._refusal(size, bytes(buffer[start : start + SIZE_BYTES]))
             stop = start + SIZE_BYTES + size
             if stop > end:
-                if size + SIZE_BYTES > len(buffer):
+                if SIZE_BYTES + size > len(buffer):
                     self._begin_large(start + SIZE_BYTES, size)
                     return frames
                 break
             frames.append(memoryview(buffer[start + SIZE_BYTES : stop]))
             start = stop
-        if start:
-            buffer[: end - start] = buffer[start:end]
-            self._end = end - start
-        if filled and len(buffer) < RECEIVE_BYTES_MAX:
-            self._received = buffer + bytes(len(buffer))
+        self._keep(start)
         return frames
 
-    def _refusal(self, size: int) -> InvalidFrame:
+    def _keep(self, start: int) -> None:
+        """Go on with the bytes from `start`, in a buffer that fits what the peer has been sending."""
+        buffer, end = self._received, self._end
+        self._end = end - start
+        if end == len(buffer) < RECEIVE_BYTES_MAX:
+            self._resize(2 * len(buffer), start, end)
+        elif end * 8 < len(buffer) > RECEIVE_BYTES_MIN:
+            self._quiet_reads += 1
+            if self._quiet_reads >= QUIET_READS:
+                self._resize(len(buffer) // 2, start, end)
+                return
+        else:
+            self._quiet_reads = 0
+        if start and self._received is buffer:
+            buffer[: end - start] = buffer[start:end]
+
+    def _resize(self, size: int, start: int, end: int) -> None:
+        self._quiet_reads = 0
+        resized = bytearray(size)
+        resized[: end - start] = self._received[start:end]
+        self._received = resized
+
+    def _refusal(self, size: int, raw: bytes) -> InvalidFrame:
+        stranger = _STRANGERS.get(raw) or _STRANGERS.get(raw[:2])
+        if stranger:
+            return InvalidFrame(f"{stranger} arrived where a Kafka request was expected")
         if size > 0:
             return FrameTooLarge(size, self._max_frame_bytes)
         return InvalidFrame(f"a frame of {size} bytes was announced")
 
     def _begin_large(self, start: int, size: int) -> None:
         """Move the beginning of a frame that the receive buffer cannot hold into a buffer of its own."""
-        head = memoryview(self._received)[start : self._end]
+        head = self._received[start : self._end]
         self._frame_bytes = size
-        self._frame = frame = bytearray(min(size, max(TRUSTED_BYTES, len(head))))
-        frame[: len(head)] = head
+        self._frame = bytearray(min(size, TRUSTED_BYTES))
+        self._frame[: len(head)] = head
         self._end = len(head)
+        self._quiet_reads = 0
         if len(self._received) < RECEIVE_BYTES_MAX:
-            head.release()
             self._received = bytearray(2 * len(self._received))
 
-    def _continue_large(self, frame: bytearray) -> list[memoryview]:
-        if self._end < len(frame):
-            return []
+    def _complete_or_grow(self, frame: bytearray) -> list[memoryview]:
+        """The frame, once all of it is there; else twice the room, since as much has arrived as was trusted."""
         if len(frame) < self._frame_bytes:
-            grown = bytearray(min(self._frame_bytes, 2 * len(frame)))
-            grown[: len(frame)] = frame
-            self._frame = grown
+            self._frame = bytearray(min(self._frame_bytes, 2 * len(frame)))
+            self._frame[: len(frame)] = frame
             return []
         self._frame = None
         self._end = 0
