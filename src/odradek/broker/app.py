@@ -115,20 +115,9 @@ class Broker:
 
     async def _listen(self, parts: Parts) -> None:
         config = parts.config
-        limits = ServerLimits(
-            frame_bytes_max=config.socket_request_max_bytes,
-            in_flight_max=config.queued_max_requests,
-            connections_max=config.max_connections,
-            connections_per_host_max=config.max_connections_per_ip,
-            connections_per_host_overrides=config.max_connections_per_ip_overrides,
-            idle_seconds_max=config.connections_max_idle_ms / 1000
-            if config.connections_max_idle_ms > 0
-            else 1e12,
-            backlog=config.socket_listen_backlog_size,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        self._server = Server(
+            Dispatcher(parts, served_apis()), _limits(config), now=self._runtime.clock.monotonic
         )
-        self._server = Server(Dispatcher(parts, served_apis()), limits, now=self._runtime.clock.monotonic)
         advertised = {
             listener.name: (listener.host, listener.port) for listener in config.advertised_listeners
         }
@@ -169,6 +158,8 @@ class Broker:
         if after.broker_configs != before.broker_configs:
             parts.config = self._config.reconfigured(after.broker_configs)
             await parts.replicas.reconfigure(after, parts.config)
+            if self._server is not None:
+                self._server.limits = _limits(parts.config)
         await parts.replicas.apply(before, after, parts.config)
 
     # -- the clockwork
@@ -198,6 +189,22 @@ async def _repeat(name: str, seconds: float, work: Callable[[], Awaitable[None]]
             await work()
         except Exception:  # noqa: BLE001 - the root of a task: the next round may succeed
             _log.exception("background_work_failed", work=name)
+
+
+def _limits(config: BrokerConfig) -> ServerLimits:
+    return ServerLimits(
+        frame_bytes_max=config.socket_request_max_bytes,
+        in_flight_max=config.queued_max_requests,
+        connections_max=config.max_connections,
+        connections_per_host_max=config.max_connections_per_ip,
+        connections_per_host_overrides=config.max_connections_per_ip_overrides,
+        idle_seconds_max=config.connections_max_idle_ms / 1000
+        if config.connections_max_idle_ms > 0
+        else 1e12,
+        backlog=config.socket_listen_backlog_size,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )
 
 
 def _check_configs(configs: object, config: BrokerConfig) -> None:

@@ -51,9 +51,9 @@ class Dispatcher:
         if response is None:
             return None
         if isinstance(response, asyncio.Future):
-            return _encoded_later(
-                response, partial(encode_response, header.api_key, version, header.correlation_id)
-            )
+            encode = partial(encode_response, header.api_key, version, header.correlation_id)
+            later = _encoded_later(response, encode)
+            return Held(later) if served.holds else later
         if isinstance(response, Awaitable):
             return self._finish(response, header.api_key, version, header.correlation_id)
         return encode_response(header.api_key, version, header.correlation_id, response)

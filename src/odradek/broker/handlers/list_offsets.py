@@ -65,7 +65,7 @@ def _answer(
         timestamp, offset = _find(partition, wanted.timestamp, committed_only=committed_only)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
-    epoch = partition.log.epoch_at(offset) if offset >= 0 else -1
+    epoch = partition.log.epoch_of(offset) if offset >= 0 else -1
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
@@ -85,11 +85,11 @@ def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tupl
     if timestamp == _LATEST_TIERED:
         return -1, -1
     if timestamp == _MAX_TIMESTAMP:
-        found = partition.log.max_timestamp_offset()
+        found = partition.log.max_timestamp_offset(end_offset=end_offset)
     elif timestamp < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} means nothing")
     else:
-        found = partition.log.offset_for_timestamp(timestamp)
+        found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset)
     if found is None or found.offset >= end_offset:
         return -1, -1
     return found.timestamp, found.offset

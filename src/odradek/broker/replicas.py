@@ -1,0 +1,233 @@
+"""The partitions of this broker: opened, reconfigured, retired and removed as the cluster image changes.
+
+One partition's trouble stays its own: a log that cannot be opened, or whose directory failed, is offline, answers
+KAFKA_STORAGE_ERROR, and leaves the others alone. A partition offline because the disk was full comes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.topic import topic_config
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.replication.flusher import Flusher
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Runtime
+from odradek.storage.directories import LogDirectories
+from odradek.storage.log import Log
+from odradek.telemetry import events
+
+_log = events.get("broker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryState:
+    """One data directory, for DescribeLogDirs; -1 bytes when its space cannot be read."""
+
+    path: str
+    offline: bool
+    partitions: tuple[Partition, ...] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+class Replicas:
+    """Used on the event loop only."""
+
+    def __init__(
+        self, runtime: Runtime, directories: LogDirectories, *, on_all_failed: Callable[[], None]
+    ) -> None:
+        self._runtime = runtime
+        self._directories = directories
+        self._on_all_failed = on_all_failed
+        self._flusher = Flusher(runtime.offload, self._flush_failed)
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._by_id: dict[tuple[UUID, int], Partition] = {}
+        self._offline: dict[TopicPartition, KafkaError] = {}
+        self._topic_ids: Mapping[UUID, TopicImage] = {}
+
+    # -- finding
+
+    def leader(self, topic: str, index: int) -> Partition:
+        """The partition, or UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR while it is offline."""
+        name = TopicPartition(topic, index)
+        partition = self._partitions.get(name)
+        if partition is None:
+            raise self._offline.get(name) or KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"this broker has no partition {index} of topic {topic!r}",
+            )
+        return partition
+
+    def leader_by_id(self, topic_id: UUID, index: int) -> Partition:
+        """Like `leader`; UNKNOWN_TOPIC_ID when no topic has the id."""
+        partition = self._by_id.get((topic_id, index))
+        if partition is not None:
+            return partition
+        topic = self._topic_ids.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+        return self.leader(topic.name, index)
+
+    def check_writable_by_clients(self, partition: Partition) -> None:
+        if partition.name.topic in INTERNAL_TOPICS:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers alone"
+            )
+
+    def is_offline(self, name: TopicPartition) -> bool:
+        return name in self._offline
+
+    def directory_states(self) -> list[DirectoryState]:
+        states = []
+        for directory in self._directories.all():
+            if directory.offline is not None:
+                states.append(DirectoryState(path=directory.path, offline=True))
+                continue
+            total_bytes, usable_bytes = directory.space()
+            held = [
+                one
+                for one in self._partitions.values()
+                if self._directories.home_of(one.name) == directory.path
+            ]
+            states.append(
+                DirectoryState(
+                    path=directory.path,
+                    offline=False,
+                    partitions=tuple(held),
+                    total_bytes=total_bytes,
+                    usable_bytes=usable_bytes,
+                )
+            )
+        return states
+
+    # -- following the cluster
+
+    async def load(self, image: ClusterImage, config: BrokerConfig) -> None:
+        """Open every partition of the image; logs of topics that the image does not know are set aside."""
+        self._topic_ids = image.topics_by_id
+        for topic in image.topics.values():
+            await self._open_topic(topic, config, range(len(topic.partitions)))
+        known = {
+            TopicPartition(topic.name, index)
+            for topic in image.topics.values()
+            for index in range(len(topic.partitions))
+        }
+        for stray in self._directories.strays(known):
+            _log.warning("stray_log_left_alone", path=stray)
+
+    async def apply(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
+        """Do what it takes to get from one image to the next."""
+        self._topic_ids = after.topics_by_id
+        for topic_id, topic in before.topics_by_id.items():
+            if topic_id not in after.topics_by_id:
+                await self._remove_topic(topic)
+        for topic_id, topic in after.topics_by_id.items():
+            old = before.topics_by_id.get(topic_id)
+            if old is topic:
+                continue
+            present = len(old.partitions) if old is not None else 0
+            await self._open_topic(topic, config, range(present, len(topic.partitions)))
+            if old is not None and old.configs != topic.configs:
+                self._reconfigure_topic(topic, config)
+
+    async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
+        """The broker's settings changed, and with them what topics inherit."""
+        for topic in image.topics.values():
+            self._reconfigure_topic(topic, config)
+
+    async def _open_topic(self, topic: TopicImage, config: BrokerConfig, indexes: Iterable[int]) -> None:
+        log_config = topic_config(topic.configs, config)
+        for index in indexes:
+            name = TopicPartition(topic.name, index)
+            try:
+                log = await self._directories.open_log(name, topic.topic_id, log_config)
+            except KafkaError as error:
+                self._offline[name] = error
+                _log.error("partition_offline", partition=name, reason=error.message)
+                continue
+            self._add(
+                Partition(name, topic.topic_id, log, topic.partitions[index].leader_epoch, self._flusher)
+            )
+
+    def _add(self, partition: Partition) -> None:
+        partition.log.begin_epoch(partition.leader_epoch)
+        self._offline.pop(partition.name, None)
+        self._partitions[partition.name] = partition
+        self._by_id[partition.topic_id, partition.name.partition] = partition
+
+    def _reconfigure_topic(self, topic: TopicImage, config: BrokerConfig) -> None:
+        log_config = topic_config(topic.configs, config)
+        for index in range(len(topic.partitions)):
+            partition = self._partitions.get(TopicPartition(topic.name, index))
+            if partition is not None:
+                partition.reconfigure(log_config)
+
+    async def _remove_topic(self, topic: TopicImage) -> None:
+        gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was deleted")
+        for index in range(len(topic.partitions)):
+            name = TopicPartition(topic.name, index)
+            partition = self._partitions.pop(name, None)
+            self._by_id.pop((topic.topic_id, index), None)
+            self._offline.pop(name, None)
+            if partition is not None:
+                partition.retire(gone)
+            await self._directories.delete_log(name)
+
+    # -- the clockwork
+
+    async def apply_retention(self) -> None:
+        now_ms = self._runtime.clock.wall_ms()
+        for partition in list(self._partitions.values()):
+            if partition.retired is None:
+                await self._directories.apply_retention(partition.log, now_ms)
+            await asyncio.sleep(0)  # tens of thousands of partitions must not hold the loop
+        await self._directories.remove_deleted()
+
+    async def write_checkpoints(self) -> None:
+        await self._directories.write_checkpoints()
+
+    async def try_to_recover(self) -> None:
+        """Give back partitions whose disk was full and is not any more."""
+        for log in self._directories.failed_logs():
+            await self._directories.repair(log)
+
+    def delete_records(self, partition: Partition, offset: int) -> None:
+        partition.log.delete_records(offset)
+
+    # -- failures
+
+    def _flush_failed(self, partition: Partition, error: OSError) -> None:
+        """The directory is not to be trusted any more: everything in it goes offline, for good."""
+        path = self._directories.fail(partition.log, error)
+        _log.error("log_directory_offline", path=path, error=error, partition=partition.name)
+        for held in list(self._partitions.values()):
+            if self._directories.home_of(held.name) == path:
+                self._take_offline(held, f"the log directory {path} failed: {error}")
+        if self._directories.all_failed:
+            self._on_all_failed()
+
+    def _take_offline(self, partition: Partition, reason: str) -> None:
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
+        self._offline[partition.name] = error
+        del self._partitions[partition.name]
+        self._by_id.pop((partition.topic_id, partition.name.partition), None)
+        partition.retire(error)
+
+    async def close(self) -> None:
+        """Make everything durable and mark the directories as cleanly closed."""
+        await self._flusher.drain()
+        closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
+        logs: list[Log] = []
+        for partition in self._partitions.values():
+            partition.retire(closing)
+            logs.append(partition.log)
+        self._partitions.clear()
+        self._by_id.clear()
+        await self._directories.close_logs()
