@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
+from typing import Literal
 
 from odradek.records._plain import RecordWriter, each_record
 from odradek.records.columns import (
@@ -94,6 +96,12 @@ class ColumnReader:
         )
 
 
+def _numbers(buffer: Buffer, kind: Literal["i", "q"]) -> memoryview:
+    """As many whole numbers as there are; `kind` is a format of `struct`."""
+    content = memoryview(buffer).cast("B")
+    return content[: len(content) - len(content) % struct.calcsize(kind)].cast(kind)
+
+
 def _is_valid(validity: Buffer | None, index: int) -> bool:
     return validity is None or bool(validity[index >> 3] >> (index & 7) & 1)
 
@@ -104,7 +112,7 @@ class _Rows:
     def __init__(self, column: BinaryColumn, row_count: int) -> None:
         self._first = column.first
         self._validity = None if column.validity is None else memoryview(column.validity).cast("B")
-        self._offsets = memoryview(column.offsets).cast("B").cast("i")
+        self._offsets = _numbers(column.offsets, "i")
         self._data = memoryview(column.data).cast("B")
         _check_room(column.first + row_count, self._validity, self._offsets)
 
@@ -130,7 +138,7 @@ class _HeaderRows:
         lists = headers.lists
         self._first = lists.first
         self._validity = None if lists.validity is None else memoryview(lists.validity).cast("B")
-        self._offsets = memoryview(lists.offsets).cast("B").cast("i")
+        self._offsets = _numbers(lists.offsets, "i")
         _check_room(lists.first + row_count, self._validity, self._offsets)
         self._count = self._offsets[lists.first + row_count]
         self._names = _Rows(headers.names, self._count)
@@ -157,8 +165,8 @@ class ColumnWriter:
 
     def __init__(self, columns: Columns) -> None:
         self._row_count = columns.row_count
-        self._timestamps = memoryview(columns.timestamps).cast("B").cast("q")
-        if len(self._timestamps) < columns.row_count:
+        self._timestamps = _numbers(columns.timestamps, "q")
+        if not 0 <= columns.row_count <= len(self._timestamps):
             raise ValueError("a column is shorter than its rows")
         self._keys = _Rows(columns.keys, columns.row_count)
         self._values = _Rows(columns.values, columns.row_count)

@@ -175,6 +175,8 @@ def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
         for block, size in zip(blocks, sizes, strict=True):
             if size:
                 cramjam.snappy.decompress_raw_into(block, target[position : position + size])
+            elif len(block) > 1:
+                raise _damaged(Codec.SNAPPY, "there are bytes behind a block of none")
             position += size
     except cramjam.DecompressionError as error:
         raise _damaged(Codec.SNAPPY, error) from None
@@ -184,6 +186,8 @@ def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
 def _xerial_blocks(data: memoryview) -> list[memoryview]:
     blocks = []
     position, end = len(_XERIAL_HEADER), len(data)
+    if position > end:
+        raise _damaged(Codec.SNAPPY, "its framing is cut short")
     while position < end:
         if end - position < _XERIAL_LENGTH.size:
             raise _damaged(Codec.SNAPPY, "a block's length is cut short")

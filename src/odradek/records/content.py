@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import engine
@@ -14,6 +15,8 @@ from odradek.records.faults import corrupt, invalid
 from odradek.records.frame import Frame
 from odradek.records.record import Record, TimestampType
 from odradek.runtime.ports import Buffer
+
+_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ def validate_records(
     """
     _check_produced(header)
     records = records_of(batch, header, limits)
-    seen = engine.active.walk(records, frame_of(header))
+    seen = engine.active.walk(records, _frame(header))
     return RecordsSummary(
         record_count=header.record_count,
         min_timestamp=seen.min_timestamp,
@@ -88,7 +91,7 @@ def records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
     return decompress(codec, packed, limits)
 
 
-def frame_of(header: BatchHeader) -> Frame:
+def _frame(header: BatchHeader) -> Frame:
     return Frame(
         record_count=header.record_count,
         last_offset_delta=header.last_offset_delta,
@@ -98,6 +101,15 @@ def frame_of(header: BatchHeader) -> Frame:
         timestamp_type=header.timestamp_type,
         leader_epoch=header.partition_leader_epoch,
     )
+
+
+def frame_of(header: BatchHeader) -> Frame:
+    """For an engine to read by; INVALID_RECORD when the batch's offsets are not those of any log."""
+    if not 0 <= header.base_offset <= _OFFSET_MAX - max(header.last_offset_delta, 0):
+        raise invalid(
+            f"a batch cannot begin at {header.base_offset} and end {header.last_offset_delta} later"
+        )
+    return _frame(header)
 
 
 def decode_batch(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os.path
 import sys
 from collections.abc import Callable
 from importlib.machinery import PathFinder
-from pathlib import Path
 from types import ModuleType
 from typing import cast
 
@@ -29,7 +29,7 @@ def _load_compiled_half() -> ModuleType | None:
     package = PathFinder.find_spec(_PACKAGE)
     if package is None or package.origin is None:
         return None
-    spec = PathFinder.find_spec(_MODULE, [str(Path(package.origin).parent)])
+    spec = PathFinder.find_spec(_MODULE, [os.path.dirname(package.origin)])
     if spec is None or spec.loader is None:
         return None
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,148 @@
+"""Which engine is used, and that the compiled one stays inside its buffers."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+
+import pytest
+
+from odradek.model.errors import KafkaError
+from odradek.records import BatchBuilder, engine, read_header
+from odradek.records.content import frame_of
+from odradek.records.frame import Frame
+from odradek.records.record import TimestampType
+
+PROGRAM = "from odradek.records import engine; print(engine.active.NAME, engine.columns().__name__)"
+
+
+def _chosen(pure: str) -> str:
+    environment = {**os.environ, "ODRADEK_PURE": pure}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+def test_the_environment_can_force_the_plain_engine() -> None:
+    assert _chosen("1") == "plain odradek.records._plain_columns"
+
+
+def test_the_compiled_engine_is_the_default_where_it_was_built() -> None:
+    if engine.compiled() is None:
+        assert _chosen("") == "plain odradek.records._plain_columns"
+    else:
+        assert _chosen("") == _chosen("0") == "compiled odradek.records._fast_columns"
+
+
+class GuardedPage:
+    """Memory that ends where the process may not read: one byte too far and the test run dies."""
+
+    def __init__(self) -> None:
+        page = mmap.PAGESIZE
+        self._pages = mmap.mmap(-1, 2 * page)
+        self._handle = ctypes.c_char.from_buffer(self._pages)
+        self._guard = ctypes.c_void_p(ctypes.addressof(self._handle) + page)
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._protect = libc.mprotect
+        assert self._protect(self._guard, ctypes.c_size_t(page), 0) == 0
+        self._room = memoryview(self._pages)[:page]
+
+    def put(self, content: bytes) -> memoryview:
+        """`content`, its last byte the last one that may be read."""
+        start = len(self._room) - len(content)
+        self._room[start:] = content
+        return self._room[start:]
+
+
+@pytest.fixture(scope="module")
+def guarded() -> GuardedPage:
+    return GuardedPage()
+
+
+def _records() -> tuple[bytes, Frame]:
+    builder = BatchBuilder()
+    for number in range(12):
+        builder.append(
+            number * 10_000, b"key" * number, None if number % 3 else b"v" * 30, [("h", b"x"), ("g", None)]
+        )
+    batch = builder.build()
+    return bytes(batch[61:]), frame_of(read_header(batch))
+
+
+def _read_in_every_way(data: memoryview, frame: Frame) -> None:
+    with contextlib.suppress(KafkaError):
+        engine.active.walk(data, frame)
+    with contextlib.suppress(KafkaError):
+        engine.active.decode(data, frame, 0)
+    with contextlib.suppress(KafkaError):
+        engine.columns().ColumnReader().read(data, frame, 0)
+
+
+def test_no_byte_is_read_behind_a_batch_cut_anywhere(guarded: GuardedPage) -> None:
+    records, frame = _records()
+    for length in range(len(records) + 1):
+        for count in (frame.record_count, 1, length // 7):
+            _read_in_every_way(guarded.put(records[:length]), frame._replace(record_count=count))
+
+
+def test_no_byte_is_read_behind_a_batch_with_any_one_byte_changed(guarded: GuardedPage) -> None:
+    records, frame = _records()
+    for position in range(len(records)):
+        for byte in (0x00, 0x01, 0x7E, 0x7F, 0x80, 0xFE, 0xFF):
+            changed = records[:position] + bytes([byte]) + records[position + 1 :]
+            _read_in_every_way(guarded.put(changed), frame)
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\xff", b"\x80", b"\xfe\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x0f", b"\x80" * 9]
+)
+def test_no_byte_is_read_behind_a_number_at_the_end(tail: bytes, guarded: GuardedPage) -> None:
+    frame = Frame(1, 10, 0, 0, 0, TimestampType.CREATE_TIME, -1)
+    record = bytes([60, 0, 0, 0, 2, 107, 2, 118, 2, 2, 104, 2, 120])
+    for cut in range(len(record) + 1):
+        for length in range(64):
+            content = bytes([length]) + record[1:cut] + tail
+            _read_in_every_way(guarded.put(content), frame)
+
+
+@pytest.mark.parametrize("length", range(10))
+def test_a_key_is_hashed_within_its_bytes(length: int, guarded: GuardedPage) -> None:
+    key = bytes(range(length))
+    assert engine.active.murmur2(guarded.put(key).tobytes()) == engine.PLAIN.murmur2(key)
+
+
+def test_columns_that_lie_about_their_room_are_refused() -> None:
+    from odradek.records.columns import BinaryColumn, Columns, Headers, ListColumn
+
+    def four(*numbers: int) -> bytes:
+        return b"".join(number.to_bytes(4, sys.byteorder, signed=True) for number in numbers)
+
+    good = BinaryColumn(0, None, four(0, 1, 2), b"kv", 0)
+    fine = Columns(2, bytes(16), good, good, None)
+    assert engine.columns().ColumnWriter(fine).write(0, 1000).record_count == 2
+    lists = ListColumn(0, None, four(0, 1, 2))
+    bad = {
+        "short timestamps": fine._replace(timestamps=bytes(15)),
+        "short offsets": fine._replace(keys=good._replace(offsets=four(0, 1))),
+        "short validity": fine._replace(
+            row_count=9, timestamps=bytes(72), keys=good._replace(validity=b"\xff")
+        ),
+        "beyond the data": fine._replace(keys=good._replace(offsets=four(0, 1, 3))),
+        "falling offsets": fine._replace(keys=good._replace(offsets=four(0, 2, 1))),
+        "a negative offset": fine._replace(keys=good._replace(offsets=four(-1, 1, 2))),
+        "a first row beyond": fine._replace(values=good._replace(first=1)),
+        "too few headers": fine._replace(headers=Headers(lists._replace(offsets=four(0, 1, 9)), good, good)),
+        "too few lists": fine._replace(headers=Headers(lists._replace(offsets=four(0, 1)), good, good)),
+        "falling lists": fine._replace(headers=Headers(lists._replace(offsets=four(2, 1, 2)), good, good)),
+        "a null name": fine._replace(headers=Headers(lists, good._replace(validity=b"\x01"), good)),
+    }
+    for lie, columns in bad.items():
+        with pytest.raises(ValueError, match=r".") as caught:
+            engine.columns().ColumnWriter(columns).write(0, 1000)
+        assert not isinstance(caught.value, UnicodeError), lie
+    for start in (-1, 2, 2**40):
+        with pytest.raises(ValueError, match="row"):
+            engine.columns().ColumnWriter(fine).write(start, 1000)
