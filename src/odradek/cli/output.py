@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import click
-
-_PIPED_WIDTH: Final = 10_000
-"""A table that goes to a file or a pipe is as wide as its content: nothing is cut or wrapped."""
 
 
 def print_json(value: Any) -> None:
@@ -19,24 +16,45 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
 
 
-def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None
-) -> None:
-    """Numbers are set to the right. Cells are text as it is: no markup."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Numbers are set to the right. Cells are text as it is: no markup.
+
+    On a terminal it fits the width. In a file or a pipe it is as wide as its content, so nothing is cut.
+    """
+    content = [list(row) for row in rows]
+    to_the_right = [
+        bool(content) and all(isinstance(row[index], int | float) for row in content)
+        for index in range(len(columns))
+    ]
+    texts = [[cell_text(cell) for cell in row] for row in content]
+    if sys.stdout.isatty():
+        _print_rich(columns, texts, to_the_right)
+    else:
+        click.echo("\n".join(_plain_lines([list(columns), *texts], to_the_right)))
+
+
+def _plain_lines(rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> Iterator[str]:
+    widths = [max(len(row[index]) for row in rows) for index in range(len(to_the_right))]
+    for row in rows:
+        cells = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, to_the_right, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    content = [list(row) for row in rows]
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-    for index, column in enumerate(columns):
-        numbers = all(isinstance(row[index], int | float) for row in content)
-        table.add_column(column, justify="right" if numbers and content else "left", overflow="fold")
-    for row in content:
-        table.add_row(*(Text(cell_text(cell)) for cell in row))
-    console.print(table)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column, right in zip(columns, to_the_right, strict=True):
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
 
 
 def cell_text(value: object) -> str:

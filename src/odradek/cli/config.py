@@ -1,0 +1,204 @@
+"""`odradek config`: what settings are, where they come from, and how to change them on a running cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from odradek.cli.broker_settings import gather
+from odradek.cli.options import bootstrap_option, broker_settings_options, complete_topics, json_option, pairs
+from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
+from odradek.config.definition import Setting, nearest
+from odradek.config.describe import broker_default
+from odradek.config.sources import DEFAULT, Collected
+from odradek.config.topic import TOPIC_SETTINGS
+from odradek.config.unsupported import is_secret
+from odradek.model.errors import ConfigError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_HIDDEN = "(hidden)"
+_ALL_BROKERS = "all"
+
+
+def _resource_options(command: Command) -> Command:
+    topic = click.option(
+        "--topic", metavar="NAME", shell_complete=complete_topics, help="Settings of this topic."
+    )
+    broker = click.option("--broker", metavar="ID", help=f"Settings of this broker, or of '{_ALL_BROKERS}'.")
+    return topic(broker(command))
+
+
+@click.group()
+def config() -> None:
+    """Show, explain and change settings."""
+
+
+@config.command()
+@broker_settings_options
+@_resource_options
+@click.option("--all", "everything", is_flag=True, help="Defaults too.")
+@bootstrap_option
+@json_option
+def show(
+    file: str | None,
+    settings: tuple[str, ...],
+    listen: str | None,
+    data: str | None,
+    topic: str | None,
+    broker: str | None,
+    everything: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Show settings and where each value comes from.
+
+    With --topic or --broker: what a running cluster says. Without: what `serve` would use, given the same arguments
+    and the same environment.
+    """
+    if topic is not None or broker is not None:
+        from odradek.cli.cluster_settings import show_resource
+
+        show_resource(bootstrap, topic=topic, broker=broker, everything=everything, as_json=as_json)
+        return
+    collected = gather(file, settings, listen, data)
+    _, warnings = BrokerConfig.load(collected.values)
+    _show_local(collected, [*collected.warnings, *warnings], everything=everything, as_json=as_json)
+
+
+def _show_local(collected: Collected, warnings: list[str], *, everything: bool, as_json: bool) -> None:
+    from odradek.cli.output import print_json, print_table, warn
+
+    rows = [
+        (key, _HIDDEN if is_secret(key) else value, collected.origins[key])
+        for key, value in collected.values.items()
+    ]
+    if everything:
+        rows += [
+            (key, broker_default(key), DEFAULT)
+            for key, setting in BROKER_SETTINGS.items()
+            if setting.effective and not setting.internal and key not in collected.values
+        ]
+    rows.sort()
+    if as_json:
+        print_json([{"key": key, "value": value, "from": origin} for key, value, origin in rows])
+    elif rows:
+        print_table(["setting", "value", "from"], rows)
+    else:
+        click.echo("No setting is given: everything is at its default (--all shows them).")
+    for warning in warnings:
+        warn(warning)
+
+
+@config.command("set")
+@click.argument("settings", metavar="KEY=VALUE...", nargs=-1, required=True)
+@_resource_options
+@bootstrap_option
+def set_(settings: tuple[str, ...], topic: str | None, broker: str | None, bootstrap: str) -> None:
+    """Change settings of a topic or of brokers, while they run."""
+    from odradek.cli.cluster_settings import change_resource
+
+    change_resource(bootstrap, topic=topic, broker=broker, wanted=pairs(settings, "setting"))
+
+
+@config.command()
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@_resource_options
+@bootstrap_option
+def unset(keys: tuple[str, ...], topic: str | None, broker: str | None, bootstrap: str) -> None:
+    """Take settings of a topic or of brokers back to their defaults."""
+    from odradek.cli.cluster_settings import change_resource
+
+    change_resource(bootstrap, topic=topic, broker=broker, wanted=dict.fromkeys(keys))
+
+
+@config.command()
+@click.argument("keys", metavar="[KEY]...", nargs=-1)
+@json_option
+def describe(keys: tuple[str, ...], as_json: bool) -> None:
+    """Explain settings: type, default, what is allowed, what it means. Needs no broker.
+
+    KEY may be a part of a name: `odradek config describe retention`.
+    """
+    from odradek.cli.output import print_json, print_table
+
+    found = [
+        setting
+        for table in (TOPIC_SETTINGS, BROKER_SETTINGS)
+        for setting in table.values()
+        if not setting.internal and _asked_for(setting, keys)
+    ]
+    for key in keys:
+        if not any(key in setting.key for setting in found):
+            raise ConfigError(_no_such(key))
+    if as_json:
+        print_json([_explained(setting) for setting in found])
+    elif len(found) > 3 or not keys:
+        print_table(
+            ["setting", "of a", "type", "default", "meaning"],
+            [
+                (
+                    setting.key,
+                    setting.scope.value,
+                    setting.type.name.lower(),
+                    _default(setting),
+                    _meaning(setting),
+                )
+                for setting in found
+            ],
+        )
+    else:
+        click.echo("\n\n".join(_paragraph(setting) for setting in found))
+
+
+def _asked_for(setting: Setting, keys: tuple[str, ...]) -> bool:
+    """An exact name asks for that setting alone."""
+    if not keys:
+        return setting.effective
+    known = TOPIC_SETTINGS.keys() | BROKER_SETTINGS.keys()
+    return any(setting.key == key if key in known else key in setting.key for key in keys)
+
+
+def _no_such(key: str) -> str:
+    meant = nearest(key, [*TOPIC_SETTINGS, *BROKER_SETTINGS])
+    return f"there is no setting {key}" + (f"; did you mean {meant}?" if meant else "")
+
+
+def _default(setting: Setting) -> str | None:
+    return broker_default(setting.key) if setting.key in BROKER_SETTINGS else setting.default_text
+
+
+def _meaning(setting: Setting) -> str:
+    if setting.effective:
+        return setting.meaning
+    reason = UNSUPPORTED.get(setting.key, "is not supported yet and has no effect")
+    return f"This setting {reason}. ({setting.meaning.removesuffix('.')})"
+
+
+def _explained(setting: Setting) -> dict[str, Any]:
+    return {
+        "key": setting.key,
+        "scope": setting.scope.value,
+        "type": setting.type.name.lower(),
+        "default": _default(setting),
+        "allowed": setting.allowed,
+        "update": setting.dynamic.value,
+        "synonyms": list(setting.synonyms),
+        "effective": setting.effective,
+        "meaning": _meaning(setting),
+    }
+
+
+def _paragraph(setting: Setting) -> str:
+    lines = [f"{setting.key}  ({setting.scope.value} setting)", f"  {_meaning(setting)}"]
+    if setting.effective:
+        default = _default(setting)
+        lines.append(
+            f"  type: {setting.type.name.lower()}   default: {'none' if default is None else default or 'empty'}"
+        )
+        lines.append(f"  allowed: {setting.allowed}")
+    if setting.synonyms:
+        lines.append(f"  where it is not set: {', then '.join(setting.synonyms)}")
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""A progress bar on standard error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+_REFRESH_S: Final = 0.1
+_COUNT_BETWEEN_LOOKS: Final = 256
+"""Looking at the clock for every record would cost more than the record."""
+
+
+class Progress:
+    """Counts records and bytes, and redraws the bar now and then."""
+
+    def __init__(self, bar: RichProgress, task: TaskID) -> None:
+        self._bar = bar
+        self._task = task
+        self._records = 0
+        self._bytes = 0
+        self._drawn_at = time.monotonic()
+        self._started_at = self._drawn_at
+
+    def counting(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """The same lines, each counted as one record when it is read."""
+        for line in lines:
+            self._records += 1
+            self._bytes += len(line)
+            if self._records % _COUNT_BETWEEN_LOOKS == 0 and time.monotonic() - self._drawn_at >= _REFRESH_S:
+                self.draw()
+            yield line
+
+    def draw(self) -> None:
+        now = self._drawn_at = time.monotonic()
+        rate = self._records / max(now - self._started_at, 1e-9)
+        self._bar.update(self._task, completed=self._bytes, records=f"{self._records:,}", rate=f"{rate:,.0f}")
+
+
+@contextmanager
+def progress_bar(title: str, total_bytes: int | None) -> Iterator[Progress]:
+    """A bar that fills up to `total_bytes`; one that only moves where the total is not known."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
+    bar = RichProgress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[records]} records, {task.fields[rate]}/s"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        progress = Progress(bar, bar.add_task(title, total=total_bytes, records="0", rate="0"))
+        yield progress
+        progress.draw()
