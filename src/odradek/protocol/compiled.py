@@ -42,7 +42,10 @@ def encode_chunks(message: Message, version: int, head: bytearray | None = None)
         return chunks
     except (Fault, struct.error, AttributeError, TypeError, ValueError) as exception:
         error = _encoding_error(message, version, exception)
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # or the error and this frame would keep each other alive
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -62,8 +65,12 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tup
         message, end = codec(buffer, position, len(buffer))
         return message, end
     except (Fault, IndexError, struct.error, UnicodeDecodeError) as exception:
+        # Not raised from here: as its context, the exception would hold on to the frames it went through.
         error = _decoding_error(cls, exception, len(buffer))
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # or the error and this frame, and with it the buffer, would keep each other alive
 
 
 def source_of(cls: type[Message], version: int, direction: str) -> str:

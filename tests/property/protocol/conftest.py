@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import strategies as st
@@ -61,3 +62,28 @@ def _of_struct(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
 def messages() -> Callable[[type[Message], int], st.SearchStrategy[Any]]:
     """(message class, version) -> strategy for messages that this version can carry in full."""
     return _of_struct
+
+
+def _full_value(kind: Kind[Any], version: int) -> Any:
+    if isinstance(kind, StructKind):
+        return full(kind.cls, version)
+    if isinstance(kind, ArrayKind):
+        return [_full_value(kind.element, version) for _ in range(2)]
+    if kind.name == "uuid":
+        return UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
+    if kind.name == "float64":
+        return 1.5
+    if kind.size:
+        return True if kind.name == "bool" else 5
+    return {"string": "text", "bytes": b"bytes", "records": b"records"}[kind.name]
+
+
+def full(cls: type[Struct], version: int) -> Any:
+    """A message with every field of the version set: no nulls, no defaults, two elements in each array."""
+    return cls(**{f.name: _full_value(f.kind, version) for f in cls.FIELDS if version in f.versions})
+
+
+@pytest.fixture(scope="session")
+def full_message() -> Callable[[type[Message], int], Message]:
+    """(message class, version) -> a message that uses everything the version has."""
+    return full

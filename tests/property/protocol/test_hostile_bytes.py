@@ -1,0 +1,143 @@
+"""Whatever arrives, a decoder either makes a message of it or says MalformedMessage, in bounded memory."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from odradek.protocol import (
+    APIS,
+    FrameReader,
+    InvalidFrame,
+    MalformedMessage,
+    Message,
+    decode,
+    decode_request_header,
+    encode,
+)
+
+VERSIONS = [
+    pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
+    for api in APIS.values()
+    for cls in (api.request, api.response)
+    for version in range(api.versions.min, api.versions.max + 1)
+]
+Samples = Callable[[type[Message], int], Message]
+some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+EDITS = st.lists(
+    st.tuples(st.integers(0, 2000), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
+)
+
+
+def try_to_decode(cls: type[Message], version: int, data: bytes) -> None:
+    path = cls.__name__
+    try:
+        _, position = decode(cls, version, memoryview(data))
+    except MalformedMessage as error:
+        path, position = error.path, error.position
+    assert 0 <= position <= len(data)
+    assert path.startswith(cls.__name__)
+
+
+@pytest.mark.parametrize(("cls", "version"), VERSIONS)
+def test_a_message_cut_off_anywhere_is_malformed(
+    cls: type[Message], version: int, full_message: Samples
+) -> None:
+    encoded = encode(full_message(cls, version), version)
+    assert decode(cls, version, encoded) == (full_message(cls, version), len(encoded))
+    for length in range(len(encoded)):
+        with pytest.raises(MalformedMessage):
+            decode(cls, version, encoded[:length])
+
+
+@pytest.mark.parametrize(("cls", "version"), VERSIONS)
+def test_mutated_and_random_bytes_do_no_harm(cls: type[Message], version: int, full_message: Samples) -> None:
+    encoded = encode(full_message(cls, version), version)
+
+    @some
+    @given(edits=EDITS, noise=st.binary(max_size=64))
+    def check(edits: list[tuple[int, int]], noise: bytes) -> None:
+        mutated = bytearray(encoded)
+        for position, byte in edits:
+            mutated[position % len(mutated)] = byte
+        try_to_decode(cls, version, bytes(mutated))
+        try_to_decode(cls, version, noise)
+
+    if encoded:
+        check()
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_lying_counts_cost_no_memory(api: object, full_message: Samples) -> None:
+    """The largest count, in either form, at every position: nothing is allocated on the strength of a number."""
+    for cls in (api.request, api.response):  # type: ignore[attr-defined]
+        for version in {cls.VERSIONS.min, cls.VERSIONS.max}:
+            encoded = encode(full_message(cls, version), version)
+            try_to_decode(cls, version, encoded)
+            tracemalloc.start()
+            try:
+                for position in range(len(encoded)):
+                    for lie in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f"):
+                        try_to_decode(cls, version, encoded[:position] + lie + encoded[position + len(lie) :])
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak < 128 * 1024 + 100 * len(encoded), (cls, version)
+
+
+@some
+@given(noise=st.binary(max_size=64))
+def test_request_headers_are_read_or_malformed(noise: bytes) -> None:
+    try:
+        _, position = decode_request_header(noise)
+    except MalformedMessage:
+        return
+    assert position <= len(noise)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    bodies=st.lists(st.integers(1, 200) | st.integers(3000, 9000) | st.integers(60_000, 70_000), max_size=12),
+    steps=st.lists(st.integers(1, 5) | st.integers(1, 100_000), min_size=1),
+)
+def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
+    bodies: list[int], steps: list[int]
+) -> None:
+    frames = [bytes([index + 1]) * size for index, size in enumerate(bodies)]
+    stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    reader = FrameReader(70_000)
+    received: list[memoryview] = []
+    position = turn = 0
+    while position < len(stream):
+        buffer = reader.get_buffer()
+        assert len(buffer) > 0
+        step = max(steps[turn % len(steps)], len(stream) // 500)
+        count = min(len(buffer), len(stream) - position, step)
+        buffer[:count] = stream[position : position + count]
+        received += reader.received(count)
+        position += count
+        turn += 1
+    assert [bytes(frame) for frame in received] == frames
+    assert reader.pending_bytes == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(noise=st.binary(max_size=400), step=st.integers(1, 50))
+def test_noise_is_cut_into_frames_or_refused_in_bounded_memory(noise: bytes, step: int) -> None:
+    reader = FrameReader(1000)
+    position = total = 0
+    while position < len(noise):
+        count = min(step, len(noise) - position)
+        reader.get_buffer()[:count] = noise[position : position + count]
+        try:
+            total += sum(4 + len(frame) for frame in reader.received(count))
+        except InvalidFrame:
+            return
+        position += count
+        assert reader.allocated_bytes <= 8192
+    assert total + reader.pending_bytes == len(noise)
