@@ -20,7 +20,6 @@ from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import LogDirectories
-from odradek.storage.log import Log
 from odradek.telemetry import events
 
 _log = events.get("broker")
@@ -51,6 +50,7 @@ class Replicas:
         self._by_id: dict[tuple[UUID, int], Partition] = {}
         self._offline: dict[TopicPartition, KafkaError] = {}
         self._topic_ids: Mapping[UUID, TopicImage] = {}
+        directories.on_failure = self._directory_failed
 
     # -- finding
 
@@ -113,7 +113,7 @@ class Replicas:
         """Open every partition of the image; logs of topics that the image does not know are set aside."""
         self._topic_ids = image.topics_by_id
         for topic in image.topics.values():
-            await self._open_topic(topic, config, range(len(topic.partitions)))
+            await self._open_topic(topic, config, range(len(topic.partitions)), are_new=False)
         known = {
             TopicPartition(topic.name, index)
             for topic in image.topics.values()
@@ -133,7 +133,7 @@ class Replicas:
             if old is topic:
                 continue
             present = len(old.partitions) if old is not None else 0
-            await self._open_topic(topic, config, range(present, len(topic.partitions)))
+            await self._open_topic(topic, config, range(present, len(topic.partitions)), are_new=True)
             if old is not None and old.configs != topic.configs:
                 self._reconfigure_topic(topic, config)
 
@@ -142,12 +142,14 @@ class Replicas:
         for topic in image.topics.values():
             self._reconfigure_topic(topic, config)
 
-    async def _open_topic(self, topic: TopicImage, config: BrokerConfig, indexes: Iterable[int]) -> None:
+    async def _open_topic(
+        self, topic: TopicImage, config: BrokerConfig, indexes: Iterable[int], *, are_new: bool
+    ) -> None:
         log_config = topic_config(topic.configs, config)
         for index in indexes:
             name = TopicPartition(topic.name, index)
             try:
-                log = await self._directories.open_log(name, topic.topic_id, log_config)
+                log = await self._directories.open_log(name, topic.topic_id, log_config, is_new=are_new)
             except KafkaError as error:
                 self._offline[name] = error
                 _log.error("partition_offline", partition=name, reason=error.message)
@@ -186,7 +188,7 @@ class Replicas:
         now_ms = self._runtime.clock.wall_ms()
         for partition in list(self._partitions.values()):
             if partition.retired is None:
-                await self._directories.apply_retention(partition.log, now_ms)
+                await self._directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
             await asyncio.sleep(0)  # tens of thousands of partitions must not hold the loop
         await self._directories.remove_deleted()
 
@@ -204,9 +206,11 @@ class Replicas:
     # -- failures
 
     def _flush_failed(self, partition: Partition, error: OSError) -> None:
-        """The directory is not to be trusted any more: everything in it goes offline, for good."""
-        path = self._directories.fail(partition.log, error)
-        _log.error("log_directory_offline", path=path, error=error, partition=partition.name)
+        self._directories.fail(partition.log, error)
+
+    def _directory_failed(self, path: str, error: OSError) -> None:
+        """What is in the directory cannot be trusted any more: all of it goes offline, until a restart."""
+        _log.error("log_directory_offline", path=path, error=error)
         for held in list(self._partitions.values()):
             if self._directories.home_of(held.name) == path:
                 self._take_offline(held, f"the log directory {path} failed: {error}")
@@ -224,10 +228,8 @@ class Replicas:
         """Make everything durable and mark the directories as cleanly closed."""
         await self._flusher.drain()
         closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
-        logs: list[Log] = []
         for partition in self._partitions.values():
             partition.retire(closing)
-            logs.append(partition.log)
         self._partitions.clear()
         self._by_id.clear()
         await self._directories.close_logs()
