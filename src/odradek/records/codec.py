@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from odradek.records.faults import invalid
+from odradek.records import zstd
+from odradek.records.faults import damaged, expands_too_far, invalid
 from odradek.runtime.ports import Buffer
 
 
@@ -79,9 +80,6 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_LENGTH: Final = struct.Struct(">i")
 _SNAPPY_EXPANSION_MAX: Final = 64
 """Snappy's densest element is a copy of 64 bytes in 2 or 3: a block that claims more than this is lying."""
-_ZSTD_FIRST_BYTES: Final = 32 << 10
-_FIRST_GUESS: Final = 4
-_GROWTH: Final = 4
 _GZIP_WINDOW: Final = 31
 
 
@@ -100,9 +98,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
         framed: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False)
         return framed
-    import cramjam
-
-    return bytes(cramjam.zstd.compress(data, level))
+    return zstd.compress(data, level)
 
 
 def decompress(codec: Codec, data: Buffer, limits: Limits = DEFAULT_LIMITS) -> Buffer:
@@ -118,17 +114,7 @@ def decompress(codec: Codec, data: Buffer, limits: Limits = DEFAULT_LIMITS) -> B
         return _decompress_snappy(memoryview(data), allowed)
     if codec is Codec.LZ4:
         return _decompress_lz4(data, allowed)
-    return _decompress_zstd(data, allowed)
-
-
-def _too_large(codec: Codec, compressed_bytes: int, allowed: int) -> Exception:
-    return invalid(
-        f"{compressed_bytes} bytes of {codec.name.lower()} expand beyond the {allowed} bytes allowed"
-    )
-
-
-def _damaged(codec: Codec, reason: object) -> Exception:
-    return invalid(f"the batch's {codec.name.lower()} data is damaged: {reason}")
+    return zstd.decompress(data, allowed)
 
 
 def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
@@ -140,12 +126,12 @@ def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
             member = zlib.decompressobj(_GZIP_WINDOW)
             content += member.decompress(rest, allowed - len(content) + 1)
             if len(content) > allowed:
-                raise _too_large(Codec.GZIP, len(data), allowed)
+                raise expands_too_far("gzip", len(data), allowed)
             if not member.eof:
-                raise _damaged(Codec.GZIP, "it is cut short")
+                raise damaged("gzip", "it is cut short")
             rest = member.unused_data
     except zlib.error as error:
-        raise _damaged(Codec.GZIP, error) from None
+        raise damaged("gzip", error) from None
     return content
 
 
@@ -165,7 +151,7 @@ def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
     blocks = _xerial_blocks(data) if framed else [data]
     sizes = [_snappy_size(block) for block in blocks]
     if sum(sizes) > allowed:
-        raise _too_large(Codec.SNAPPY, len(data), allowed)
+        raise expands_too_far("snappy", len(data), allowed)
     import cramjam
 
     content = bytearray(sum(sizes))
@@ -176,10 +162,10 @@ def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
             if size:
                 cramjam.snappy.decompress_raw_into(block, target[position : position + size])
             elif len(block) > 1:
-                raise _damaged(Codec.SNAPPY, "there are bytes behind a block of none")
+                raise damaged("snappy", "there are bytes behind a block of none")
             position += size
     except cramjam.DecompressionError as error:
-        raise _damaged(Codec.SNAPPY, error) from None
+        raise damaged("snappy", error) from None
     return content
 
 
@@ -187,14 +173,14 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
     blocks = []
     position, end = len(_XERIAL_HEADER), len(data)
     if position > end:
-        raise _damaged(Codec.SNAPPY, "its framing is cut short")
+        raise damaged("snappy", "its framing is cut short")
     while position < end:
         if end - position < _XERIAL_LENGTH.size:
-            raise _damaged(Codec.SNAPPY, "a block's length is cut short")
+            raise damaged("snappy", "a block's length is cut short")
         size: int = _XERIAL_LENGTH.unpack_from(data, position)[0]
         position += _XERIAL_LENGTH.size
         if not 0 < size <= end - position:
-            raise _damaged(Codec.SNAPPY, f"a block of {size} bytes in the {end - position} that are left")
+            raise damaged("snappy", f"a block of {size} bytes in the {end - position} that are left")
         blocks.append(data[position : position + size])
         position += size
     return blocks
@@ -209,7 +195,7 @@ def _snappy_size(block: memoryview) -> int:
             if size > 0xFFFF_FFFF or size > _SNAPPY_EXPANSION_MAX * len(block):
                 break
             return size
-    raise _damaged(Codec.SNAPPY, "a block's size is impossible")
+    raise damaged("snappy", "a block's size is impossible")
 
 
 def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
@@ -219,48 +205,9 @@ def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
     try:
         content: bytearray = reader.decompress(data, max_length=allowed + 1)
     except RuntimeError as error:
-        raise _damaged(Codec.LZ4, error) from None
+        raise damaged("lz4", error) from None
     if len(content) > allowed:
-        raise _too_large(Codec.LZ4, len(data), allowed)
+        raise expands_too_far("lz4", len(data), allowed)
     if not reader.eof or reader.unused_data:
-        raise _damaged(Codec.LZ4, "it is cut short or has bytes behind its end")
+        raise damaged("lz4", "it is cut short or has bytes behind its end")
     return content
-
-
-def _decompress_zstd(data: Buffer, allowed: int) -> Buffer:
-    """Into a buffer of the declared size, and where that does not do, of sizes that grow up to what is
-    allowed.
-
-    A size need not be declared (Java streams without), and covers one frame of possibly several.
-    """
-    import cramjam
-
-    size = _zstd_size(data) or min(allowed, max(_ZSTD_FIRST_BYTES, _FIRST_GUESS * len(data)))
-    if size > allowed:
-        raise _too_large(Codec.ZSTD, len(data), allowed)
-    while True:
-        content = bytearray(size)
-        try:
-            written: int = cramjam.zstd.decompress_into(data, content)
-        except cramjam.DecompressionError as error:
-            if size < allowed:
-                size = min(allowed, max(size * _GROWTH, _ZSTD_FIRST_BYTES))
-                continue
-            raise _damaged(Codec.ZSTD, f"{error} (at most {allowed} bytes are allowed)") from None
-        del content[written:]
-        return content
-
-
-def _zstd_size(data: Buffer) -> int | None:
-    """The content size in the first frame's header (RFC 8878, section 3.1.1.1), None where it has none."""
-    if len(data) < 6:
-        return None
-    descriptor = data[4]
-    single_segment = descriptor >> 5 & 1
-    size_flag = descriptor >> 6
-    width = (single_segment, 2, 4, 8)[size_flag]
-    if width == 0:
-        return None
-    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
-    field = bytes(data[start : start + width])
-    return int.from_bytes(field, "little") + (256 if width == 2 else 0)

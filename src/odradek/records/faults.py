@@ -17,3 +17,13 @@ def corrupt(message: str) -> KafkaError:
 def invalid(message: str) -> KafkaError:
     """The content of a batch contradicts its header or the format."""
     return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def damaged(codec_name: str, reason: object) -> KafkaError:
+    """Compressed data cannot be read to its end."""
+    return invalid(f"the batch's {codec_name} data is damaged: {reason}")
+
+
+def expands_too_far(codec_name: str, compressed_bytes: int, allowed_bytes: int) -> KafkaError:
+    """Compressed data would become more than it may."""
+    return invalid(f"{compressed_bytes} bytes of {codec_name} expand beyond the {allowed_bytes} allowed")
