@@ -12,7 +12,7 @@ import click
 
 from odradek.cli.cluster_access import CLIENT_ID
 from odradek.cli.moments import START_FORMS, AtOffset, AtTime, Beginning, End, LastRecords, Start, parse_start
-from odradek.cli.options import bootstrap_option, pairs, topic_argument
+from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.record_output import FORMATS, TEMPLATE_FIELDS, Formatter, Layout, formatter
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -52,7 +52,7 @@ RECORDS_IN_A_POLL: Final = 10_000
     "-t",
     metavar="TEXT",
     help=(
-        f"Print each record so, and nothing else: {' '.join('{' + name + '}' for name in TEMPLATE_FIELDS)} \\\\n \\\\t \\\\0 \\\\xHH."
+        f"Print each record so, and nothing else: {' '.join('{' + name + '}' for name in TEMPLATE_FIELDS)} \\n \\t \\0 \\xHH."
     ),
 )
 @click.option("--keys", "-k", is_flag=True, help="Keys too, before the values.")
@@ -60,7 +60,11 @@ RECORDS_IN_A_POLL: Final = 10_000
 @click.option("--timestamps", "-T", is_flag=True, help="Timestamps too.")
 @click.option("--offsets", "-O", is_flag=True, help="PARTITION:OFFSET too.")
 @click.option(
-    "--key-separator", "-K", metavar="TEXT", default="\t", help="Between the parts of a line.  [default: tab]"
+    "--key-separator",
+    "-K",
+    metavar="TEXT",
+    default="\\t",
+    help="Between the parts of a line.  [default: \\t]",
 )
 @click.option("--null", metavar="TEXT", default="", help="What stands for null.  [default: nothing]")
 @click.option(
@@ -100,7 +104,7 @@ def consume(
     layout = Layout(
         format="json" if as_json else format_,
         template=template,
-        separator=key_separator.encode(),
+        separator=unescaped(key_separator),
         with_key=keys,
         with_headers=headers,
         with_timestamp=timestamps,

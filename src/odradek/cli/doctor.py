@@ -17,6 +17,7 @@ from odradek.cli.doctor_checks import (
     check_directories,
     check_engine,
     check_extras,
+    check_identity,
     check_java,
     check_listeners,
     check_python,
@@ -96,6 +97,7 @@ def _findings(
         yield from _settings(collected, warnings)
         yield from check_clock(config)
         yield from check_directories(config)
+        yield from check_identity(config)
         yield from check_listeners(config)
         yield from check_advertised(config)
     if bootstrap:

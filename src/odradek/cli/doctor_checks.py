@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import importlib.util
 import os
 import resource
@@ -21,6 +22,10 @@ from odradek.cli.output import bytes_text
 from odradek.cli.port_owner import listening_owner
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import Listener, format_address
+from odradek.config.properties import parse_properties
+from odradek.model.errors import ConfigError
+from odradek.runtime.real_disk import LOCK_FILE_NAME
+from odradek.storage.naming import META_PROPERTIES
 
 DESCRIPTORS_LEAST: Final = 4096
 FREE_BYTES_LEAST: Final = 1 << 30
@@ -156,6 +161,10 @@ def check_directory(path: str) -> Finding:
         )
     if existing != path:
         return ok(about, "will be made when the broker starts")
+    if _locked(path):
+        return warn(
+            about, "in use by a running broker", "use that broker, or choose another place with --data"
+        )
     try:
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(b"odradek doctor")
@@ -164,6 +173,40 @@ def check_directory(path: str) -> Finding:
     except OSError as error:
         return fail(about, f"a file cannot be written: {error.strerror}", "choose another place with --data")
     return ok(about, "can be written and synced")
+
+
+def _locked(path: str) -> bool:
+    """Whether another process holds the directory's lock. Makes no lock file where there is none."""
+    try:
+        with open(os.path.join(path, LOCK_FILE_NAME), "rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def check_identity(config: BrokerConfig) -> Iterator[Finding]:
+    """Whether the data in the directories is this broker's."""
+    clusters: dict[str, str] = {}
+    for path in config.log_dirs:
+        about = f"owner of {path}"
+        try:
+            with open(os.path.join(path, META_PROPERTIES), encoding="utf-8") as file:
+                meta = parse_properties(file.read()).values
+        except (OSError, ValueError, ConfigError):
+            continue  # no data yet; a damaged file is the broker's to explain
+        node, cluster = meta.get("node.id", meta.get("broker.id", "")), meta.get("cluster.id", "")
+        clusters.setdefault(cluster, path)
+        if node != str(config.node_id):
+            advice = f"start with --set node.id={node}, or choose another place with --data"
+            yield fail(about, f"the data belongs to broker {node}, not {config.node_id}", advice)
+        elif len(clusters) > 1:
+            first = next(iter(clusters.values()))
+            yield fail(about, f"its cluster is not that of {first}", "use directories of one cluster only")
+        else:
+            yield ok(about, f"broker {node} of cluster {cluster}")
 
 
 def check_space(path: str) -> Iterator[Finding]:

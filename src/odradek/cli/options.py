@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -52,6 +53,23 @@ def complete_topics(context: click.Context, _: click.Parameter, incomplete: str)
 
 
 topic_argument: Final = click.argument("topic", shell_complete=complete_topics)
+
+
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[tnr0\\])")
+_CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def unescaped(text: str) -> bytes:
+    """What `\\t \\n \\r \\0 \\xHH` stand for, since shells make them hard to type; anything else as it is."""
+    parts = []
+    position = 0
+    for match in _ESCAPE.finditer(text):
+        name = match[1]
+        parts.append(text[position : match.start()].encode())
+        parts.append(_CONTROL[name].encode() if name in _CONTROL else bytes([int(name[1:], 16)]))
+        position = match.end()
+    parts.append(text[position:].encode())
+    return b"".join(parts)
 
 
 def pairs(items: Iterable[str], option: str) -> dict[str, str]:

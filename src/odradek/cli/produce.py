@@ -15,7 +15,7 @@ import click
 
 from odradek.cli.cluster_access import CLIENT_ID
 from odradek.cli.moments import parse_timestamp
-from odradek.cli.options import bootstrap_option, pairs, topic_argument
+from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.output import bytes_text, print_json, remark
 from odradek.cli.progress import progress_bar
 from odradek.cli.record_input import FORMATS, OutgoingRecord, Shape, parse_headers, read_records
@@ -101,7 +101,7 @@ def produce(
     now_ms = round(time.time() * 1000)
     shape = Shape(
         format="json" if as_json else format_,
-        key_separator=key_separator.encode() if key_separator else None,
+        key_separator=unescaped(key_separator) if key_separator else None,
         null=null.encode() if null is not None else None,
         defaults=OutgoingRecord(
             key=key.encode() if key is not None else None,
@@ -118,7 +118,10 @@ def produce(
         **pairs(properties, "--property"),
     }
     shown = sys.stderr.isatty() and file != "-" if progress is None else progress
-    with _opened(file) as (lines, byte_count), progress_bar(topic, byte_count) if shown else nullcontext() as bar:
+    with (
+        _opened(file) as (lines, byte_count),
+        progress_bar(topic, byte_count) if shown else nullcontext() as bar,
+    ):
         counted = lines if bar is None else bar.counting(lines)
         sent = send_all(settings, topic, read_records(counted, shape, now_ms=now_ms))
     if summary:
