@@ -379,7 +379,8 @@ OLDER_NAMES: Final = (
     ),
 )
 
-UNSUPPORTED: Final[dict[str, str]] = {setting.key: reason for setting, reason in unsupported_settings()}
+_unsupported = unsupported_settings()
+UNSUPPORTED: Final[dict[str, str]] = {setting.key: reason for setting, reason in _unsupported}
 """Known keys without effect, and how the warning about each ends."""
 
 BROKER_ATTRIBUTES: Final[dict[str, str]] = {
@@ -401,6 +402,6 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_key(
             for topic in TOPIC_SETTINGS.values()
             for position in range(len(topic.synonyms))
         ),
-        *(setting for setting, _ in unsupported_settings()),
+        *(setting for setting, _ in _unsupported),
     ]
 )

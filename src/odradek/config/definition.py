@@ -66,6 +66,7 @@ _EXPECTED: Final = {
     SettingType.INT: "a whole number of 32 bits",
     SettingType.LONG: "a whole number of 64 bits",
     SettingType.DOUBLE: "a decimal number",
+    SettingType.LIST: "a list, separated by commas",
 }
 
 

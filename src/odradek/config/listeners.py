@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -118,6 +117,8 @@ def _same_port(one: Listener, other: Listener) -> bool:
 
 
 def _ip_version(host: str) -> int | None:
+    import ipaddress  # only for two listeners on one port, which is rare
+
     try:
         return ipaddress.ip_address(host).version
     except ValueError:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.config.broker import BROKER_SETTINGS
-from odradek.config.properties import parse_properties
 from odradek.model.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "ODRADEK_"
@@ -79,6 +78,8 @@ def from_environment(environ: Mapping[str, str]) -> Source:
 
 def from_file(path: str) -> Source:
     """From a `server.properties`; ConfigError naming the file when it cannot be read."""
+    from odradek.config.properties import parse_properties  # a broker without a file starts without it
+
     try:
         with open(path, encoding="utf-8-sig") as file:
             properties = parse_properties(file.read())
