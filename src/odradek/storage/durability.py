@@ -7,11 +7,16 @@ the offset. Whatever came after `job` belongs to the next one.
 
 from __future__ import annotations
 
+import errno
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from odradek.runtime.ports import Disk
 from odradek.storage.segment import SegmentWriter
+
+DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors that pass when there is space again."""
 
 
 class Life:
@@ -49,6 +54,8 @@ class FlushJob:
     """Small files to replace: path, number of the change, content."""
     disk: Disk
     life: Life
+    deferred: list[str] = field(default_factory=list)
+    """Small files that a full disk had no place for: they wait for a later job. Recovery can do without them."""
 
     def run(self) -> None:
         with self.life.lock:
@@ -63,7 +70,12 @@ class FlushJob:
         for path, _ in self.directories:
             self.disk.sync_directory(path)
         for path, _, data in self.files:
-            self.disk.replace(path, data)
+            try:
+                self.disk.replace(path, data)
+            except OSError as error:
+                if error.errno not in DISK_FULL:
+                    raise
+                self.deferred.append(path)
 
 
 class Durability:
@@ -125,7 +137,11 @@ class Durability:
             if self._directories.get(path) == change:
                 del self._directories[path]
         for path, change, _ in job.files:
-            if (waiting := self._files.get(path)) is not None and waiting[0] == change:
+            if (
+                path not in job.deferred
+                and (waiting := self._files.get(path)) is not None
+                and waiting[0] == change
+            ):
                 del self._files[path]
         if self._sealed:
             self._close_durable()

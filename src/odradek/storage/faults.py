@@ -7,20 +7,21 @@ what is on the disk.
 
 from __future__ import annotations
 
-import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TypeAlias
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import DiskFile
-from odradek.storage.durability import Life
+from odradek.storage.durability import DISK_FULL, Life
 from odradek.telemetry import events
 
 log = events.get("storage")
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+OnBroken: TypeAlias = Callable[[TopicPartition, OSError], None]
 
 
 class FaultKind(Enum):
@@ -57,10 +58,11 @@ class RepairJob:
 class Health:
     """Whether a log can be used, and what its callers are told when it cannot."""
 
-    __slots__ = ("_topic_partition", "fault")
+    __slots__ = ("_on_broken", "_topic_partition", "fault")
 
-    def __init__(self, topic_partition: TopicPartition) -> None:
+    def __init__(self, topic_partition: TopicPartition, on_broken: OnBroken | None = None) -> None:
         self._topic_partition = topic_partition
+        self._on_broken = on_broken
         self.fault: Fault | None = None
 
     def check_writable(self) -> None:
@@ -73,20 +75,27 @@ class Health:
 
     def failed(self, error: OSError) -> KafkaError:
         """Remember the error; return what to raise."""
-        kind = FaultKind.FULL if error.errno in _FULL else FaultKind.BROKEN
+        kind = FaultKind.FULL if error.errno in DISK_FULL else FaultKind.BROKEN
         if self.fault is None or self.fault.kind is FaultKind.FULL:
             self.fault = Fault(kind=kind, reason=str(error))
         log.error("log_failed", partition=self._topic_partition, kind=kind.value, error=error)
+        if kind is FaultKind.BROKEN and self._on_broken is not None:
+            self._on_broken(self._topic_partition, error)
         return self._refusal(self.fault)
 
-    def broken(self, error: OSError) -> None:
-        """Whatever the error says, the log cannot be trusted any more."""
-        self.fault = Fault(kind=FaultKind.BROKEN, reason=str(error))
+    def broken(self, reason: str) -> None:
+        """Whatever is tried from now on, the answer is this."""
+        if not self.is_broken:
+            self.fault = Fault(kind=FaultKind.BROKEN, reason=reason)
 
     def recovered(self) -> None:
         if self.fault is not None and self.fault.kind is FaultKind.FULL:
             self.fault = None
             log.info("log_recovered", partition=self._topic_partition)
+
+    @property
+    def is_broken(self) -> bool:
+        return self.fault is not None and self.fault.kind is FaultKind.BROKEN
 
     @property
     def is_full(self) -> bool:

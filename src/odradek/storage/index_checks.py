@@ -23,16 +23,18 @@ class BuiltIndex:
 
     index: ActiveIndex
     next_offset: int
+    leader_epoch: int
+    """Of the last batch; -1 without any."""
 
 
 def build_index(file: DiskFile, base_offset: int, size_bytes: int, interval: int) -> BuiltIndex:
     """From the headers of all batches. Raises BrokenChain where the log itself is damaged."""
     index = ActiveIndex(base_offset)
-    next_offset = base_offset
+    next_offset, leader_epoch = base_offset, -1
     for mark in walk(file, 0, size_bytes):
         index.note(interval, mark.position, mark.size_bytes, mark.last_offset, mark.max_timestamp)
-        next_offset = mark.last_offset + 1
-    return BuiltIndex(index, next_offset)
+        next_offset, leader_epoch = mark.last_offset + 1, mark.leader_epoch
+    return BuiltIndex(index, next_offset, leader_epoch)
 
 
 def resume_index(
@@ -50,11 +52,11 @@ def resume_index(
         file, size_bytes, tail_position if last is not None else -1, index.floor, index.last_time
     ):
         return None
-    next_offset = base_offset
+    next_offset, leader_epoch = base_offset, -1
     for mark in walk(file, tail_position, size_bytes):
         index.note(size_bytes, mark.position, mark.size_bytes, mark.last_offset, mark.max_timestamp)
-        next_offset = mark.last_offset + 1
-    return BuiltIndex(index, next_offset)
+        next_offset, leader_epoch = mark.last_offset + 1, mark.leader_epoch
+    return BuiltIndex(index, next_offset, leader_epoch)
 
 
 def offsets_are_sound(file: DiskFile, size_bytes: int, interval: int, last: OffsetEntry | None) -> bool:

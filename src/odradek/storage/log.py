@@ -7,7 +7,7 @@ only after the write behind it succeeded, so an error at any point leaves the lo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
@@ -19,7 +19,7 @@ from odradek.storage import checkpoints, naming, timestamps
 from odradek.storage.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.durability import Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
-from odradek.storage.faults import Fault, Health, RepairJob
+from odradek.storage.faults import Fault, Health, OnBroken, RepairJob
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.opening import OpenedLog, Opening, open_log
 from odradek.storage.producer_snapshot import encode_snapshot
@@ -47,13 +47,13 @@ __all__ = [
 
 log = events.get("storage")
 
-T = TypeVar("T")
-
 
 class Log:
     """See the module. Make one with `Log.open`."""
 
-    def __init__(self, runtime: Runtime, opening: Opening, opened: OpenedLog) -> None:
+    def __init__(
+        self, runtime: Runtime, opening: Opening, opened: OpenedLog, on_broken: OnBroken | None = None
+    ) -> None:
         self._runtime = runtime
         self._files = opening.files
         self._life = Life()
@@ -62,7 +62,7 @@ class Log:
         self._producers = opened.producers
         self._durability = Durability(runtime.disk, self._life, opened.flushed_offset)
         self._removals = Removals(runtime.disk, opening.directory, self._life)
-        self._health = Health(opening.topic_partition)
+        self._health = Health(opening.topic_partition, on_broken)
         self._tail = Tail(
             runtime,
             opening.directory,
@@ -78,7 +78,7 @@ class Log:
         self.config = opening.config
         self.topic_partition: Final = opening.topic_partition
         self.directory: Final = opening.directory
-        self.topic_id: UUID | None = opened.topic_id
+        self.topic_id: Final = opened.topic_id
         self.start_offset = opened.start_offset
         """The first offset that may be read."""
         self.end_offset = opened.end_offset
@@ -89,6 +89,9 @@ class Log:
             self._durability.names_changed(opening.directory, *opening.parents)
         if opened.epochs_changed:
             self._write_epochs()
+        if opened.topic_id_changed and opened.topic_id is not None:
+            path = naming.join(self.directory, naming.PARTITION_METADATA)
+            self._durability.file_changed(path, checkpoints.format_partition_metadata(opened.topic_id))
 
     @classmethod
     def open(
@@ -103,12 +106,15 @@ class Log:
         start_offset: int = 0,
         topic_id: UUID | None = None,
         files: OpenFiles | None = None,
+        on_broken: OnBroken | None = None,
     ) -> Log:
-        """Open the log in `directory`, or create an empty one. Blocks.
+        """Open the log in `directory`, or create an empty one. Blocks; it may run on any thread.
 
         `clean`: it was closed cleanly, so it is opened without reading it. Otherwise everything from `recovery_point` on
         is scanned, cut at the last good batch, and synced. Raises KAFKA_STORAGE_ERROR when what lies below the recovery
         point, which was once durable, is damaged or missing: no log is better than one that silently lost records.
+        INCONSISTENT_TOPIC_ID, and nothing is touched, when the directory is of another topic than `topic_id`.
+        `on_broken` hears of an error in reading or writing that is final.
         """
         opening = Opening(
             directory=directory,
@@ -118,6 +124,7 @@ class Log:
             clean=clean,
             recovery_point=recovery_point,
             start_offset=start_offset,
+            topic_id=topic_id,
             files=files or OpenFiles(runtime.disk),
         )
         try:
@@ -125,22 +132,31 @@ class Log:
         except OSError as error:
             message = f"{topic_partition}: cannot open its log: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-        one = cls(runtime, opening, opened)
-        if topic_id is not None:
-            one.assign_topic_id(topic_id)
-        return one
+        return cls(runtime, opening, opened, on_broken)
+
+    def abandon(self) -> None:
+        """The log is to be deleted: work on other threads that is under way ends, and later work does nothing. Blocks
+        until then, on any thread; then `close` the log on the loop.
+        """
+        self._life.end()
+
+    @property
+    def closed(self) -> bool:
+        return self._segments.active.writer is None
 
     def close(self) -> None:
         """Make everything durable, write the producers' snapshot, and close the files. Blocks. OSError: it is not clean.
 
-        A log that failed is closed without touching its files.
+        A log that failed or was abandoned is closed without touching its files.
         """
         active = self._segments.active
+        writable = self._life.alive and self._health.fault is None and active.writer is not None
         self._life.end()
         try:
-            if self._health.fault is None and active.writer is not None:
+            if writable:
                 self._close_cleanly(active)
         finally:
+            self._health.broken("the log is closed")
             self._durability.close()
             self._files.forget_under(self.directory)
             if active.writer is not None:
@@ -225,16 +241,6 @@ class Log:
         path = naming.join(self.directory, naming.LEADER_EPOCHS)
         self._durability.file_changed(path, checkpoints.format_epochs(self._epochs.entries))
 
-    def assign_topic_id(self, topic_id: UUID) -> None:
-        """Whose log this is. INCONSISTENT_TOPIC_ID when it is another topic's of the same name."""
-        if self.topic_id is not None and self.topic_id != topic_id:
-            message = f"{self.directory} belongs to topic id {self.topic_id}, not to {topic_id}"
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
-        if self.topic_id is None:
-            self.topic_id = topic_id
-            path = naming.join(self.directory, naming.PARTITION_METADATA)
-            self._durability.file_changed(path, checkpoints.format_partition_metadata(topic_id))
-
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for `producer.id.expiration.ms`; return how many."""
         return self._producers.expire(now_ms, expiration_ms)
@@ -259,7 +265,7 @@ class Log:
     def flush_job(self) -> FlushJob | None:
         """What must be synced so that all that was appended so far is durable; None when it is."""
         active = self._segments.active
-        if active.writer is None or self._health.fault is not None:
+        if active.writer is None or self._health.is_broken:
             return None
         job = self._durability.job(self.end_offset, active.writer)
         if job is not None:
@@ -270,7 +276,7 @@ class Log:
 
     def flushed(self, job: FlushJob) -> None:
         """`job.run()` returned."""
-        if self._life.alive:
+        if job.life.alive:
             self._durability.done(job)
 
     @property
@@ -280,7 +286,7 @@ class Log:
 
     def disk_failed(self, error: OSError) -> None:
         """The log's directory failed: until a restart nothing is appended, read or flushed."""
-        self._health.broken(error)
+        self._health.broken(str(error))
 
     def repair_job(self) -> RepairJob | None:
         """After a full disk, once there is space again: what brings the log back. None when it is not (yet) possible."""

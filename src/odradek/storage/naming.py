@@ -38,6 +38,8 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 DELETED_DIRECTORY: Final = "-delete"
+STRAY_DIRECTORY: Final = "-stray"
+"""A partition that belongs to no topic that is known, set aside for a person to look at."""
 
 _OFFSET_DIGITS: Final = 20
 _OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z0-9]+)*)\Z")
@@ -69,9 +71,9 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
-def deleted_directory(topic_partition: TopicPartition, unique: UUID) -> str:
+def retired_directory(topic_partition: TopicPartition, unique: UUID, suffix: str) -> str:
     """The name of a partition on its way out. A long topic name is cut so that the whole is a legal file name."""
-    tail = f".{unique.hex}{DELETED_DIRECTORY}"
+    tail = f".{unique.hex}{suffix}"
     return str(topic_partition)[: _DIRECTORY_NAME_MAX - len(tail)] + tail
 
 

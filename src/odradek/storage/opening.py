@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
@@ -12,7 +13,7 @@ from odradek.runtime.ports import Disk, Runtime
 from odradek.storage import checkpoints, naming
 from odradek.storage.batch_walk import BrokenChain, walk_headers
 from odradek.storage.checkpoints import BadCheckpointError
-from odradek.storage.epochs import EpochHistory
+from odradek.storage.epochs import EpochHistory, EpochStart
 from odradek.storage.index_checks import BuiltIndex, build_index, resume_index
 from odradek.storage.leftovers import clear_leftovers
 from odradek.storage.open_files import OpenFiles
@@ -24,6 +25,8 @@ from odradek.storage.segments import SegmentList
 from odradek.telemetry import events
 
 log = events.get("storage")
+
+_OPEN_FILES_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,8 @@ class Opening:
     clean: bool
     recovery_point: int
     start_offset: int
+    topic_id: UUID | None
+    """None: whatever topic the directory belongs to."""
     files: OpenFiles
 
 
@@ -49,11 +54,13 @@ class OpenedLog:
     epochs: EpochHistory
     epochs_changed: bool
     """They differ from the file."""
+    topic_id: UUID | None
+    topic_id_changed: bool
+    """The file does not have it."""
     producers: Producers
     start_offset: int
     end_offset: int
     flushed_offset: int
-    topic_id: UUID | None
     names_changed: bool
     """Something was created that no `sync_directory` has made durable yet."""
     cut_at_recovery: bool
@@ -72,34 +79,57 @@ class _Opener:
         self._now_ms = runtime.clock.wall_ms()
         self._opening = opening
         self._directory = opening.directory
+        # Readers elsewhere share the broker's open files; this may run on a thread of its own.
+        self._files = OpenFiles(runtime.disk, _OPEN_FILES_MAX)
         self._segments: list[Segment] = []
         self._epochs = EpochHistory()
         self._end_offset = 0
+        self._last_epoch = -1
         self._cut_aside = False
 
     def run(self) -> OpenedLog:
+        try:
+            return self._run()
+        except BaseException:
+            for segment in self._segments:
+                if segment.writer is not None:
+                    segment.writer.close()
+            raise
+        finally:
+            self._files.close()
+
+    def _run(self) -> OpenedLog:
         names = self._names()
+        topic_id = self._load_topic_id(names)
+        if None not in (topic_id, self._opening.topic_id) and topic_id != self._opening.topic_id:
+            message = f"{self._directory} belongs to topic id {topic_id}, not to {self._opening.topic_id}"
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
+        names = clear_leftovers(self._disk, self._directory, names)
         self._segments = self._list_segments(names)
         created = not self._segments
+        saved_epochs = self._load_epochs(names)
         if created:
-            self._create()
-        else:
-            saved_epochs = self._load_epochs(names)
-            if not (self._opening.clean and self._open_active()):
-                self._recover()
+            self._create(topic_id)
+        elif not (self._opening.clean and self._open_active()):
+            self._recover()
+        if self._last_epoch > (saved_epochs[-1].epoch if saved_epochs else -1):
+            self._rebuild_epochs()
         start_offset = max(self._opening.start_offset, self._segments[0].base_offset)
         self._check_range(start_offset)
         producers = self._load_producers(names)
         self._trim_epochs(start_offset)
+        for segment in self._segments:
+            segment.share(self._opening.files)
         return OpenedLog(
             segments=SegmentList(self._segments),
             epochs=self._epochs,
-            epochs_changed=not created and self._epochs.entries != saved_epochs,
+            epochs_changed=self._epochs.entries != saved_epochs,
+            topic_id=self._opening.topic_id or topic_id,
+            topic_id_changed=not created and topic_id is None and self._opening.topic_id is not None,
             producers=producers,
             start_offset=start_offset,
             end_offset=self._end_offset,
             flushed_offset=self._end_offset,
-            topic_id=self._load_topic_id(names),
             names_changed=created,
             cut_at_recovery=self._cut_aside,
         )
@@ -109,8 +139,7 @@ class _Opener:
     def _names(self) -> list[str]:
         if not self._disk.exists(self._directory):
             self._disk.make_directory(self._directory)
-            return []
-        return clear_leftovers(self._disk, self._directory, self._disk.list_directory(self._directory))
+        return self._disk.list_directory(self._directory)
 
     def _list_segments(self, names: list[str]) -> list[Segment]:
         """By name and size; nothing is opened."""
@@ -125,16 +154,20 @@ class _Opener:
     def _segment(self, base_offset: int, size_bytes: int) -> Segment:
         return Segment(
             self._disk,
-            self._opening.files,
+            self._files,
             self._directory,
             base_offset,
             size_bytes,
             index_interval_bytes=self._opening.config.index_interval_bytes,
         )
 
-    def _create(self) -> None:
+    def _create(self, topic_id: UUID | None) -> None:
         if self._opening.recovery_point > self._opening.start_offset:
             raise self._lost(f"no segments are left, the recovery point is {self._opening.recovery_point}")
+        if topic_id is None and self._opening.topic_id is not None:
+            # Durable before there is a segment: records are never without the name of their topic.
+            metadata = checkpoints.format_partition_metadata(self._opening.topic_id)
+            self._disk.replace(naming.join(self._directory, naming.PARTITION_METADATA), metadata)
         segment = self._segment(self._opening.start_offset, 0)
         segment.begin()
         self._segments.append(segment)
@@ -202,6 +235,7 @@ class _Opener:
     def _activate(self, active: Segment, built: BuiltIndex) -> None:
         active.index = built.index
         self._end_offset = built.next_offset
+        self._last_epoch = built.leader_epoch
         if active.size_bytes:
             first = active.mark(0)
             written_ms = active.last_append_ms()
@@ -271,9 +305,8 @@ class _Opener:
 
     def _keep_sealed(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync a scanned segment that others follow: what was read may have been in the page cache only."""
-        self._learn_epochs(scanned)
         scanned.index.seal()
-        write_index_files(self._disk, self._opening.files, segment, scanned.index)
+        write_index_files(self._disk, self._files, segment, scanned.index)
         for kind in (naming.LOG, naming.OFFSET_INDEX, naming.TIME_INDEX):
             file = self._disk.open(segment.path(kind))
             try:
@@ -283,42 +316,32 @@ class _Opener:
 
     def _keep_active(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync the last scanned segment and make it the active one."""
-        self._learn_epochs(scanned)
         writer = segment.open_writer()
         self._reset_index_files(segment)
         writer.log_file.sync()
-        self._activate(segment, BuiltIndex(scanned.index, scanned.next_offset))
-
-    def _learn_epochs(self, scanned: ScannedSegment) -> None:
-        for entry in scanned.epochs:
-            self._epochs.assign(entry.epoch, entry.start_offset)
+        epoch = scanned.epochs[-1].epoch if scanned.epochs else -1
+        self._activate(segment, BuiltIndex(scanned.index, scanned.next_offset, epoch))
 
     # ---- what belongs to the log -----------------------------------------------------------------------------------
 
-    def _load_epochs(self, names: list[str]) -> tuple[object, ...]:
-        """Read the checkpoint; where it is missing or damaged, the batches of the whole log. Return what the file says."""
-        try:
-            if naming.LEADER_EPOCHS in names:
+    def _load_epochs(self, names: list[str]) -> tuple[EpochStart, ...]:
+        """What the checkpoint says: nothing when it is missing or damaged."""
+        if naming.LEADER_EPOCHS in names:
+            try:
                 entries = checkpoints.parse_epochs(
                     self._disk.read(naming.join(self._directory, naming.LEADER_EPOCHS))
                 )
                 self._epochs = EpochHistory(entries)
-                return self._epochs.entries
-        except BadCheckpointError as error:
-            log.warning("epochs_rebuilt", directory=self._directory, reason=str(error))
-        for segment in self._segments:
-            self._epochs_of(segment)
-        return ()
+            except BadCheckpointError as error:
+                log.warning("epochs_ignored", directory=self._directory, reason=str(error))
+        return self._epochs.entries
 
-    def _epochs_of(self, segment: Segment) -> None:
-        file = self._disk.open(segment.path(naming.LOG), write=False)
-        try:
-            for header in walk_headers(file, 0, segment.size_bytes):
-                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-        except BrokenChain:
-            pass  # recovery will come to it, or a reader
-        finally:
-            file.close()
+    def _rebuild_epochs(self) -> None:
+        """The log has a later epoch than the checkpoint: read them off all batches."""
+        self._epochs = EpochHistory()
+        for segment in self._segments:
+            for mark in segment.marks():
+                self._epochs.assign(mark.leader_epoch, mark.base_offset)
 
     def _trim_epochs(self, start_offset: int) -> None:
         self._epochs.truncate_from_end(max(self._end_offset, start_offset + 1))
@@ -331,7 +354,8 @@ class _Opener:
         try:
             return checkpoints.parse_partition_metadata(self._disk.read(path))
         except BadCheckpointError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is damaged: {error}") from None
+            log.warning("topic_id_unreadable", path=path, reason=str(error))
+            return None
 
     def _load_producers(self, names: list[str]) -> Producers:
         """From the newest good snapshot, and the batches behind it."""

@@ -117,6 +117,10 @@ class Segment:
         self.index: ActiveIndex | None = None
         self.writer: SegmentWriter | None = None
 
+    def share(self, files: OpenFiles) -> None:
+        """From now on read through `files`."""
+        self._files = files
+
     def path(self, kind: str) -> str:
         return naming.join(self._directory, naming.offset_file(self.base_offset, kind))
 

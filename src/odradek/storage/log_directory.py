@@ -1,0 +1,190 @@
+"""One of the broker's data directories: its lock, its identity, its checkpoints, and whether it was left cleanly.
+
+The marker of a clean shutdown is removed, durably, before any log is opened: a crash at any later moment is a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import DirectoryLock, Disk
+from odradek.storage import checkpoints, naming
+from odradek.storage.checkpoints import BadCheckpointError
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+_META_VERSION: Final = "1"
+_CLEAN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What `meta.properties` says."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+    @classmethod
+    def parse(cls, data: bytes, path: str) -> Identity:
+        """Raises ConfigError for a file that a broker cannot have written."""
+        try:
+            values = checkpoints.parse_properties(data)
+            return cls(
+                cluster_id=values["cluster.id"],
+                node_id=int(values.get("node.id") or values["broker.id"]),
+                directory_id=values.get("directory.id", ""),
+            )
+        except (BadCheckpointError, KeyError, ValueError) as error:
+            raise ConfigError(f"{path} is damaged or not of a broker: {error}") from None
+
+    def format(self) -> bytes:
+        return checkpoints.format_properties(
+            {
+                "version": _META_VERSION,
+                "cluster.id": self.cluster_id,
+                "node.id": str(self.node_id),
+                "directory.id": self.directory_id,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The contents of checkpoint files that differ from what is on disk."""
+
+    files: tuple[tuple[str, bytes], ...]
+    forgotten: tuple[TopicPartition, ...]
+    """Partitions of which the files will not speak any more."""
+
+
+class LogDirectory:
+    """See the module. `open` takes the lock; the rest is called in the order of the methods."""
+
+    def __init__(self, disk: Disk, path: str, lock: DirectoryLock | None, offline: str | None) -> None:
+        self._disk = disk
+        self._lock = lock
+        self._written: dict[str, bytes] = {}
+        self._stale: dict[TopicPartition, None] = {}
+        self.path: Final = path
+        self.offline = offline
+        """Why nothing in it can be used; None when it can."""
+        self.was_clean = False
+        """It was closed cleanly before this start."""
+        self.recovery_points: dict[TopicPartition, int] = {}
+        """As last written down, of partitions that are not open, too."""
+        self.start_offsets: dict[TopicPartition, int] = {}
+
+    @classmethod
+    def open(cls, disk: Disk, path: str) -> LogDirectory:
+        """Create it if need be and lock it. ConfigError when another process has it; offline after any other error."""
+        try:
+            disk.make_directory(path)
+            lock = disk.lock(path)
+        except BlockingIOError:
+            raise ConfigError(
+                f"data directory {path} is in use by another broker; stop that one, or give this one another directory"
+            ) from None
+        except OSError as error:
+            return cls(disk, path, None, str(error))
+        return cls(disk, path, lock, None)
+
+    def failed(self, error: OSError) -> None:
+        if self.offline is None:
+            self.offline = str(error)
+
+    def read_identity(self) -> Identity | None:
+        """None in a new directory."""
+        path = naming.join(self.path, naming.META_PROPERTIES)
+        return Identity.parse(self._disk.read(path), path) if self._disk.exists(path) else None
+
+    def write_identity(self, cluster_id: str, node_id: int, directory_id: UUID) -> None:
+        identity = Identity(
+            cluster_id=cluster_id, node_id=node_id, directory_id=checkpoints.kafka_id(directory_id)
+        )
+        self._disk.replace(naming.join(self.path, naming.META_PROPERTIES), identity.format())
+
+    def load(self) -> list[str]:
+        """Read the checkpoints, take the clean marker away, and return the names in the directory."""
+        marker = naming.join(self.path, naming.CLEAN_SHUTDOWN)
+        self.was_clean = self._disk.exists(marker)
+        if self.was_clean:
+            self._disk.remove(marker)
+            self._disk.sync_directory(self.path)
+        self.recovery_points = self._read_offsets(naming.RECOVERY_POINTS)
+        self.start_offsets = self._read_offsets(naming.START_OFFSETS)
+        return self._disk.list_directory(self.path)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint that is damaged is worth nothing: the logs are then scanned from their start."""
+        path = naming.join(self.path, name)
+        if not self._disk.exists(path):
+            return {}
+        try:
+            data = self._disk.read(path)
+            offsets = checkpoints.parse_offsets(data)
+        except BadCheckpointError as error:
+            log.warning("checkpoint_ignored", path=path, reason=str(error))
+            self.was_clean = False
+            return {}
+        self._written[name] = data
+        return offsets
+
+    def forget(self, name: TopicPartition) -> None:
+        """The partition is gone."""
+        if name in self.recovery_points or name in self.start_offsets:
+            self._stale[name] = None
+        self.recovery_points.pop(name, None)
+        self.start_offsets.pop(name, None)
+
+    def is_stale(self, name: TopicPartition) -> bool:
+        """Whether the checkpoint files may still speak of a partition that was forgotten."""
+        return name in self._stale
+
+    def checkpoint(self, high_watermarks: Offsets) -> Checkpoint:
+        """What is to be written down now."""
+        contents = (
+            (naming.RECOVERY_POINTS, checkpoints.format_offsets(self.recovery_points)),
+            (naming.START_OFFSETS, checkpoints.format_offsets(self.start_offsets)),
+            (naming.HIGH_WATERMARKS, checkpoints.format_offsets(high_watermarks)),
+        )
+        return Checkpoint(
+            files=tuple((name, data) for name, data in contents if self._written.get(name) != data),
+            forgotten=tuple(self._stale),
+        )
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Blocks; one call at a time, on any thread."""
+        for name, data in checkpoint.files:
+            self._disk.replace(naming.join(self.path, name), data)
+            self._written[name] = data
+
+    def written(self, checkpoint: Checkpoint) -> None:
+        """`write` returned."""
+        for name in checkpoint.forgotten:
+            if name not in self.recovery_points and name not in self.start_offsets:
+                self._stale.pop(name, None)
+
+    def mark_clean(self) -> None:
+        """The last write before the lock is released: every log in the directory was closed cleanly."""
+        self._disk.replace(naming.join(self.path, naming.CLEAN_SHUTDOWN), _CLEAN_CONTENT)
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def space(self) -> tuple[int, int]:
+        """Bytes in total and free on the file system; -1 where that is not known."""
+        try:
+            return -1, self._disk.free_bytes(self.path)
+        except OSError:
+            return -1, -1
