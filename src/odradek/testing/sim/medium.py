@@ -283,6 +283,19 @@ class Medium:
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return node
 
+    def make_durable_folder(self, path: str) -> None:
+        """Put an empty directory, and what is missing above it, on the platter."""
+        folder = self.root
+        for part in _parts(path):
+            node = folder.names.get(part)
+            if node is None:
+                node = Folder()
+                folder.link(part, node)
+                folder.sync()
+            if not isinstance(node, Folder):
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+            folder = node
+
     def used_bytes(self) -> int:
         return sum(len(inode.cache) for _, inode in self.root.files(""))
 

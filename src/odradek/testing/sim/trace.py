@@ -31,6 +31,11 @@ class Trace:
         if self.lines is not None:
             self.lines.append(line)
 
+    def remark(self, text: str) -> None:
+        """A line for people, kept with the others but no part of the hash."""
+        if self.lines is not None:
+            self.lines.append(f"{self._now():.9f} # {text}\n")
+
     def digest(self) -> str:
         return self._hash.hexdigest()
 

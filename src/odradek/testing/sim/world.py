@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import ExitStack
 from contextvars import Context, copy_context
 from typing import Any, Self, TypeVar
 
@@ -23,6 +24,7 @@ from odradek.testing.sim.loop import SimLoop
 from odradek.testing.sim.medium import Medium
 from odradek.testing.sim.network import CURRENT, Conditions, Interface, Machine, Network
 from odradek.testing.sim.offload import OffloadDelays, SimOffload, baton_locks, give_way
+from odradek.testing.sim.quiet import events_into
 from odradek.testing.sim.trace import Trace
 
 T = TypeVar("T")
@@ -151,7 +153,7 @@ class World:
         self.network = Network(self.loop, stream(seed, "network"), trace=self.trace, conditions=conditions)
         self.lives: list[Life] = []
         self.errors: list[str] = []
-        self._locks = baton_locks()
+        self._surroundings = ExitStack()
 
     def host(self, name: str, *, capacity_bytes: int | None = None) -> Host:
         return Host(self, name, capacity_bytes=capacity_bytes)
@@ -188,14 +190,15 @@ class World:
             self.errors.append(f"{self.loop.time():.6f} s: {context.get('message')}: {error!r}")
 
     def __enter__(self) -> Self:
-        self._locks.__enter__()
+        self._surroundings.enter_context(baton_locks())
+        self._surroundings.enter_context(events_into(self.trace))
         return self
 
     def __exit__(self, *_exception: object) -> None:
         try:
             self.close()
         finally:
-            self._locks.__exit__(None, None, None)
+            self._surroundings.close()
 
     def close(self) -> None:
         """End everything, as if every host were killed now."""

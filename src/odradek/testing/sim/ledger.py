@@ -1,0 +1,139 @@
+"""The checker of histories: what producers sent, what was acknowledged, what readers saw, and what is there now.
+
+One ledger for each partition. Every record carries a value of its own, so each can be found again:
+"what was acknowledged is there, at its offset, once; nothing else is; each producer's order holds; what a reader
+saw below the high watermark never changes, and the high watermark never shrinks below it".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from odradek.testing.sim.failures import ViolationError
+
+
+class Sent(NamedTuple):
+    """Who sent a value, and as which of its records to this partition, counted from 0."""
+
+    producer: str
+    number: int
+    is_idempotent: bool
+
+
+class Found(NamedTuple):
+    """A record that a reader got."""
+
+    offset: int
+    value: bytes
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is known of one partition, outside of every host."""
+
+    partition: str
+    sent: dict[bytes, Sent] = field(default_factory=dict)
+    acknowledged: dict[bytes, int] = field(default_factory=dict)
+    """Values and the offsets that producers were told."""
+    committed: dict[int, bytes] = field(default_factory=dict)
+    """What readers saw below the high watermark, by offset."""
+    removable_below: int = 0
+    """Records below this offset may have been deleted."""
+    high_watermark: int = 0
+    """The highest that anyone saw."""
+
+    def send(self, value: bytes, sent: Sent) -> None:
+        """A producer is about to send `value`, maybe not for the first time."""
+        known = self.sent.setdefault(value, sent)
+        if known != sent:
+            raise AssertionError(f"two records have the value {value!r}")
+
+    def acknowledge(self, value: bytes, offset: int) -> None:
+        """A producer was told that `value` is at `offset`."""
+        known = self.acknowledged.setdefault(value, offset)
+        if known != offset:
+            self._fail(f"{value[:40]!r} was acknowledged at {known} and again at {offset}")
+        other = self.committed.setdefault(offset, value)
+        if other != value:
+            self._fail(f"{value[:40]!r} is acknowledged at {offset}, where {other[:40]!r} was read")
+        self.high_watermark = max(self.high_watermark, offset + 1)
+
+    def may_remove_below(self, offset: int) -> None:
+        """Someone deletes, or is about to delete, records below `offset`."""
+        self.removable_below = max(self.removable_below, offset)
+
+    def observe(self, records: Sequence[Found], high_watermark: int) -> None:
+        """A reader got `records`, all below the high watermark."""
+        for record in records:
+            if record.offset >= high_watermark:
+                self._fail(f"offset {record.offset} was read above the high watermark {high_watermark}")
+            self._check_known(record)
+            known = self.committed.setdefault(record.offset, record.value)
+            if known != record.value:
+                self._fail(f"offset {record.offset} held {known[:40]!r} and now holds {record.value[:40]!r}")
+        self.high_watermark = max(self.high_watermark, records[-1].offset + 1 if records else 0)
+
+    def check(self, records: Sequence[Found], *, start_offset: int, end_offset: int) -> None:
+        """`records` is all that the partition holds now, in order of offset, from start to end."""
+        self._check_range(records, start_offset, end_offset)
+        for record in records:
+            self._check_known(record)
+        self._check_once(records)
+        self._check_order(records)
+        present = {record.offset: record.value for record in records}
+        for offset, value in self.committed.items():
+            if offset >= start_offset and present.get(offset) != value:
+                found = present.get(offset)
+                what = "is gone" if found is None else f"became {found[:40]!r}"
+                self._fail(f"the committed record {value[:40]!r} at {offset} {what}")
+
+    def _check_range(self, records: Sequence[Found], start_offset: int, end_offset: int) -> None:
+        if start_offset > self.removable_below:
+            self._fail(
+                f"it begins at {start_offset}, though nothing above {self.removable_below} was deleted"
+            )
+        if end_offset < self.high_watermark:
+            self._fail(f"it ends at {end_offset}, below the high watermark {self.high_watermark} seen before")
+        offsets = [record.offset for record in records]
+        if offsets != list(range(start_offset, end_offset)):
+            self._fail(f"offsets {_runs(offsets)} are there, not {start_offset} to {end_offset - 1}")
+
+    def _check_known(self, record: Found) -> None:
+        if record.value not in self.sent:
+            self._fail(f"offset {record.offset} holds {record.value[:40]!r}, which no producer sent")
+
+    def _check_once(self, records: Sequence[Found]) -> None:
+        seen: dict[bytes, int] = {}
+        for record in records:
+            first = seen.setdefault(record.value, record.offset)
+            if first != record.offset:
+                self._fail(f"{record.value[:40]!r} is there twice, at {first} and at {record.offset}")
+
+    def _check_order(self, records: Sequence[Found]) -> None:
+        """Each producer's records in the order of sending; an idempotent producer's without a gap between them."""
+        last: dict[str, int] = {}
+        for record in records:
+            sent = self.sent[record.value]
+            before = last.get(sent.producer)
+            if before is not None:
+                if sent.number < before:
+                    self._fail(f"record {sent.number} of {sent.producer} stands behind record {before}")
+                if sent.is_idempotent and sent.number != before + 1:
+                    self._fail(f"record {sent.number} of {sent.producer} follows record {before}")
+            last[sent.producer] = sent.number
+
+    def _fail(self, problem: str) -> None:
+        raise ViolationError(f"{self.partition}: {problem}")
+
+
+def _runs(offsets: Sequence[int]) -> str:
+    """`0-4, 7-9`."""
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and runs[-1][1] == offset - 1:
+            runs[-1][1] = offset
+        else:
+            runs.append([offset, offset])
+    return ", ".join(f"{first}-{last}" for first, last in runs) or "none"

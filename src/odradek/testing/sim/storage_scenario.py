@@ -1,0 +1,326 @@
+"""Storage under torment: producers, readers, retention and checkpoints on a few logs, lives ended by crashes.
+
+The plan of a run is drawn from its seed; the lives it is given say which disk faults each boot meets. After every
+boot, and once more at the end after the power was cut behind a clean close, the ledgers compare what the logs hold
+with what producers and readers were told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.records import BatchBuilder, split_batches
+from odradek.replication.partition import Partition
+from odradek.testing.sim.chance import stream
+from odradek.testing.sim.disk_faults import CrashKind, DiskFault
+from odradek.testing.sim.failures import ViolationError
+from odradek.testing.sim.ledger import Ledger, Sent
+from odradek.testing.sim.storage_store import Store, read_all, read_found
+from odradek.testing.sim.world import Host, Life, World
+
+_LIVES_MAX: Final = 12
+_RETRY_S: Final = 0.05
+
+
+@dataclass(slots=True, kw_only=True)
+class StoragePlan:
+    """What a seed decided."""
+
+    paths: tuple[str, ...]
+    """Data directories."""
+    partition_count: int
+    records_per_producer: int
+    config: LogConfig
+    is_full_for_s: float | None
+    """When set, the disk is full for this long, a while after the start."""
+
+    @classmethod
+    def draw(cls, seed: int) -> StoragePlan:
+        rng = stream(seed, "plan")
+        config = LogConfig(
+            segment_bytes=rng.choice((1300, 1300, 3000, 1 << 20)),
+            segment_index_bytes=rng.choice((96, 1 << 20)),
+            index_interval_bytes=rng.choice((1, 200, 4096)),
+            retention_bytes=rng.choice((-1, 2000, 5000)),
+            retention_ms=-1,
+            file_delete_delay_ms=rng.choice((0, 20)),
+        )
+        return cls(
+            paths=rng.choice((("/data",), ("/data", "/more/data"))),
+            partition_count=rng.choice((1, 2)),
+            records_per_producer=rng.choice((8, 14)),
+            config=config,
+            is_full_for_s=rng.choice((None, None, 0.2)),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Producer:
+    """Sends numbered records to one partition. It lives outside of the host and remembers across its crashes."""
+
+    name: str
+    producer_id: int
+    ledger: Ledger
+    rng: Random
+    record_count: int
+    next_number: int = 0
+    in_doubt: list[tuple[int, list[bytes]]] = field(default_factory=list)
+    """Batches sent and not acknowledged: the first record's number, the values."""
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.next_number >= self.record_count and not self.in_doubt
+
+    def draw_batch(self) -> tuple[int, list[bytes]]:
+        count = min(self.rng.randint(1, 4), self.record_count - self.next_number)
+        first = self.next_number
+        self.next_number += count
+        values = []
+        for number in range(first, first + count):
+            padding = self.rng.randbytes(self.rng.choice((0, 10, 100, 250)))
+            values.append(f"{self.name}/{number}/".encode() + padding)
+        return first, values
+
+    def build(self, first: int, values: list[bytes], now_ms: int) -> bytearray:
+        builder = BatchBuilder()
+        for number, value in enumerate(values, first):
+            self.ledger.send(value, Sent(self.name, number, self.is_idempotent))
+            builder.append(now_ms, b"key", value, ())
+        if not self.is_idempotent:
+            return builder.build()
+        return builder.build(producer_id=self.producer_id, producer_epoch=0, base_sequence=first)
+
+
+class StorageScenario:
+    """One run in a world. `lives` gives the disk faults of each boot in turn; later boots have none."""
+
+    def __init__(self, world: World, seed: int, lives: Sequence[Sequence[DiskFault]] = ()) -> None:
+        self._world = world
+        self._rng = stream(seed, "scenario")
+        self._lives = lives
+        self._plan = StoragePlan.draw(seed)
+        self._host: Host = world.host("broker")
+        names = [TopicPartition("topic", number) for number in range(self._plan.partition_count)]
+        self._names = names
+        self._ledgers = {name: Ledger(str(name)) for name in names}
+        self._producers: dict[TopicPartition, list[_Producer]] = {name: [] for name in names}
+        for number, (name, producer_id) in enumerate((name, i) for name in names for i in (7, 8, -1)):
+            producer = _Producer(
+                name=f"p{number}",
+                producer_id=producer_id,
+                ledger=self._ledgers[name],
+                rng=stream(seed, f"producer {number}"),
+                record_count=self._plan.records_per_producer,
+            )
+            self._producers[name].append(producer)
+        self.points: list[int] = []
+        """I/O points of each life."""
+        self.recovery_points: list[int] = []
+        """How many of them opening the logs took."""
+
+    async def run(self) -> None:
+        """Raises `ViolationError` when a promise was broken."""
+        self._provide_directories()
+        for number in range(_LIVES_MAX):
+            life = self._host.boot(faults=self._lives[number] if number < len(self._lives) else ())
+            finished = await self._live(life)
+            self.points.append(life.disk.point_count)
+            if finished:
+                break
+        else:
+            raise ViolationError(f"the storage does not come up: {_LIVES_MAX} lives ended")
+        self._host.crash(CrashKind.POWER_LOSS)
+        life = self._host.boot()
+        await self._host.spawn(self._inspect(life))
+
+    def _provide_directories(self) -> None:
+        """As an installer does: the data directories exist, durably, before the broker first starts."""
+        medium = self._host.medium
+        for path in self._plan.paths:
+            medium.make_durable_folder(path)
+
+    async def _live(self, life: Life) -> bool:
+        """One boot until all is sent and closed cleanly; False when it crashed or had to be restarted."""
+        task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
+        (outcome,) = await asyncio.gather(task, return_exceptions=True)
+        if life.crashed.done():
+            while life.tasks:  # noqa: ASYNC110  they are being cancelled
+                await asyncio.sleep(0)
+            if isinstance(outcome, ViolationError):
+                raise outcome
+            return False
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return True
+
+    async def _inspect(self, life: Life) -> None:
+        store = Store(life.runtime, self._plan.paths, lambda: None)
+        await store.open(self._names, self._plan.config)
+        self._check(store)
+
+    def _check(self, store: Store) -> None:
+        for partition in store.partitions:
+            log, ledger = partition.log, self._ledgers[partition.name]
+            found = read_all(log, self._rng.choice((1, 300, 1 << 20)))
+            ledger.check(found, start_offset=log.start_offset, end_offset=log.end_offset)
+            committed = [record for record in found if record.offset < partition.high_watermark]
+            ledger.observe(committed, partition.high_watermark)
+
+    async def _serve(self, life: Life) -> None:
+        store = Store(life.runtime, self._plan.paths, lambda: self._directory_failed(life))
+        await store.open(self._names, self._plan.config)
+        self.recovery_points.append(life.disk.point_count)
+        self._check(store)
+        writers = [
+            self._write(life, partition, producer)
+            for partition in store.partitions
+            for producer in self._producers[partition.name]
+        ]
+        others = [self._keep(store), self._read(store), self._fill_disk()]
+        await asyncio.gather(*writers, *others)
+        self._host.medium.capacity_bytes = None
+        await store.repair()
+        self._check(store)
+        await store.close()
+
+    def _directory_failed(self, life: Life) -> None:
+        """What an operator does: restart. Some pull the plug."""
+        kind = self._rng.choice((CrashKind.PROCESS_KILL, CrashKind.POWER_LOSS))
+        self._world.loop.call_later(self._rng.uniform(0.01, 0.2), life.crash, kind)
+
+    # -- those who write -------------------------------------------------------------------------------------
+
+    async def _write(self, life: Life, partition: Partition, producer: _Producer) -> None:
+        """Send until all is acknowledged. Batches in doubt are sent again first, by idempotent producers."""
+        retried, producer.in_doubt = producer.in_doubt, []
+        for first, values in retried if producer.is_idempotent else ():
+            await self._deliver(life, partition, producer, first, values)
+        while not producer.is_done:
+            in_flight = []
+            for _ in range(self._rng.randint(1, 3)):
+                if producer.next_number < producer.record_count:
+                    first, values = producer.draw_batch()
+                    in_flight.append(await self._append(life, partition, producer, first, values))
+            for first, values, offset in in_flight:
+                await self._acknowledge(partition, producer, first, values, offset)
+            await asyncio.sleep(self._rng.uniform(0, 0.01))
+
+    async def _deliver(
+        self, life: Life, partition: Partition, producer: _Producer, first: int, values: list[bytes]
+    ) -> None:
+        first, values, offset = await self._append(life, partition, producer, first, values)
+        await self._acknowledge(partition, producer, first, values, offset)
+
+    async def _append(
+        self, life: Life, partition: Partition, producer: _Producer, first: int, values: list[bytes]
+    ) -> tuple[int, list[bytes], int]:
+        producer.in_doubt.append((first, values))
+        while True:
+            now_ms = life.clock.wall_ms()
+            batch = producer.build(first, values, now_ms)
+            try:
+                result = partition.append(split_batches(batch), now_ms=now_ms)
+            except KafkaError as error:
+                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    raise ViolationError(f"{partition.name}: {producer.name} was refused: {error}") from error
+                await asyncio.sleep(_RETRY_S)  # a full disk, or an operator who is on his way
+                continue
+            if result.last_offset - result.first_offset != len(values) - 1:
+                raise ViolationError(f"{partition.name}: {len(values)} records became {result}")
+            return first, values, result.first_offset
+
+    async def _acknowledge(
+        self, partition: Partition, producer: _Producer, first: int, values: list[bytes], offset: int
+    ) -> None:
+        try:
+            waiting = partition.acknowledgement(offset + len(values) - 1)
+            if waiting is not None:
+                await waiting
+        except KafkaError:  # the partition went offline: the batch stays in doubt
+            await asyncio.get_running_loop().create_future()
+        for number, value in enumerate(values):
+            producer.ledger.acknowledge(value, offset + number)
+        producer.in_doubt.remove((first, values))
+
+    # -- those who keep and read -----------------------------------------------------------------------------
+
+    async def _keep(self, store: Store) -> None:
+        """Retention, delete-records, new epochs, checkpoints, and repair after a full disk."""
+        while not self._all_sent():
+            await asyncio.sleep(self._rng.uniform(0.001, 0.02))
+            partition = self._rng.choice(store.partitions)
+            if partition.retired is not None:
+                return
+            await store.repair()
+            action = self._rng.choice((self._retain, self._delete_records, self._checkpoint, self._new_epoch))
+            try:
+                await action(store, partition)
+            except KafkaError as error:
+                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    raise
+
+    async def _retain(self, store: Store, partition: Partition) -> None:
+        if self._plan.config.retention_bytes >= 0:
+            self._ledgers[partition.name].may_remove_below(partition.high_watermark)
+        await store.apply_retention(partition)
+
+    async def _delete_records(self, store: Store, partition: Partition) -> None:
+        if self._rng.random() < 0.5:
+            offset = self._rng.randint(partition.start_offset, partition.high_watermark)
+            self._ledgers[partition.name].may_remove_below(offset)
+            partition.log.delete_records(offset)
+
+    async def _checkpoint(self, store: Store, partition: Partition) -> None:
+        await store.write_checkpoints()
+
+    async def _new_epoch(self, store: Store, partition: Partition) -> None:
+        partition.log.begin_epoch(partition.leader_epoch + 1)
+        partition.leader_epoch = type(partition.leader_epoch)(partition.leader_epoch + 1)
+
+    async def _read(self, store: Store) -> None:
+        """Read at random below the high watermark: what is asked for comes first."""
+        while not self._all_sent():
+            await asyncio.sleep(self._rng.uniform(0.001, 0.01))
+            partition = self._rng.choice(store.partitions)
+            if partition.retired is not None:
+                return
+            high_watermark = partition.high_watermark
+            if partition.start_offset < high_watermark:
+                offset = self._rng.randrange(partition.start_offset, high_watermark)
+                found = read_found(partition.log, offset, high_watermark, self._rng.choice((1, 500, 1 << 20)))
+                if not found or found[0].offset != offset:
+                    raise ViolationError(f"{partition.name}: a read at {offset} returned {found[:1]}")
+                self._ledgers[partition.name].observe(found, high_watermark)
+
+    def _all_sent(self) -> bool:
+        return all(producer.is_done for producers in self._producers.values() for producer in producers)
+
+    async def _fill_disk(self) -> None:
+        medium, seconds = self._host.medium, self._plan.is_full_for_s
+        if seconds is None:
+            return
+        await asyncio.sleep(self._rng.uniform(0.01, 0.1))
+        medium.capacity_bytes = medium.used_bytes() + self._rng.randint(0, 300)
+        await asyncio.sleep(seconds)
+        medium.capacity_bytes = None
+
+
+def run_storage(
+    seed: int, lives: Sequence[Sequence[DiskFault]] = (), *, keep_trace: bool = False
+) -> tuple[World, StorageScenario]:
+    """Run the scenario in a world of its own and return both, the world closed."""
+    with World(seed, keep_trace=keep_trace, seconds_max=120.0, steps_max=2_000_000) as world:
+        scenario = StorageScenario(world, seed, lives)
+        world.run(scenario.run)
+    return world, scenario
