@@ -21,6 +21,7 @@ if str(_ROOT) not in sys.path:
 
 from benchmarks.odradek_node import Node, OdradekNode  # noqa: E402
 from benchmarks.peer import KafkaNode, PeerAbsentError  # noqa: E402
+from tests.interop import wire  # noqa: E402
 from tests.interop.adapters import CLIENTS, Client, Row  # noqa: E402
 from tests.interop.proxy import Proxy  # noqa: E402
 from tests.interop.server import Server  # noqa: E402
@@ -111,6 +112,38 @@ def client(request: pytest.FixtureRequest, bootstrap: str) -> Client:
 def clients(bootstrap: str) -> dict[str, Client]:
     """All real clients by name."""
     return {kind.name: kind(bootstrap) for kind in CLIENTS}
+
+
+@pytest.fixture
+def connect(server: Server) -> Iterator[Callable[..., wire.Connection]]:
+    """Opens plain sockets to the server; closes them after the test."""
+    opened: list[wire.Connection] = []
+
+    def connection(**more: int) -> wire.Connection:
+        opened.append(wire.Connection(server.address, **more))
+        return opened[-1]
+
+    yield connection
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def bystander(
+    server: Server, topic: Callable[..., str], connect: Callable[..., wire.Connection]
+) -> Iterator[None]:
+    """A healthy client, connected all the while, that must notice nothing: checked before and after the test."""
+    name, healthy = topic(), connect()
+
+    def works(offset: int) -> None:
+        produced = wire.produce(healthy, name, wire.batch(wire.records(b"healthy"), 1))
+        assert (produced.error_code, produced.base_offset) == (0, offset)
+        assert b"healthy" in wire.fetch(healthy, name, offset).records
+
+    works(0)
+    yield
+    works(1)
+    server.assert_no_log_line(healthy.name)
 
 
 @pytest.fixture

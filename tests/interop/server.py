@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import psutil
 from benchmarks.odradek_node import Node
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.interop import wire
 
 ADMIN_SECONDS_MAX = 20.0
+LOG_SECONDS_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,10 @@ class Server:
         admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 2})
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
         admin.create_topics([new], operation_timeout=ADMIN_SECONDS_MAX)[name].result(ADMIN_SECONDS_MAX)
-        self.eventually(lambda: name in admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics)
+        if self.kind == "kafka":
+            self.eventually(lambda: name in admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics)
+            with wire.Connection(self.address) as peer:
+                self.eventually(lambda: all(wire.is_led(peer, name, number) for number in range(partitions)))
 
     def eventually(self, check: Callable[[], bool]) -> None:
         """Assert `check`: at once on Odradek, whose answers mean "done"; Kafka's metadata follows a little later."""
@@ -41,9 +48,34 @@ class Server:
     def memory_bytes(self) -> int:
         return int(psutil.Process(self.node.pid).memory_info().rss)
 
+    def peak_memory_bytes(self) -> int:
+        """The largest resident size that the process ever had."""
+        status = Path(f"/proc/{self.node.pid}/status").read_text(encoding="ascii")
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
+
     def cpu_seconds(self) -> float:
         times = psutil.Process(self.node.pid).cpu_times()
         return float(times.user + times.system)
 
     def log_text(self) -> str:
         return self.node.log_file.read_text(encoding="utf-8", errors="replace")
+
+    def assert_one_log_line(self, peer: str) -> None:
+        """Assert that the broker logged exactly one event about the connection `peer` (`host:port`).
+
+        A wait serves faults that the broker finds after the test is done with its socket. Kafka's logs are its own.
+        """
+        if self.kind == "kafka":
+            return
+        deadline = time.monotonic() + LOG_SECONDS_MAX
+        while not (lines := self._lines_about(peer)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(lines) == 1, lines
+        assert "Traceback" not in self.log_text()
+
+    def assert_no_log_line(self, peer: str) -> None:
+        """Assert that the broker had nothing to say about the connection `peer`."""
+        assert self.kind == "kafka" or self._lines_about(peer) == []
+
+    def _lines_about(self, peer: str) -> list[str]:
+        return [line for line in self.log_text().splitlines() if re.search(rf"\b{re.escape(peer)}\b", line)]

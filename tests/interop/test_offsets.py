@@ -20,7 +20,7 @@ STAMPS = [1_700_000_000_000 + 1000 * n for n in range(10)]
 @pytest.fixture
 def stamped(topic, clients, row):
     """A topic whose partition 0 holds ten records, one a second; offset 4 has the latest stamp."""
-    name = topic(partitions=2)
+    name = topic(partitions=2, **{"retention.ms": "-1"})
     stamps = [*STAMPS[:4], STAMPS[9] + 60_000, *STAMPS[5:]]
     rows = [row(value=b"%d" % n, timestamp_ms=stamp) for n, stamp in enumerate(stamps)]
     for one in rows:  # a batch each, so that the time index has something to say

@@ -97,7 +97,7 @@ def test_several_megabytes_come_back_whole(client, topic, row):
 def test_create_time_is_the_producers(client, topic, row):
     if client.name == "kcat":
         pytest.skip("kcat cannot be given a timestamp")
-    name = topic()
+    name = topic(**{"retention.ms": "-1"})
     stamps = [1_600_000_000_123, 1_500_000_000_000, 1_700_000_000_999]
     client.produce(name, [row(value=b"v", timestamp_ms=stamp) for stamp in stamps])
     found = client.consume(name, count=3)
@@ -109,7 +109,7 @@ def test_create_time_is_the_producers(client, topic, row):
 def test_log_append_time_is_the_brokers(client, topic, row):
     if client.name == "kcat":
         pytest.skip("kcat does not tell the timestamp's type")
-    name = topic(**{"message.timestamp.type": "LogAppendTime"})
+    name = topic(**{"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"})
     past = 1_500_000_000_000
     sent = client.produce(name, [row(value=b"v", timestamp_ms=past) for _ in range(3)])
     found = client.consume(name, count=3)

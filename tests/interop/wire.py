@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -252,6 +253,13 @@ def list_offsets_body(topic: str, timestamp: int, *, partition: int = 0) -> byte
     return int32(-1) + array([string(topic) + array([int32(partition) + int64(timestamp)])])
 
 
+def is_led(connection: Connection, topic: str, partition: int) -> bool:
+    """Whether the server answers for a partition, which Kafka does only some time after it was created."""
+    answer = connection.call(LIST_OFFSETS, 1, list_offsets_body(topic, -1, partition=partition))
+    answer.int32(), answer.string(), answer.int32(), answer.int32()
+    return answer.int16() == 0
+
+
 def create_topics_body(
     name: str, *, partitions: int = 1, copies: int = 1, settings: dict[str, str] | None = None
 ) -> bytes:
@@ -301,12 +309,13 @@ def batch(
     magic: int = 2,
     crc: int | None = None,
     base_offset: int = 0,
-    timestamp_ms: int = 1_750_000_000_000,
+    timestamp_ms: int | None = None,
     producer: tuple[int, int, int] = (-1, -1, -1),  # id, epoch, base sequence
 ) -> bytes:
     """A v2 batch around `content` (records, compressed already); every named field can be made to lie."""
+    stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
     last = count - 1 if last_offset_delta is None else last_offset_delta
-    head = struct.pack(">hiqq", codec | attributes, last, timestamp_ms, timestamp_ms)
+    head = struct.pack(">hiqq", codec | attributes, last, stamp, stamp)
     checked = head + struct.pack(">qhii", *producer, count) + content
     sum_ = crc32c.crc32c(checked) if crc is None else crc
     size = 4 + 1 + 4 + len(checked) if length is None else length
