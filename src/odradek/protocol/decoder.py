@@ -23,7 +23,11 @@ from odradek.protocol.errors import Fault
 from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, Message, Struct, StructKind
 from odradek.protocol.wire import ArrayReaders, UuidCache, read_uvarint, skip_tags
 
-_READERS = {character: ArrayReaders(character) for character in "bhHiqd?"}
+_READERS = {
+    (character, compact): ArrayReaders(character, compact)
+    for character in "bhHiqd?"
+    for compact in (False, True)
+}
 _UUIDS = UuidCache()
 
 
@@ -147,29 +151,32 @@ class DecoderSource:
             self._flush()
             writer.line(f"{target} = {value}")
 
-    def _length(self, narrow: str, compact: bool) -> str:
-        """Read a length or count, -1 for null, and end the run. Compact lengths are stored plus one."""
+    def _length(self, layout: str, compact: bool) -> tuple[str, str]:
+        """Read a length or count as it is stored, ending the run: (its variable, a test for null).
+
+        Stored compactly it is one more than the length, and 0 for null.
+        """
         writer = self.writer
         length = writer.fresh("n")
         if not compact:
-            self._run(narrow, length, 2 if narrow == "h" else 4)
+            self._run(layout, length, 2 if layout == "h" else 4)
             self._flush()
-            return length
+            return length, f"{length} < 0"
         self._run("B", length)
         self._flush()
         writer.line(f"if {length} > 127: {length}, p = read_uvarint(buf, p - 1)")
-        writer.line(f"{length} -= 1")
-        return length
+        return length, f"not {length}"
 
     def _bytes(self, kind: Kind[Any], target: str, nullable: bool, compact: bool) -> None:
         writer = self.writer
-        length = self._length("h" if kind.name == "string" else "i", compact)
+        length, null = self._length("h" if kind.name == "string" else "i", compact)
         stop = writer.fresh("e")
-        with writer.block(f"if {length} < 0:"):
+        with writer.block(f"if {null}:"):
             writer.line(f"{target} = None" if nullable else 'raise Fault("null where a value is required")')
         with writer.block("else:"):
-            writer.line(f"{stop} = p + {length}")
-            writer.line(f'if {stop} > end: raise Fault(f"{{{length}}} bytes announced, {{end - p}} left")')
+            writer.line(f"{stop} = p + {length}{' - 1' if compact else ''}")
+            problem = f"{{{stop} - p}} bytes announced, {{end - p}} left"
+            writer.line(f'if {stop} > end: raise Fault(f"{problem}")')
             if kind.name == "records":
                 value = f"buf[p:{stop}]"
             elif kind.name == "bytes":
@@ -181,22 +188,37 @@ class DecoderSource:
 
     def _array(self, kind: ArrayKind[Any], target: str, nullable: bool, compact: bool) -> None:
         writer = self.writer
-        count = self._length("i", compact)
-        least = max(1, size_min(kind.element, self.version, self.flexible))
-        with writer.block(f"if {count} < 0:"):
+        count, null = self._length("i", compact)
+        if kind.element.format and kind.element.name != "uuid":
+            self._numbers(kind.element, target, count, null if nullable else "", compact)
+            return
+        with writer.block(f"if {null}:"):
             writer.line(f"{target} = None" if nullable else 'raise Fault("null where an array is required")')
         with writer.block("else:"):
+            if compact:
+                writer.line(f"{count} -= 1")
+            least = max(1, size_min(kind.element, self.version, self.flexible))
             needed = count if least == 1 else f"{count} * {least}"
             problem = f"{{{count}}} elements cannot fit into {{end - p}} bytes"
             writer.line(f'if {needed} > end - p: raise Fault(f"{problem}")')
-            if kind.element.format and kind.element.name != "uuid":
-                readers = writer.constant(
-                    "readers", ("readers", kind.element.format), _READERS[kind.element.format]
-                )
-                writer.line(f"{target} = list({readers}[{count}](buf, p))")
-                writer.line(f"p += {needed}")
-            else:
-                self._elements(kind.element, target, count)
+            self._elements(kind.element, target, count)
+
+    def _numbers(self, kind: Kind[Any], target: str, count: str, null: str, compact: bool) -> None:
+        """Read an array of numbers in one call, which also refuses nulls and counts that reach past the end."""
+        writer = self.writer
+        key = (kind.format, compact)
+        readers = writer.constant("readers", key, _READERS[key])
+        read = f"{target} = list({readers}[{count}](buf, p))"
+        step = f"p += {count} * {kind.size}{f' - {kind.size}' if compact else ''}"
+        if not null:
+            writer.line(read)
+            writer.line(step)
+            return
+        with writer.block(f"if {null}:"):
+            writer.line(f"{target} = None")
+        with writer.block("else:"):
+            writer.line(read)
+            writer.line(step)
 
     def _elements(self, kind: Kind[Any], target: str, count: str) -> None:
         writer = self.writer

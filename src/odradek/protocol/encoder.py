@@ -3,9 +3,8 @@
 The function appends to a bytearray and returns the chunks of the message: that bytearray alone or, when there
 are large records, pieces of it with the caller's own record buffers between them, uncopied.
 
-Neighbouring fixed-width fields, arrays of numbers among them, and the length of the variable field that
-follows are packed in one call. Arrays make the layout of a run depend on their lengths: `wire.ShapedPackers`
-keeps one packer for each combination seen.
+Neighbouring fixed-width fields, and the length of the variable field that follows them, are packed in one
+call. Arrays of numbers are looked up whole, see `wire.EncodedArrays`.
 """
 
 from __future__ import annotations
@@ -17,26 +16,30 @@ from typing import Any
 from odradek.protocol.codegen import Place, Writer, holds_records, shape_of
 from odradek.protocol.errors import Fault
 from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, Message, Struct, StructKind
-from odradek.protocol.wire import ShapedPackers, tag_prefix, uvarint
+from odradek.protocol.wire import EncodedArrays, tag_prefix, uvarint
 
 CHUNK_BYTES_MIN = 16 * 1024
 """Records of at least this size stay a chunk of their own: below it, copying costs less than a longer
 writev."""
 
 
+_ARRAYS = {
+    (character, compact): EncodedArrays(character, compact)
+    for character in "bhHiqd?"
+    for compact in (False, True)
+}
+
+
 @dataclasses.dataclass(slots=True)
 class _Run:
     """Fixed-width values that will be packed in one call."""
 
-    parts: list[str | tuple[str]] = dataclasses.field(default_factory=list)
+    layouts: list[str] = dataclasses.field(default_factory=list)
     arguments: list[str] = dataclasses.field(default_factory=list)
-    lengths: list[str] = dataclasses.field(default_factory=list)
-    """Variables with the lengths of the arrays in the run."""
-    compact: bool = False
     places: list[Place] = dataclasses.field(default_factory=list)
 
     def copy(self) -> _Run:
-        return _Run(self.parts[:], self.arguments[:], self.lengths[:], self.compact, self.places[:])
+        return _Run(self.layouts[:], self.arguments[:], self.places[:])
 
 
 class EncoderSource:
@@ -194,6 +197,10 @@ class EncoderSource:
             writer.line(f"out += uvarint({length} + 1)")
 
     def _array(self, kind: ArrayKind[Any], value: str, nullable: bool, compact: bool) -> None:
+        element = kind.element
+        if element.format and element.name != "uuid":
+            self._numbers(element, value, nullable, compact)
+            return
         writer = self.writer
         items, count = writer.fresh("a"), writer.fresh("n")
         writer.line(f"{items} = {value}")
@@ -204,10 +211,6 @@ class EncoderSource:
                 writer.line(f"{count} = len({items})")
         else:
             writer.line(f"{count} = len({items})")
-        element = kind.element
-        if element.format and element.name != "uuid":
-            self._pack_array(element.format, items, count, compact)
-            return
         self._length(count, "i", compact)
         item = writer.fresh("x")
         with writer.block(f"for {item} in {items}:"), writer.at(f"[{{{items}:{item}}}]"):
@@ -217,40 +220,38 @@ class EncoderSource:
                 self._plain(element, item, nullable=False, compact=self.flexible)
             self._flush()
 
+    def _numbers(self, kind: Kind[Any], value: str, nullable: bool, compact: bool) -> None:
+        writer = self.writer
+        self._flush()
+        key = (kind.format, compact)
+        arrays = writer.constant("arrays", key, _ARRAYS[key])
+        if nullable:
+            items = writer.fresh("a")
+            writer.line(f"{items} = {value}")
+            writer.line(f"out += {arrays}[None if {items} is None else tuple({items})]")
+        else:
+            writer.line(f"out += {arrays}[tuple({value})]")
+
     # Runs of fixed-width fields
 
     def _pack(self, layout: str, argument: str | None) -> None:
-        """Add one fixed-width value to the run that `_flush` will write. The layout x is a zero without
-        argument."""
-        self._run.parts.append(layout)
+        """Add one fixed-width value to the run that `_flush` will write. The layout x is a zero without argument."""
+        self._run.layouts.append(layout)
         if argument is not None:
             self._run.arguments.append(argument)
             self._run.places.append(Place(self.writer.path, check=(layout, argument)))
-
-    def _pack_array(self, layout: str, items: str, count: str, compact: bool) -> None:
-        """Add an array of numbers, with its length, to the run."""
-        run = self._run
-        run.parts.append((layout,))
-        run.lengths.append(count)
-        run.compact = compact
-        run.arguments += [f"{count} + 1" if compact else count, f"*{items}"]
-        run.places.append(Place(self.writer.path, check=(layout, f"*{items}")))
 
     def _flush(self) -> None:
         """Write the open run, if there is one."""
         run, writer = self._run, self.writer
         self._run = _Run()
         arguments, places = ", ".join(run.arguments), tuple(run.places)
-        if run.lengths:
-            key = (tuple(run.parts), run.compact)
-            packers = writer.constant("shapes", key, ShapedPackers(run.parts, run.compact))
-            writer.line(f"out += {packers}[{', '.join(run.lengths)}]({arguments})", places)
-        elif run.parts == ["B"]:
+        if run.layouts == ["B"]:
             writer.line(f"out.append({arguments})", places)
-        elif run.parts and not arguments:
-            writer.line(f"out += {bytes(len(run.parts))!r}")
-        elif run.parts:
-            layout = "".join(part for part in run.parts if isinstance(part, str))
+        elif run.layouts and not arguments:
+            writer.line(f"out += {bytes(len(run.layouts))!r}")
+        elif run.layouts:
+            layout = "".join(run.layouts)
             stem = "pack_" + layout.replace("?", "t")
             pack = writer.constant(stem, layout, Layout(">" + layout).pack)
             writer.line(f"out += {pack}({arguments})", places)

@@ -14,8 +14,10 @@ from odradek.protocol.errors import Fault
 
 UVARINT_BYTES_MAX: Final = 5
 LENGTH_MAX: Final = 0x7FFFFFFF
+_INT32: Final = Layout(">i")
 _CACHED_COUNT_MAX: Final = 256
-_CACHED_SHAPES_MAX: Final = 4096
+_CACHED_NUMBERS_MAX: Final = 8
+_CACHED_ARRAYS_MAX: Final = 4096
 _CACHED_UUIDS_MAX: Final = 8192
 
 
@@ -76,67 +78,45 @@ class UuidCache(dict[bytes, UUID]):
 
 
 class ArrayReaders(dict[int, Callable[..., tuple[Any, ...]]]):
-    """Element count -> function that unpacks that many numbers of one format."""
+    """Stored element count -> function that unpacks that many numbers of one format.
 
-    def __init__(self, character: str) -> None:
+    The stored count is one too many in compact form. For null it raises Fault. A count that reaches past the
+    end of the buffer fails in the function, before it allocates.
+    """
+
+    def __init__(self, character: str, compact: bool) -> None:
         super().__init__()
         self._character = character
+        self._excess = int(compact)
 
-    def __missing__(self, count: int) -> Callable[..., tuple[Any, ...]]:
+    def __missing__(self, stored: int) -> Callable[..., tuple[Any, ...]]:
+        count = stored - self._excess
+        if count < 0:
+            raise Fault("null where an array is required")
         reader = Layout(f">{count}{self._character}").unpack_from
         if count <= _CACHED_COUNT_MAX:
-            self[count] = reader
+            self[stored] = reader
         return reader
 
 
-class ShapedPackers(dict[Any, Callable[..., bytes]]):
-    """Packers for a run of fixed-width fields with arrays of numbers between them.
+class EncodedArrays(dict[tuple[Any, ...] | None, bytes]):
+    """An array of numbers of one format, as a tuple, or None -> its bytes, count included.
 
-    The key is the tuple of array lengths (one length alone for a single array; -1 for a null array). `parts`
-    holds a format for each fixed field, and `(format,)` for each array, whose length is the argument before
-    its elements: n+1 as a varint in compact form, else a plain int32.
+    Short arrays on the wire are replica lists and the like: a few combinations, repeated for every partition.
+    Looking their bytes up is cheaper than packing them.
     """
 
-    def __init__(self, parts: Sequence[str | tuple[str]], compact: bool) -> None:
+    def __init__(self, character: str, compact: bool) -> None:
         super().__init__()
-        self._parts = parts
+        self._character = character
         self._compact = compact
 
-    def __missing__(self, key: int | tuple[int, ...]) -> Callable[..., bytes]:
-        lengths = (key,) if isinstance(key, int) else key
-        if self._compact and max(lengths) > 126:
-            return self._with_long_arrays(lengths)
-        prefix = "B" if self._compact else "i"
-        remaining = iter(lengths)
-        packer = Layout(
-            ">"
-            + "".join(
-                part if isinstance(part, str) else f"{prefix}{max(0, next(remaining))}{part[0]}"
-                for part in self._parts
-            )
-        ).pack
-        if len(self) < _CACHED_SHAPES_MAX and max(lengths) <= _CACHED_COUNT_MAX:
-            self[key] = packer
-        return packer
-
-    def _with_long_arrays(self, lengths: tuple[int, ...]) -> Callable[..., bytes]:
-        """A packer that takes the same arguments, for lengths whose varint has more than one byte."""
-
-        def pack(*arguments: Any) -> bytes:
-            encoded = bytearray()
-            taken = 0
-            remaining = iter(lengths)
-            for part in self._parts:
-                if isinstance(part, tuple):
-                    count = max(0, next(remaining))
-                    encoded += uvarint(arguments[taken])
-                    taken += 1
-                    layout = Layout(f">{count}{part[0]}")
-                else:
-                    layout = Layout(">" + part)
-                    count = sum(1 for character in part if character.isalpha() and character != "x")
-                encoded += layout.pack(*arguments[taken : taken + count])
-                taken += count
-            return bytes(encoded)
-
-        return pack
+    def __missing__(self, numbers: tuple[Any, ...] | None) -> bytes:
+        count = -1 if numbers is None else len(numbers)
+        prefix = uvarint(count + 1) if self._compact else _INT32.pack(count)
+        encoded = prefix + Layout(f">{max(count, 0)}{self._character}").pack(*numbers or ())
+        if count <= _CACHED_NUMBERS_MAX and self._character != "d":  # as keys, 0.0 and -0.0 would be one
+            if len(self) >= _CACHED_ARRAYS_MAX:
+                self.clear()
+            self[numbers] = encoded
+        return encoded

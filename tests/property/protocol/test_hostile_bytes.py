@@ -28,7 +28,7 @@ VERSIONS = [
     for version in range(api.versions.min, api.versions.max + 1)
 ]
 Samples = Callable[[type[Message], int], Message]
-some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 EDITS = st.lists(
     st.tuples(st.integers(0, 2000), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
 )
