@@ -10,10 +10,13 @@ from functools import partial
 from odradek.client.address import Address
 from odradek.client.backoff import Backoff
 from odradek.client.connection import Connection
-from odradek.client.errors import BrokerUnreachableError, ClientClosedError
+from odradek.client.errors import BrokerUnreachableError, ClientClosedError, explain
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Clock, Entropy
+from odradek.telemetry import events
+
+_log = events.get("client")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +89,10 @@ class Links:
             await asyncio.sleep(max(0.0, trouble.retry_at - self._clock.monotonic()))
         try:
             connection = await Connection.open(address, self._settings, self._clock)
-        except KafkaError:
+        except KafkaError as error:
             failures = trouble.failure_count if trouble is not None else 0
+            if failures == 0:
+                _log.warning("broker_unreachable", reason=explain(error))
             self._troubles[address] = _Trouble(
                 failure_count=failures + 1, retry_at=self._clock.monotonic() + self._backoff.delay_s(failures)
             )

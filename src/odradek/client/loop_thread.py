@@ -60,6 +60,12 @@ class LoopThread:
         if not self.is_current:
             self._thread.join()
 
+    def stop_soon(self) -> None:
+        """End the loop without waiting for it: for finalizers."""
+        if not self._stopped:
+            self._stopped = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:

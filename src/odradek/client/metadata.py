@@ -50,7 +50,8 @@ class Metadata:
         self.image = ClusterImage()
         self.problem: Exception | None = None
         """Why the last refresh failed; None after one that worked."""
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_news: Callable[[], None] = lambda: None
+        """Called after every attempt to refresh."""
 
     def start(self) -> None:
         """Idempotent."""
@@ -148,11 +149,13 @@ class Metadata:
                 else:
                     self._wakeup.set()
                 self._tell_waiters()
+                self.on_news()
                 await self._pause()
         except Exception as error:  # noqa: BLE001 - the root of a task: whoever waits for it must learn of it
             _log.exception("metadata_refresh_failed")
             self.problem = ClientBrokenError("client", error)
             self._tell_waiters()
+            self.on_news()
 
     async def _wait_until_asked(self) -> None:
         try:
@@ -180,12 +183,9 @@ class Metadata:
                 continue
             self.image = self.image.merged(answer)
             self.problem = None
-            self.on_change()
             return not self.image.topic_errors and bool(self.image.brokers)
-        problem = _summary(problems)
-        if self.problem is None:
-            _log.warning("cluster_unreachable", reason=explain(problem))
-        self.problem = problem
+        self.problem = _summary(problems)
+        _log.debug("metadata_refresh_put_off", reason=explain(self.problem))
         return False
 
     async def _ask_one(self, address: Address) -> MetadataResponse:

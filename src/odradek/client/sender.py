@@ -69,7 +69,7 @@ class Sender:
         self._stopped = False
         self.failures: Final = FailureLog()
         cluster.links.on_change = self.turn_soon
-        cluster.metadata.on_change = self._metadata_changed
+        cluster.metadata.on_news = self._metadata_changed
 
     def turn_soon(self) -> None:
         """On the loop: take a turn once what runs now has finished."""
@@ -203,10 +203,10 @@ class Sender:
     # -- answers
 
     def _answered(self, in_flight: InFlight, connection: Connection, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
         if self._stopped or future.cancelled():
             return
         try:
-            error = future.exception()
             if error is None:
                 self._read(in_flight, connection, future.result())
             elif isinstance(error, KafkaError):

@@ -1,0 +1,363 @@
+"""The partitions a consumer reads, where it stands in each, and what should be asked of whom next.
+
+Shared by two sides under one lock: the user's thread assigns, seeks, pauses and takes what was fetched; the fetching loop
+plans requests and puts in what came. Two offsets per partition: `position`, the next record that the user gets, and
+`fetch_offset`, the next one to ask for, ahead of it by what is buffered. A seek makes what is under way worthless: every
+answer carries the partition's `generation` at the time of the question, and is dropped if that has changed.
+
+No I/O and no clock: times are arguments.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.client.fetch_session import FetchWish
+from odradek.client.fetched import FetchedChunk
+from odradek.client.image import ClusterImage
+from odradek.client.settings import ConsumerSettings
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import NO_EPOCH, TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+"""What ListOffsets understands in place of a timestamp."""
+
+_RESET_BY_POLICY: Final[Mapping[str, int]] = {"earliest": EARLIEST, "latest": LATEST}
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionState:
+    """One assigned partition."""
+
+    topic_partition: TopicPartition
+    position: int | None = None
+    """The next record's offset; None until it is known."""
+    fetch_offset: int | None = None
+    reset_to: int | None = None
+    """EARLIEST, LATEST or a timestamp: the position is to be asked for."""
+    fetched_epoch: int = NO_EPOCH
+    """The leader epoch of the last batch fetched: what truncation is noticed by (KIP-320)."""
+    seen_leader_epoch: int = NO_EPOCH
+    """The leader epoch under which `fetched_epoch` was last found to be part of the log."""
+    generation: int = 0
+    busy: bool = False
+    """A question about the position is under way."""
+    paused: bool = False
+    not_before: float = 0.0
+    trouble_count: int = 0
+    missing_since: float | None = None
+    """Since when the cluster has not known the partition."""
+    problem: Exception | None = None
+    """To be raised by `poll` when nothing buffered is left."""
+    chunks: deque[FetchedChunk] = field(default_factory=deque)
+    current: FetchedChunk | None = None
+    """The chunk being handed out; not counted as buffered any more, so that the next fetch overlaps with its use."""
+    buffered_bytes: int = 0
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
+
+    def move(self, offset: int | None, reset_to: int | None) -> None:
+        """Stand elsewhere from now on."""
+        self.generation += 1
+        self.position = self.fetch_offset = offset
+        self.reset_to = reset_to
+        self.fetched_epoch = NO_EPOCH
+        self.busy = False
+        self.not_before = 0.0
+        self.trouble_count = 0
+        self.problem = None
+        self.chunks.clear()
+        self.current = None
+        self.buffered_bytes = 0
+
+    @property
+    def has_records(self) -> bool:
+        return self.current is not None or bool(self.chunks)
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchPlan:
+    """What to ask now. Keys of the outer mappings are brokers."""
+
+    wishes: dict[int, dict[TopicPartition, FetchWish]] = field(default_factory=dict)
+    lookups: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
+    """Positions to ask for: the timestamp, EARLIEST or LATEST."""
+    validations: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
+    """Fetched epochs to be held against the new leader's log."""
+    leaderless: bool = False
+    retry_at: float | None = None
+
+
+class Assignment:
+    """See above. Methods marked *locked* are called with `lock` held; the others take it."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._policy = _RESET_BY_POLICY.get(settings.auto_offset_reset)
+        self._partition_bytes_max = settings.max_partition_fetch_bytes
+        self._buffer_bytes_max = settings.prefetch_max_bytes
+        self._patience_s = settings.default_api_timeout_ms / 1000
+        self._check_crcs = settings.check_crcs
+        self._read_committed = settings.isolation_level == "read_committed"
+        self.lock: Final = threading.Lock()
+        self._news = threading.Condition(self.lock)
+        self._watchers: list[Callable[[], None]] = []
+        self.states: Final[dict[TopicPartition, PartitionState]] = {}
+        self._buffered_bytes = 0
+        self.failure: Exception | None = None
+        """Why nothing can be read any more."""
+
+    # -- the user's side
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; those assigned already stay where they are."""
+        wanted = dict.fromkeys(partitions)
+        with self.lock:
+            for tp in [tp for tp in self.states if tp not in wanted]:
+                self._drop_buffered(self.states.pop(tp))
+            for tp in wanted:
+                if tp not in self.states:
+                    self.states[tp] = PartitionState(topic_partition=tp, reset_to=self._policy)
+            self.tell()
+
+    def seek(self, tp: TopicPartition, offset: int | None, reset_to: int | None = None) -> None:
+        """Stand at `offset`, or where ListOffsets says for `reset_to`."""
+        with self.lock:
+            state = self.state_of(tp)
+            self._drop_buffered(state)
+            state.move(offset, reset_to)
+            self.tell()
+
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        """Paused partitions are not fetched, and what is buffered of them waits."""
+        with self.lock:
+            for state in [self.state_of(tp) for tp in partitions]:
+                state.paused = paused
+            self.tell()
+
+    def state_of(self, tp: TopicPartition) -> PartitionState:
+        """*locked.*"""
+        state = self.states.get(tp)
+        if state is None:
+            raise OdradekError(f"{tp} is not assigned to this consumer")
+        return state
+
+    def next_chunk(self, *, quiet: bool = False) -> FetchedChunk | None:
+        """*locked.* A chunk with something left in it, of the partition that has waited longest; None without any.
+
+        Unless `quiet`, raises the problem of a partition that has nothing buffered, once.
+        """
+        if self.failure is not None:
+            raise self.failure
+        found = None
+        for state in self.states.values():
+            if state.has_records:
+                if found is None and not state.paused:
+                    found = state
+            elif state.problem is not None and not quiet:
+                problem, state.problem = state.problem, None
+                raise problem
+        if found is None:
+            return None
+        if found.current is None:
+            found.current = found.chunks.popleft()
+            found.position = found.current.position
+            found.buffered_bytes -= found.current.size_bytes
+            self._buffered_bytes -= found.current.size_bytes
+        return found.current
+
+    def used(self, chunk: FetchedChunk) -> None:
+        """*locked.* The caller has taken from `chunk`: note the position, and let another partition be next."""
+        tp = chunk.topic_partition
+        state = self.states.get(tp)
+        if state is None or state.current is not chunk:
+            return
+        state.position = chunk.position
+        if chunk.empty:
+            state.current = None
+            del self.states[tp]  # to the end of the line
+            self.states[tp] = state
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """*locked.* Block this thread until something changed, or `timeout_s` passed."""
+        self._news.wait(timeout_s)
+
+    def watch_for_news(self, tell: Callable[[], None]) -> None:
+        """*locked.* Like `wait_for_news` for a caller that cannot block: `tell` is called once."""
+        self._watchers.append(tell)
+
+    # -- the loop's side
+
+    def plan(self, image: ClusterImage, now: float, problem: Exception | None = None) -> FetchPlan:
+        """What to ask now, of every partition that needs it. `problem`: why the image could not be refreshed."""
+        plan = FetchPlan()
+        with self.lock:
+            room = self._buffered_bytes < self._buffer_bytes_max
+            for tp, state in self.states.items():
+                if state.busy or (state.paused and state.reset_to is None):
+                    continue
+                if state.not_before > now:
+                    plan.retry_at = min(plan.retry_at or state.not_before, state.not_before)
+                elif self._needs_nothing(state):
+                    continue
+                else:
+                    self._plan_one(plan, tp, state, image, now, room, problem)
+        return plan
+
+    def _needs_nothing(self, state: PartitionState) -> bool:
+        """No position and no way to find one: that is the user's problem, and `poll` says so."""
+        if state.fetch_offset is None and state.reset_to is None:
+            if state.problem is None and not state.has_records:
+                state.problem = KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{state.topic_partition} has no position, and auto.offset.reset=none: seek first",
+                )
+                self.tell()
+            return True
+        return False
+
+    def _plan_one(
+        self,
+        plan: FetchPlan,
+        tp: TopicPartition,
+        state: PartitionState,
+        image: ClusterImage,
+        now: float,
+        room: bool,
+        problem: Exception | None,
+    ) -> None:
+        partition = image.partition(tp)
+        leader = image.leader(tp)
+        if partition is None or leader is None:
+            plan.leaderless = True
+            self._note_missing(state, image, now, problem)
+            return
+        state.missing_since = None
+        if state.reset_to is not None:
+            state.busy = True
+            plan.lookups.setdefault(leader, {})[tp] = state.reset_to
+        elif state.fetched_epoch >= 0 and partition.leader_epoch > max(
+            state.seen_leader_epoch, state.fetched_epoch
+        ):
+            state.busy = True
+            plan.validations.setdefault(leader, {})[tp] = state.fetched_epoch
+        elif room and state.buffered_bytes < self._partition_bytes_max:
+            assert state.fetch_offset is not None
+            plan.wishes.setdefault(leader, {})[tp] = FetchWish(
+                image.topic_id(tp.topic),
+                state.fetch_offset,
+                partition.leader_epoch,
+                self._partition_bytes_max,
+            )
+
+    def _note_missing(
+        self, state: PartitionState, image: ClusterImage, now: float, problem: Exception | None
+    ) -> None:
+        """After default.api.timeout.ms `poll` says that the partition cannot be found, at once if that is hopeless."""
+        if state.missing_since is None:
+            state.missing_since = now
+        hopeless = isinstance(problem, OdradekError) and not (
+            isinstance(problem, KafkaError) and problem.retriable
+        )
+        if hopeless or now - state.missing_since >= self._patience_s:
+            state.missing_since = None
+            state.problem = problem or missing_partition(state.topic_partition, image, self._patience_s)
+            self.tell()
+
+    def generations(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """To be given back with the answers to what is asked now."""
+        with self.lock:
+            return {tp: self.states[tp].generation for tp in partitions if tp in self.states}
+
+    def asked(self, tp: TopicPartition, generation: int) -> PartitionState | None:
+        """*locked.* The state that an answer is for, or None if the answer has become worthless."""
+        state = self.states.get(tp)
+        return state if state is not None and state.generation == generation else None
+
+    def put(
+        self,
+        state: PartitionState,
+        records: memoryview | bytes | bytearray,
+        aborted: Iterable[tuple[int, int]],
+    ) -> None:
+        """*locked.* Records came, asked from `fetch_offset` on."""
+        assert state.fetch_offset is not None
+        chunk = FetchedChunk(
+            state.topic_partition,
+            records,
+            start_offset=state.fetch_offset,
+            aborted=aborted if self._read_committed else (),
+            check_crcs=self._check_crcs,
+        )
+        state.trouble_count = 0
+        if chunk.next_offset == state.fetch_offset:
+            return
+        state.fetch_offset = chunk.next_offset
+        state.fetched_epoch = max(state.fetched_epoch, chunk.last_epoch)
+        if chunk.empty and not state.has_records:
+            state.position = chunk.next_offset  # nothing but markers and what was aborted
+        else:
+            state.chunks.append(chunk)
+            state.buffered_bytes += chunk.size_bytes
+            self._buffered_bytes += chunk.size_bytes
+        self.tell()
+
+    def found(self, state: PartitionState, offset: int) -> None:
+        """*locked.* The answer to a lookup: fetch from here on."""
+        state.busy = False
+        state.reset_to = None
+        state.fetch_offset = offset
+        state.fetched_epoch = NO_EPOCH
+        state.trouble_count = 0
+        if not state.has_records:
+            state.position = offset
+        self.tell()
+
+    def out_of_range(self, state: PartitionState) -> None:
+        """*locked.* The partition does not hold `fetch_offset` (any more): start over by the policy, or say so."""
+        if self._policy is not None:
+            state.reset_to = self._policy
+            return
+        state.problem = KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{state.topic_partition} does not hold offset {state.fetch_offset}, and auto.offset.reset=none: seek",
+        )
+        self.tell()
+
+    def fail(self, failure: Exception) -> None:
+        """Nothing can be read any more; `poll` raises `failure` from now on."""
+        with self.lock:
+            self.failure = failure
+            self.tell()
+
+    def tell(self) -> None:
+        """*locked.* Something changed."""
+        self._news.notify_all()
+        watchers, self._watchers = self._watchers, []
+        for tell in watchers:
+            tell()
+
+    def _drop_buffered(self, state: PartitionState) -> None:
+        self._buffered_bytes -= state.buffered_bytes
+        state.buffered_bytes = 0
+
+
+def missing_partition(tp: TopicPartition, image: ClusterImage, patience_s: float) -> KafkaError:
+    """What to say about a partition that the cluster does not have, or that has no leader."""
+    topic = image.topics.get(tp.topic)
+    if topic is None or not topic.partitions:
+        code = image.topic_errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return KafkaError(code, f"there is no topic {tp.topic!r} (waited {patience_s:g} s for it)")
+        return KafkaError(code, f"topic {tp.topic!r}: {code.meaning}")
+    if not 0 <= tp.partition < len(topic.partitions):
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {tp.topic!r} has partitions 0 to {len(topic.partitions) - 1}, not {tp.partition}",
+        )
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has had no leader for {patience_s:g} s")

@@ -1,0 +1,208 @@
+"""The synchronous consumer: fetching goes on behind it on a thread; decoding happens on the caller's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from odradek.client.assignment import EARLIEST, LATEST
+from odradek.client.consumer_core import ConsumerCore, Deserializer
+from odradek.client.consumer_record import ConsumerRecord
+from odradek.client.errors import ClientClosedError
+from odradek.client.fetched import FetchedChunk
+from odradek.client.loop_thread import LoopThread
+from odradek.client.offsets import OffsetAndTimestamp
+from odradek.client.options import ConsumerOptions
+from odradek.client.settings import ConsumerSettings
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock, Entropy
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """Reads partitions. Use it from one thread at a time.
+
+        with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("flights", 0)])
+            for record in consumer:
+                print(record.offset, record.value)
+
+    Consumer groups, and with them `subscribe`, are not part of this version. Settings are Kafka's, as keyword arguments;
+    see `ConsumerSettings` for all of them.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[ConsumerOptions],
+    ) -> None:
+        checked = ConsumerSettings.of(bootstrap_servers, dict(settings))
+        thread = self._thread = LoopThread("odradek-consumer")
+        core = self._core = ConsumerCore(
+            checked,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            clock=clock,
+            entropy=entropy,
+            wake=lambda: thread.post(core.fetcher.turn_soon),
+        )
+        thread.post(core.start)
+        self._closed = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+        """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
+        return cls(**ConsumerSettings.arguments(config), **more)
+
+    def close(self) -> None:
+        """Stop reading and end the thread. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._thread.call(self._core.finish(ClientClosedError("consumer")))
+            self._thread.stop()
+
+    # -- where to read
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
+        topics = self._core.assign(partitions)
+        self._thread.post(lambda: self._core.want(topics))
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions assigned."""
+        return tuple(sorted(self._core.assignment.states))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at this offset."""
+        self._core.seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first record of these partitions, or of all."""
+        self._core.seek_all(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record of these partitions, or of all."""
+        self._core.seek_all(partitions, LATEST)
+
+    def seek_to_timestamp(
+        self, timestamp_ms: int, *partitions: TopicPartition, timeout_s: float | None = None
+    ) -> None:
+        """Go on at the first record not before this time (milliseconds since 1970), or at the end if there is none."""
+        self._thread.call(self._core.seek_to_timestamp(timestamp_ms, partitions, LATEST, timeout_s))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until `resume`."""
+        self._core.pause(partitions, True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo `pause`."""
+        self._core.pause(partitions, False)
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused."""
+        return tuple(sorted(tp for tp, state in self._core.assignment.states.items() if state.paused))
+
+    def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        """The offset of the next record to be returned; waits for it where it must be asked for first."""
+        limit_s = self._core.patience_s if timeout_s is None else timeout_s
+        position = self._until(lambda: self._core.known_position(partition), limit_s)
+        if position is None:
+            raise self._core.no_position(partition, limit_s)
+        return position
+
+    # -- reading
+
+    def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first."""
+        chunk = self._next_chunk(timeout_s)
+        return self._core.take(chunk, max_records or self._core.settings.max_poll_records) if chunk else []
+
+    def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
+        """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
+
+        Columns: topic, partition, offset, timestamp (ms), timestamp_type (0 create, 1 append), key, value, headers.
+        Whole record batches are taken, so there may be more than `max_records` rows when a single batch has more.
+        """
+        clock = self._core.clock
+        deadline = clock.monotonic() + timeout_s
+        while True:
+            chunk = self._next_chunk(max(0.0, deadline - clock.monotonic()))
+            if chunk is None:
+                return self._core.no_arrow()
+            rows = self._core.take_arrow(chunk, max_records)
+            if rows is not None:
+                return rows
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records for ever, one by one."""
+        while True:
+            yield from self.poll()
+
+    # -- offsets
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset that each partition holds."""
+        return self._ends(partitions, EARLIEST, timeout_s)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that may be read (with read_committed: behind the last stable one)."""
+        return self._ends(partitions, LATEST, timeout_s)
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record not before each time; None where there is none."""
+        return self._thread.call(self._core.offsets(timestamps_ms, timeout_s))
+
+    def partitions_for(self, topic: str, timeout_s: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic."""
+        limit_s = self._core.patience_s if timeout_s is None else timeout_s
+        image = self._thread.call(self._core.cluster.metadata.topic(topic, limit_s))
+        return [TopicPartition(topic, each.partition) for each in image.partitions]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+            self._thread.stop_soon()
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        found = self._thread.call(self._core.offsets(dict.fromkeys(partitions, end), timeout_s))
+        return {tp: answer.offset if answer is not None else 0 for tp, answer in found.items()}
+
+    def _next_chunk(self, timeout_s: float) -> FetchedChunk | None:
+        return self._until(self._core.next_chunk, timeout_s)
+
+    def _until(self, look: Callable[[], T | None], timeout_s: float) -> T | None:
+        """Wait for `look`, called with the assignment's lock held, to find something; None when it has not in time."""
+        clock = self._core.clock
+        assignment = self._core.assignment
+        deadline = clock.monotonic() + timeout_s
+        with assignment.lock:
+            while True:
+                found = look()
+                left_s = deadline - clock.monotonic()
+                if found is not None or left_s <= 0:
+                    return found
+                assignment.wait_for_news(left_s)

@@ -1,0 +1,244 @@
+"""What the asynchronous and the synchronous consumer share: everything but how to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from odradek.client.assignment import Assignment
+from odradek.client.cluster import Cluster
+from odradek.client.consumer_record import ConsumerRecord
+from odradek.client.errors import TimedOutError
+from odradek.client.fetched import FetchedChunk
+from odradek.client.fetcher import ISOLATION, Fetcher
+from odradek.client.offsets import OffsetAndTimestamp, find_offsets
+from odradek.client.settings import ConsumerSettings
+from odradek.model.errors import KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.records import Record
+from odradek.runtime.ports import Clock, Entropy
+from odradek.runtime.real_clock import SystemClock, SystemEntropy
+
+Deserializer = Callable[[bytes | None], Any]
+
+
+class ConsumerCore:
+    """Made anywhere; `start`, `finish` and what is a coroutine run on the event loop.
+
+    `wake` asks for a turn of the fetcher, from any thread.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        *,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+        clock: Clock | None,
+        entropy: Entropy | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self.settings: Final = settings
+        self.clock: Final = clock or SystemClock()
+        self._wake = wake
+        self._plain = key_deserializer is None and value_deserializer is None
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        self.cluster: Final = Cluster(
+            settings, self.clock, entropy or SystemEntropy(), auto_create=settings.allow_auto_create_topics
+        )
+        self.assignment: Final = Assignment(settings)
+        self.fetcher: Final = Fetcher(settings, self.cluster, self.assignment)
+        self.patience_s: Final = settings.default_api_timeout_ms / 1000
+        self._arrow_schema: Any = None
+
+    def start(self) -> None:
+        """Idempotent; on the loop."""
+        self.cluster.start()
+
+    async def finish(self, failure: Exception) -> None:
+        """End everything; `poll` raises `failure` from now on."""
+        await self.fetcher.stop()
+        await self.cluster.close()
+        self.assignment.fail(failure)
+
+    # -- where to read
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Take over an assignment; returns the topics in it, to be told to `want`."""
+        chosen = [TopicPartition(*each) for each in partitions]
+        self.assignment.assign(chosen)
+        return list(dict.fromkeys(tp.topic for tp in chosen))
+
+    def want(self, topics: Iterable[str]) -> None:
+        """On the loop: keep the topics' metadata, and fetch."""
+        self.cluster.metadata.want(topics)
+        self.fetcher.turn_soon()
+
+    def seek(self, tp: TopicPartition, offset: int | None, reset_to: int | None = None) -> None:
+        if offset is not None and offset < 0:
+            raise ValueError(
+                f"an offset is 0 or more, not {offset}: seek_to_beginning and seek_to_end go to the ends"
+            )
+        self.assignment.seek(TopicPartition(*tp), offset, reset_to)
+        self._wake()
+
+    def seek_all(self, partitions: Iterable[TopicPartition], reset_to: int) -> None:
+        """To an end of the log; without partitions, of all that are assigned."""
+        for tp in list(partitions) or list(self.assignment.states):
+            self.assignment.seek(TopicPartition(*tp), None, reset_to)
+        self._wake()
+
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        self.assignment.pause([TopicPartition(*tp) for tp in partitions], paused)
+        self._wake()
+
+    def known_position(self, tp: TopicPartition) -> int | None:
+        """*locked.* The offset of the next record to be returned, once it is known. Raises what stands in the way."""
+        if self.assignment.failure is not None:
+            raise self.assignment.failure
+        state = self.assignment.state_of(TopicPartition(*tp))
+        if state.position is None and state.problem is not None:
+            raise state.problem
+        return state.position
+
+    def no_position(self, tp: TopicPartition, timeout_s: float) -> TimedOutError:
+        return TimedOutError(f"no position for {tp} within {timeout_s:g} s", self.cluster.metadata.problem)
+
+    # -- reading
+
+    def take(self, first: FetchedChunk, record_count_max: int) -> list[ConsumerRecord]:
+        """Records from `first` and, up to the limit, from whatever else is buffered. On the caller's thread."""
+        records: list[ConsumerRecord] = []
+        chunk: FetchedChunk | None = first
+        while chunk is not None and len(records) < record_count_max:
+            try:
+                taken = chunk.take(record_count_max - len(records))
+            except KafkaError:
+                if records:  # these first; the batch stays where it is, and is raised next time
+                    break
+                raise
+            if self._plain:
+                place = tuple(chunk.topic_partition)
+                records += [ConsumerRecord._make(place + record) for record in taken]
+            elif not self._deserialize(chunk, taken, records):
+                self._used(chunk)
+                break
+            chunk = self._go_on(chunk)
+        return records
+
+    def take_arrow(self, chunk: FetchedChunk, record_count_max: int) -> Any | None:
+        """A pyarrow.RecordBatch from `chunk`, or None if it holds no record after all."""
+        rows = chunk.take_arrow(record_count_max)
+        self._used(chunk)
+        if rows is None or not rows.num_rows:
+            return None
+        return self._with_place(rows, chunk.topic_partition)
+
+    def no_arrow(self) -> Any:
+        """An empty batch with the right columns."""
+        import pyarrow as pa
+
+        from odradek.records.arrow import SCHEMA
+
+        return self._with_place(pa.RecordBatch.from_pylist([], schema=SCHEMA), TopicPartition("", 0))
+
+    def next_chunk(self) -> FetchedChunk | None:
+        """*locked.* What is buffered next, if anything is. Raises what stands in the way of more."""
+        return self._begun(self.assignment.next_chunk())
+
+    def _begun(self, chunk: FetchedChunk | None) -> FetchedChunk | None:
+        """A chunk may have left the buffer: there may be room to fetch another one."""
+        if chunk is not None and chunk.position == chunk.start_offset:
+            self._wake()
+        return chunk
+
+    def _go_on(self, used: FetchedChunk) -> FetchedChunk | None:
+        """Note what was taken from `used`, and take the next chunk, if any is buffered."""
+        with self.assignment.lock:
+            self.assignment.used(used)
+            return self._begun(self.assignment.next_chunk(quiet=True))
+
+    def _used(self, chunk: FetchedChunk) -> None:
+        with self.assignment.lock:
+            self.assignment.used(chunk)
+
+    def _deserialize(self, chunk: FetchedChunk, taken: list[Record], records: list[ConsumerRecord]) -> bool:
+        """Append `taken`, deserialized, to `records`; False when that failed behind the first of `records`.
+
+        The record that failed, and all behind it, go back: the next `poll` raises the error unless the caller seeks.
+        """
+        topic, partition = chunk.topic_partition
+        read_key, read_value = self._key_deserializer, self._value_deserializer
+        for index, record in enumerate(taken):
+            try:
+                key = read_key(record.key) if read_key is not None else record.key
+                value = read_value(record.value) if read_value is not None else record.value
+            except Exception as error:
+                chunk.put_back(taken[index:])
+                if records:
+                    return False
+                self._used(chunk)
+                error.add_note(
+                    f"while deserializing the record at offset {record.offset} of {chunk.topic_partition}"
+                )
+                raise
+            records.append(
+                ConsumerRecord(
+                    topic,
+                    partition,
+                    record.offset,
+                    record.timestamp,
+                    record.timestamp_type,
+                    key,
+                    value,
+                    record.headers,
+                    record.leader_epoch,
+                )
+            )
+        return True
+
+    def _with_place(self, rows: Any, tp: TopicPartition) -> Any:
+        import pyarrow as pa
+
+        count = rows.num_rows
+        topics = pa.repeat(pa.scalar(tp.topic, pa.string()), count)
+        partitions = pa.repeat(pa.scalar(tp.partition, pa.int32()), count)
+        if self._arrow_schema is None:
+            self._arrow_schema = pa.schema(
+                [
+                    pa.field("topic", pa.string(), nullable=False),
+                    pa.field("partition", pa.int32(), nullable=False),
+                    *rows.schema,
+                ]
+            )
+        return pa.RecordBatch.from_arrays([topics, partitions, *rows.columns], schema=self._arrow_schema)
+
+    # -- offsets
+
+    async def offsets(
+        self, wanted: Mapping[TopicPartition, int], timeout_s: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """ListOffsets for each partition; the first error is raised."""
+        answers = await find_offsets(
+            self.cluster,
+            {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()},
+            isolation=ISOLATION[self.settings.isolation_level],
+            timeout_s=self.patience_s if timeout_s is None else timeout_s,
+        )
+        for error in answers.errors.values():
+            raise error
+        return answers.found
+
+    async def seek_to_timestamp(
+        self, timestamp_ms: int, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
+    ) -> None:
+        """To the first record at or after the time; to the end where there is none."""
+        chosen = [TopicPartition(*tp) for tp in partitions] or list(self.assignment.states)
+        found = await self.offsets(dict.fromkeys(chosen, timestamp_ms), timeout_s)
+        for tp in chosen:
+            answer = found[tp]
+            if answer is None:
+                self.seek(tp, None, end)
+            else:
+                self.seek(tp, answer.offset)

@@ -1,0 +1,180 @@
+"""One partition's part of one fetch answer, and reading it piece by piece. No I/O.
+
+Nothing is decoded when it arrives, only the batches' headers are looked at: decoding happens when `poll` asks, on the
+caller's thread, one batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from odradek.model.errors import KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.records import BatchHeader, Record, check_crc, data_batches, decode_batch, split_batches
+from odradek.runtime.ports import Buffer
+
+
+class _Batch(NamedTuple):
+    header: BatchHeader
+    content: memoryview
+    position: int
+    """Where in the answer it begins, in bytes."""
+
+
+class FetchedChunk:
+    """Whole batches that follow one another, from a fetch at `start_offset`."""
+
+    __slots__ = (
+        "_batches",
+        "_check_crcs",
+        "_index",
+        "_records",
+        "_records_index",
+        "_view",
+        "next_offset",
+        "position",
+        "size_bytes",
+        "start_offset",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        records: Buffer,
+        *,
+        start_offset: int,
+        aborted: Iterable[tuple[int, int]],
+        check_crcs: bool,
+    ) -> None:
+        """CORRUPT_MESSAGE when the headers make no sense."""
+        batches = split_batches(records, allow_partial=True)
+        self.topic_partition: Final = topic_partition
+        self.start_offset: Final = start_offset
+        self.next_offset: Final = max(start_offset, batches[-1][0].next_offset) if batches else start_offset
+        """Where the fetch after this one begins."""
+        self.size_bytes: Final = len(records)
+        self.position = start_offset
+        """Offset of the next record to hand out, or one below it."""
+        self._view = memoryview(records)
+        positions = dict(zip((header.base_offset for header, _ in batches), _positions(batches), strict=True))
+        self._batches = [
+            _Batch(header, batch, positions[header.base_offset])
+            for header, batch in data_batches(batches, aborted=aborted)
+            if header.next_offset > start_offset
+        ]
+        self._index = 0
+        self._records: list[Record] = []
+        self._records_index = 0
+        self._check_crcs = check_crcs
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last batch; -1 without one."""
+        return self._batches[-1].header.partition_leader_epoch if self._batches else -1
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is left to hand out."""
+        return self._index >= len(self._batches) and not self._records
+
+    def take(self, record_count_max: int) -> list[Record]:
+        """The next records, from one batch; [] only when nothing is left.
+
+        Raises CORRUPT_MESSAGE or INVALID_RECORD for a batch that cannot be read, again and again: it stays in its place.
+        """
+        while not self._records:
+            if self._index >= len(self._batches):
+                self.position = self.next_offset
+                return []
+            self._records = self._decode(self._batches[self._index])
+            self._records_index = 0
+            self._index += 1
+        rest = len(self._records) - self._records_index
+        if rest <= record_count_max and self._records_index == 0:
+            taken, self._records = self._records, []
+        else:
+            taken = self._records[self._records_index : self._records_index + record_count_max]
+            self._records_index += len(taken)
+            if self._records_index >= len(self._records):
+                self._records = []
+        self._advance(taken[-1].offset + 1)
+        return taken
+
+    def put_back(self, records: list[Record]) -> None:
+        """Undo the end of the last `take`: these records come again."""
+        rest = self._records[self._records_index :] if self._records else []
+        self._records, self._records_index = records + rest, 0
+        self.position = records[0].offset
+
+    def take_arrow(self, record_count_max: int) -> Any | None:
+        """Like `take`, as a pyarrow.RecordBatch of whole batches: at least one, and about `record_count_max` rows."""
+        from odradek.records.arrow import batches_to_arrow  # imports pyarrow: only for those who want it
+
+        if self._records:  # a batch of which `take` handed out a part: the rest of it is read again
+            self._records = []
+            self._index -= 1
+        stop = self._stop_for(record_count_max)
+        if stop == self._index:
+            self.position = self.next_offset
+            return None
+        try:
+            rows = batches_to_arrow(
+                self._joined(stop),
+                from_offset=self.position,
+                allow_partial=False,
+                verify_crc=self._check_crcs,
+            )
+        except KafkaError as error:
+            raise self._unreadable(self._batches[self._index].header, error) from error
+        self._index = stop
+        self._advance(self._batches[stop - 1].header.next_offset)
+        return rows
+
+    def _stop_for(self, record_count_max: int) -> int:
+        """The index behind the batches to take together."""
+        stop = self._index
+        record_count = 0
+        while stop < len(self._batches):
+            record_count += self._batches[stop].header.record_count
+            if record_count > record_count_max and stop > self._index:
+                break
+            stop += 1
+        return stop
+
+    def _joined(self, stop: int) -> Buffer:
+        """The batches up to `stop` in one piece; a copy only where some between them were filtered out."""
+        chosen = self._batches[self._index : stop]
+        start = chosen[0].position
+        end = chosen[-1].position + len(chosen[-1].content)
+        if end - start == sum(len(batch.content) for batch in chosen):
+            return self._view[start:end]
+        return b"".join(batch.content for batch in chosen)
+
+    def _decode(self, batch: _Batch) -> list[Record]:
+        try:
+            if self._check_crcs:
+                check_crc(batch.content)
+            return decode_batch(batch.content, batch.header, from_offset=self.position)
+        except KafkaError as error:
+            raise self._unreadable(batch.header, error) from error
+
+    def _unreadable(self, header: BatchHeader, error: KafkaError) -> KafkaError:
+        """The same error, saying where and what to do about it."""
+        return KafkaError(
+            error.code,
+            f"{self.topic_partition}: the batch at offset {header.base_offset} cannot be read ({error.message});"
+            f" seek to {header.next_offset} to go on behind it",
+        )
+
+    def _advance(self, offset: int) -> None:
+        nothing_left = self._index >= len(self._batches) and not self._records
+        self.position = self.next_offset if nothing_left else offset
+
+
+def _positions(batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[int]:
+    position = 0
+    for _, batch in batches:
+        yield position
+        position += len(batch)
