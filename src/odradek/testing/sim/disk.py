@@ -40,6 +40,8 @@ class SimDisk:
         self.medium = medium
         self.faults: list[DiskFault] = list(faults)
         self.point_count = 0
+        self.failure_count = 0
+        """Operations that faults answered with an error."""
         self.points: list[Point] | None = None
         self._rng = rng
         self._trace = trace or Trace()
@@ -81,6 +83,7 @@ class SimDisk:
             outcome = fault.at(point)
             if outcome is not None:
                 self._trace.note("fault", outcome)
+                self.failure_count += isinstance(outcome, Failure)
                 return outcome
         return None
 

@@ -14,6 +14,8 @@ from random import Random
 from typing import Final, Protocol
 
 WRITES: Final = frozenset({"pwrite", "pwritev", "truncate"})
+GROWING: Final = frozenset({"pwrite", "pwritev", "create", "make_directory"})
+"""What needs space."""
 SYNCS: Final = frozenset({"sync", "sync_directory"})
 READS: Final = frozenset({"pread", "read"})
 
@@ -74,14 +76,20 @@ class CrashAt:
 
 @dataclass(slots=True, kw_only=True)
 class FailAt:
-    """Answers an error at point `number` alone."""
+    """Answers an error once: at point `number`, or at the first one behind it that can meet such an error."""
 
     number: int
     error: int
     done: float = 0.0
+    _struck: bool = False
 
     def at(self, point: Point) -> Outcome | None:
-        return Failure(number=self.error, done=self.done) if point.number == self.number else None
+        if self._struck or point.number < self.number:
+            return None
+        if self.error == errno.ENOSPC and point.operation not in GROWING:
+            return None
+        self._struck = True
+        return Failure(number=self.error, done=self.done)
 
 
 @dataclass(slots=True, kw_only=True)

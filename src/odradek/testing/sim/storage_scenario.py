@@ -14,13 +14,14 @@ from random import Random
 from typing import Final
 
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, split_batches
 from odradek.replication.partition import Partition
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.failures import ViolationError
+from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.ledger import Ledger, Sent
 from odradek.testing.sim.storage_store import Store, read_all, read_found
 from odradek.testing.sim.world import Host, Life, World
@@ -124,10 +125,6 @@ class StorageScenario:
                 record_count=self._plan.records_per_producer,
             )
             self._producers[name].append(producer)
-        self.points: list[int] = []
-        """I/O points of each life."""
-        self.recovery_points: list[int] = []
-        """How many of them opening the logs took."""
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
@@ -135,7 +132,6 @@ class StorageScenario:
         for number in range(_LIVES_MAX):
             life = self._host.boot(faults=self._lives[number] if number < len(self._lives) else ())
             finished = await self._live(life)
-            self.points.append(life.disk.point_count)
             if finished:
                 break
         else:
@@ -154,6 +150,8 @@ class StorageScenario:
         """One boot until all is sent and closed cleanly; False when it crashed or had to be restarted."""
         task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
+        if _is_disk_trouble(outcome) and life.disk.failure_count:
+            self._host.crash(CrashKind.PROCESS_KILL)  # the operator starts it again
         if life.crashed.done():
             while life.tasks:  # noqa: ASYNC110  they are being cancelled
                 await asyncio.sleep(0)
@@ -180,14 +178,13 @@ class StorageScenario:
     async def _serve(self, life: Life) -> None:
         store = Store(life.runtime, self._plan.paths, lambda: self._directory_failed(life))
         await store.open(self._names, self._plan.config)
-        self.recovery_points.append(life.disk.point_count)
         self._check(store)
         writers = [
             self._write(life, partition, producer)
             for partition in store.partitions
             for producer in self._producers[partition.name]
         ]
-        others = [self._keep(store), self._read(store), self._fill_disk()]
+        others = [self._keep(store), self._read(life, store), self._fill_disk()]
         await asyncio.gather(*writers, *others)
         self._host.medium.capacity_bytes = None
         await store.repair()
@@ -203,8 +200,9 @@ class StorageScenario:
 
     async def _write(self, life: Life, partition: Partition, producer: _Producer) -> None:
         """Send until all is acknowledged. Batches in doubt are sent again first, by idempotent producers."""
-        retried, producer.in_doubt = producer.in_doubt, []
-        for first, values in retried if producer.is_idempotent else ():
+        if not producer.is_idempotent:
+            producer.in_doubt.clear()
+        for first, values in list(producer.in_doubt):
             await self._deliver(life, partition, producer, first, values)
         while not producer.is_done:
             in_flight = []
@@ -225,7 +223,8 @@ class StorageScenario:
     async def _append(
         self, life: Life, partition: Partition, producer: _Producer, first: int, values: list[bytes]
     ) -> tuple[int, list[bytes], int]:
-        producer.in_doubt.append((first, values))
+        if (first, values) not in producer.in_doubt:
+            producer.in_doubt.append((first, values))
         while True:
             now_ms = life.clock.wall_ms()
             batch = producer.build(first, values, now_ms)
@@ -288,7 +287,7 @@ class StorageScenario:
         partition.log.begin_epoch(partition.leader_epoch + 1)
         partition.leader_epoch = type(partition.leader_epoch)(partition.leader_epoch + 1)
 
-    async def _read(self, store: Store) -> None:
+    async def _read(self, life: Life, store: Store) -> None:
         """Read at random below the high watermark: what is asked for comes first."""
         while not self._all_sent():
             await asyncio.sleep(self._rng.uniform(0.001, 0.01))
@@ -298,7 +297,13 @@ class StorageScenario:
             high_watermark = partition.high_watermark
             if partition.start_offset < high_watermark:
                 offset = self._rng.randrange(partition.start_offset, high_watermark)
-                found = read_found(partition.log, offset, high_watermark, self._rng.choice((1, 500, 1 << 20)))
+                max_bytes = self._rng.choice((1, 500, 1 << 20))
+                try:
+                    found = read_found(partition.log, offset, high_watermark, max_bytes)
+                except KafkaError as error:
+                    if error.code is ErrorCode.KAFKA_STORAGE_ERROR and life.disk.failure_count:
+                        return
+                    raise
                 if not found or found[0].offset != offset:
                     raise ViolationError(f"{partition.name}: a read at {offset} returned {found[:1]}")
                 self._ledgers[partition.name].observe(found, high_watermark)
@@ -316,11 +321,13 @@ class StorageScenario:
         medium.capacity_bytes = None
 
 
-def run_storage(
-    seed: int, lives: Sequence[Sequence[DiskFault]] = (), *, keep_trace: bool = False
-) -> tuple[World, StorageScenario]:
-    """Run the scenario in a world of its own and return both, the world closed."""
-    with World(seed, keep_trace=keep_trace, seconds_max=120.0, steps_max=2_000_000) as world:
-        scenario = StorageScenario(world, seed, lives)
-        world.run(scenario.run)
-    return world, scenario
+def _is_disk_trouble(outcome: object) -> bool:
+    """What a broker may say when its disk answers errors while it starts or stops."""
+    if isinstance(outcome, KafkaError):
+        return outcome.code is ErrorCode.KAFKA_STORAGE_ERROR
+    return isinstance(outcome, ConfigError | OSError)
+
+
+def run_storage(world: World, seed: int, plan: FaultPlan) -> None:
+    """Run the scenario in a world of its own."""
+    world.run(StorageScenario(world, seed, plan.faults(seed)).run)

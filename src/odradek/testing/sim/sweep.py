@@ -1,0 +1,79 @@
+"""Running scenarios over seeds: each twice, traces compared, failures with the command that repeats them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.testing.sim.failures import DivergenceError
+from odradek.testing.sim.fault_plan import FaultPlan
+from odradek.testing.sim.storage_scenario import run_storage
+from odradek.testing.sim.trace import Trace, first_difference
+from odradek.testing.sim.world import World
+
+SCENARIOS: Final[dict[str, Callable[[World, int, FaultPlan], object]]] = {"storage": run_storage}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of one seed under one plan of faults."""
+
+    scenario: str
+    seed: int
+    plan: FaultPlan
+    digest: str
+    event_count: int
+    virtual_s: float
+    life_count: int
+    failure: str | None
+    """What went wrong; None when every promise was kept."""
+
+    @property
+    def command(self) -> str:
+        """Repeats the run."""
+        return f"python -m odradek.testing.sim --scenario {self.scenario} --seed {self.seed} --faults {self.plan}"
+
+
+def run_once(scenario: str, seed: int, plan: FaultPlan, *, keep_trace: bool = False) -> tuple[Run, Trace]:
+    """One run. Whatever the code under test lets out counts as a failure."""
+    world = World(seed, keep_trace=keep_trace, seconds_max=600.0, steps_max=3_000_000)
+    failure: str | None = None
+    try:
+        with world:
+            SCENARIOS[scenario](world, seed, plan)
+    except Exception as error:  # noqa: BLE001  a bug of any kind is what we are looking for
+        failure = f"{type(error).__name__}: {error}"
+    run = Run(
+        scenario=scenario,
+        seed=seed,
+        plan=plan,
+        digest=world.trace.digest(),
+        event_count=world.trace.event_count,
+        virtual_s=world.loop.time(),
+        life_count=len(world.lives),
+        failure=failure,
+    )
+    return run, world.trace
+
+
+def run_twice(scenario: str, seed: int, plan: FaultPlan) -> Run:
+    """Run and run again; `DivergenceError` says where the two part, if they do."""
+    first, _ = run_once(scenario, seed, plan)
+    second, _ = run_once(scenario, seed, plan)
+    if first.digest != second.digest:
+        raise DivergenceError(f"{first.command}\n{explain_divergence(scenario, seed, plan)}")
+    return first
+
+
+def explain_divergence(scenario: str, seed: int, plan: FaultPlan) -> str:
+    """Two more runs, with their events kept: the first that differs."""
+    return first_difference(*(run_once(scenario, seed, plan, keep_trace=True)[1] for _ in range(2)))
+
+
+def crash_points(scenario: str, seed: int) -> int:
+    """How many I/O points the first life of an undisturbed run has."""
+    world = World(seed, seconds_max=600.0, steps_max=3_000_000)
+    with world:
+        SCENARIOS[scenario](world, seed, FaultPlan())
+        return world.lives[0].disk.point_count
