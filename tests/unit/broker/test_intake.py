@@ -14,7 +14,12 @@ NOW_MS = 1_700_000_000_000
 
 
 def batch(
-    codec: Codec = Codec.NONE, *, count: int = 3, key: bytes | None = b"k", timestamp: int = NOW_MS, size: int = 10
+    codec: Codec = Codec.NONE,
+    *,
+    count: int = 3,
+    key: bytes | None = b"k",
+    timestamp: int = NOW_MS,
+    size: int = 10,
 ) -> bytearray:
     builder = BatchBuilder(codec)
     for number in range(count):
@@ -55,7 +60,9 @@ def test_every_flipped_byte_is_noticed_or_harmless() -> None:
             checked_batches(damaged, terms())
         except KafkaError:
             continue
-        assert position < 8 or 12 <= position < 16, f"byte {position} is not covered by the CRC but was believed"
+        assert position < 8 or 12 <= position < 16, (
+            f"byte {position} is not covered by the CRC but was believed"
+        )
 
 
 def test_a_batch_larger_than_the_topic_allows_is_refused() -> None:
@@ -85,7 +92,9 @@ def test_a_compacted_topic_needs_keys() -> None:
 
 
 def test_clients_may_not_write_control_or_transactional_batches() -> None:
-    control = control_batch(ControlKind.COMMIT, producer_id=1, producer_epoch=0, timestamp=NOW_MS)
+    control = control_batch(
+        ControlKind.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS
+    )
     assert refusal(control) in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TXN_STATE)
     builder = BatchBuilder()
     builder.append(NOW_MS, b"k", b"v")

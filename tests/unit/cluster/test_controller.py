@@ -34,7 +34,9 @@ class World:
         return await Controller.load(
             self.registry,
             self.runtime.entropy,
-            ClusterDefaults(partition_count=3, replication_factor=1, check_configs=check, partition_count_max=100),
+            ClusterDefaults(
+                partition_count=3, replication_factor=1, check_configs=check, partition_count_max=100
+            ),
             cluster_id="c",
             broker=BrokerImage(broker_id=BrokerId(1), host="", port=0),
             apply=apply,

@@ -1,0 +1,199 @@
+"""Records in and out of a broker, as the wire has it."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+
+async def test_what_was_acknowledged_is_read_back_at_its_offset(wire: Any) -> None:
+    await wire.create("t")
+    first = await wire.produce("t", [b"a", b"b"])
+    second = await wire.produce("t", [b"c"])
+    assert (first.error_code, first.base_offset, second.base_offset) == (0, 0, 2)
+    assert await wire.values("t") == [b"a", b"b", b"c"]
+    assert await wire.values("t", 1) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_every_kind_of_acks_becomes_readable(
+    wire: Any, make_produce: Any, make_batch: Any, acks: int
+) -> None:
+    await wire.create("t")
+    wire.send("Produce", 9, make_produce("t", make_batch([b"x"]), acks=acks))
+    if acks == 0:
+        wire._sent.clear()  # no answer will come
+    else:
+        assert (await wire.receive()).responses[0].partition_responses[0].error_code == 0
+    data = await wire.fetch("t", 0, max_wait_ms=5000)
+    assert data.high_watermark == 1
+
+
+async def test_acks_2_is_refused_and_writes_nothing(wire: Any) -> None:
+    await wire.create("t")
+    assert (await wire.produce("t", [b"x"], acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert await wire.values("t") == []
+
+
+async def test_an_error_with_acks_0_closes_the_connection(
+    wire: Any, make_produce: Any, make_batch: Any
+) -> None:
+    wire.send("Produce", 9, make_produce("none", make_batch([b"x"]), acks=0))
+    assert await wire.closed_by_broker()
+
+
+async def test_a_waiting_fetch_is_answered_by_a_produce_of_another_connection(
+    scene: Any, wire: Any, make_fetch: Any
+) -> None:
+    await wire.create("t")
+    reader = await scene.connect()
+    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=20_000))
+    await wire.produce("t", [b"x"])
+    response = await reader.receive()
+    assert len(response.responses[0].partitions[0].records) > 0
+
+
+async def test_a_waiting_fetch_wants_all_of_its_min_bytes(scene: Any, wire: Any, make_fetch: Any) -> None:
+    await wire.create("t")
+    size = len((await wire.produce("t", [b"x" * 100]) and await wire.fetch("t", 0)).records)
+    reader = await scene.connect()
+    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=20_000, min_bytes=3 * size))
+    await wire.produce("t", [b"x" * 100])
+    await asyncio.sleep(0.1)
+    await wire.produce("t", [b"x" * 100])
+    response = await reader.receive()
+    assert len(response.responses[0].partitions[0].records) == 3 * size
+
+
+async def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_up(wire: Any) -> None:
+    await wire.create("t")
+    data = await wire.fetch("t", 0, max_wait_ms=50)
+    assert (data.error_code, bytes(data.records), data.high_watermark) == (0, b"", 0)
+
+
+async def test_the_first_batch_comes_whole_however_small_the_limit_and_the_others_do_not(wire: Any) -> None:
+    await wire.create("t")
+    for _ in range(3):
+        await wire.produce("t", [b"x" * 1000])
+    one = await wire.fetch("t", 0, partition_max_bytes=1, max_bytes=1)
+    two = await wire.fetch("t", 0, partition_max_bytes=2 * len(one.records) + 10)
+    assert len(one.records) > 1000
+    assert len(two.records) == 2 * len(one.records)
+
+
+async def test_offsets_outside_of_the_log_are_refused_and_its_end_is_not(wire: Any) -> None:
+    await wire.create("t")
+    await wire.produce("t", [b"x"])
+    assert (await wire.fetch("t", 2)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (await wire.fetch("t", -1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (await wire.fetch("t", 1)).error_code == 0
+
+
+async def test_unknown_topics_partitions_and_ids_get_their_own_errors(wire: Any, make_batch: Any) -> None:
+    await wire.create("t")
+    assert (await wire.fetch("none", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await wire.fetch("t", 0, partition=9)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await wire.produce("none", [b"x"])).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = uuid4()
+    fetched = await wire.call(
+        "Fetch",
+        13,
+        FetchRequest(
+            topics=[FetchTopic(topic_id=unknown, partitions=[FetchPartition(partition_max_bytes=1)])]
+        ),
+    )
+    assert fetched.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    data = PartitionProduceData(index=0, records=make_batch([b"x"]))
+    produced = await wire.call(
+        "Produce",
+        13,
+        ProduceRequest(
+            acks=-1, timeout_ms=1, topic_data=[TopicProduceData(topic_id=unknown, partition_data=[data])]
+        ),
+    )
+    assert produced.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_one_bad_partition_does_not_harm_the_others_of_its_request(wire: Any, make_batch: Any) -> None:
+    await wire.create("t", partitions=2)
+    damaged = make_batch([b"bad"])
+    damaged[-1] ^= 1
+    partitions = [
+        PartitionProduceData(index=0, records=damaged),
+        PartitionProduceData(index=1, records=make_batch([b"good"])),
+        PartitionProduceData(index=7, records=make_batch([b"lost"])),
+    ]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=partitions)]
+    )
+    response = await wire.call("Produce", 9, request)
+    codes = [one.error_code for one in response.responses[0].partition_responses]
+    assert codes == [ErrorCode.CORRUPT_MESSAGE, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert await wire.values("t", partition=1) == [b"good"]
+    assert await wire.values("t", partition=0) == []
+
+
+async def test_pipelined_produces_are_appended_and_answered_in_order(
+    wire: Any, make_produce: Any, make_batch: Any
+) -> None:
+    await wire.create("t")
+    for number in range(50):
+        wire.send("Produce", 9, make_produce("t", make_batch([b"%d" % number])))
+    offsets = [(await wire.receive()).responses[0].partition_responses[0].base_offset for _ in range(50)]
+    assert offsets == list(range(50))
+    assert await wire.values("t") == [b"%d" % number for number in range(50)]
+
+
+async def test_an_idempotent_producer_may_repeat_a_batch_but_not_skip_one(wire: Any) -> None:
+    await wire.create("t")
+    ids = {"producer_id": 5, "producer_epoch": 0}
+    first = await wire.produce("t", [b"a", b"b"], base_sequence=0, **ids)
+    again = await wire.produce("t", [b"a", b"b"], base_sequence=0, **ids)
+    gap = await wire.produce("t", [b"z"], base_sequence=9, **ids)
+    assert (again.error_code, again.base_offset) == (0, first.base_offset)
+    assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    newer = await wire.produce("t", [b"c"], base_sequence=0, producer_id=5, producer_epoch=1)
+    assert newer.error_code == 0
+    fenced = await wire.produce("t", [b"d"], base_sequence=2, **ids)
+    assert fenced.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await wire.values("t") == [b"a", b"b", b"c"]
+
+
+async def test_clients_cannot_fetch_as_a_replica(wire: Any) -> None:
+    await wire.create("t")
+    response = await wire.call("Fetch", 11, FetchRequest(replica_id=1))
+    assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_a_fetch_of_another_leader_epoch_is_fenced(scene: Any, wire: Any) -> None:
+    await wire.create("t")
+    assert (await wire.fetch("t", 0, current_leader_epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    await scene.stop()
+    await scene.start()
+    wire = await scene.connect()
+    assert (await wire.fetch("t", 0, current_leader_epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert (await wire.fetch("t", 0, current_leader_epoch=1)).error_code == 0
+
+
+async def test_a_fetch_session_tells_only_what_changed(wire: Any, make_fetch: Any) -> None:
+    await wire.create("t")
+    await wire.create("u")
+    topics = [
+        FetchTopic(topic=name, partitions=[FetchPartition(partition_max_bytes=1000)]) for name in ("t", "u")
+    ]
+    first = await wire.call("Fetch", 11, FetchRequest(max_bytes=9999, session_epoch=0, topics=topics))
+    assert first.session_id != 0
+    assert {topic.topic for topic in first.responses} == {"t", "u"}
+    request = FetchRequest(max_bytes=9999, session_id=first.session_id, session_epoch=1)
+    assert (await wire.call("Fetch", 11, request)).responses == []
+    await wire.produce("u", [b"x"])
+    request = FetchRequest(max_bytes=9999, session_id=first.session_id, session_epoch=2)
+    assert [topic.topic for topic in (await wire.call("Fetch", 11, request)).responses] == ["u"]
+    assert (await wire.call("Fetch", 11, request)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    request = FetchRequest(max_bytes=9999, session_id=first.session_id + 1, session_epoch=1)
+    assert (await wire.call("Fetch", 11, request)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
