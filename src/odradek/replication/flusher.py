@@ -8,6 +8,7 @@ retried: after a failed fsync the kernel may have dropped the pages and a second
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Final
 
@@ -49,7 +50,11 @@ class Flusher:
 
     async def _work(self) -> None:
         while jobs := self._take():
-            outcomes = await self._offload.run(_run, [job for _, job in jobs])
+            try:
+                outcomes = await self._offload.run(_run, [job for _, job in jobs])
+            except BaseException as error:
+                self._abandon(jobs, error)
+                raise
             for (partition, job), error in zip(jobs, outcomes, strict=True):
                 self._under_way.pop(partition, None)
                 if error is not None:
@@ -57,6 +62,12 @@ class Flusher:
                 elif partition.retired is None:
                     partition.log.flushed(job)
                     partition.flushed()
+
+    def _abandon(self, jobs: list[tuple[Partition, FlushJob]], error: BaseException) -> None:
+        """Nobody knows what these flushes did, so nothing they covered may ever be acknowledged."""
+        for partition, _ in jobs:
+            self._under_way.pop(partition, None)
+            self._on_failure(partition, OSError(errno.EIO, f"a flush ended without a result: {error!r}"))
 
     def _take(self) -> list[tuple[Partition, FlushJob]]:
         jobs: list[tuple[Partition, FlushJob]] = []

@@ -1,0 +1,360 @@
+"""Topics, settings, offsets and log directories, as the wire has them."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.alter_configs import (
+    AlterableConfig as ReplacedConfig,
+)
+from odradek.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+)
+from odradek.protocol.messages.alter_configs import (
+    AlterConfigsResource as ReplacedResource,
+)
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from odradek.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+TOPIC, BROKER = 2, 4
+
+
+async def offset_at(wire: Any, topic: str, timestamp: int, version: int = 9) -> tuple[int, int, int]:
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=timestamp)])],
+    )
+    one = (await wire.call("ListOffsets", version, request)).topics[0].partitions[0]
+    return one.error_code, one.offset, one.timestamp
+
+
+async def config_of(wire: Any, kind: int, name: str) -> dict[str, Any]:
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    result = (await wire.call("DescribeConfigs", 4, request)).results[0]
+    assert result.error_code == 0, result.error_message
+    return {entry.name: entry for entry in result.configs}
+
+
+async def alter(wire: Any, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
+    configs = [
+        AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in changes
+    ]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    response = await wire.call(
+        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource])
+    )
+    return int(response.responses[0].error_code)
+
+
+async def delete(wire: Any, **topic: Any) -> int:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(**topic)], timeout_ms=1000)
+    return int((await wire.call("DeleteTopics", 6, request)).responses[0].error_code)
+
+
+async def test_a_topic_deleted_and_made_again_is_empty_and_has_another_id(wire: Any) -> None:
+    first = await wire.create("t")
+    await wire.produce("t", [b"old"])
+    assert await delete(wire, name="t") == 0
+    assert (await wire.fetch("t", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    second = await wire.create("t")
+    assert second.topic_id != first.topic_id
+    assert await wire.values("t") == []
+    assert await delete(wire, name=None, topic_id=first.topic_id) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert await delete(wire, name=None, topic_id=second.topic_id) == 0
+
+
+async def test_deleting_what_does_not_exist_says_so(wire: Any) -> None:
+    assert await delete(wire, name="none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await delete(wire, name=None) == ErrorCode.INVALID_REQUEST
+    assert await delete(wire, name="both", topic_id=UUID(int=5)) == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_waiting_fetch_hears_of_the_deletion_of_its_topic(
+    scene: Any, wire: Any, make_fetch: Any
+) -> None:
+    await wire.create("t")
+    reader = await scene.connect()
+    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=20_000))
+    await delete(wire, name="t")
+    response = await reader.receive()
+    assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_topic_named_twice_in_one_request_is_refused_and_others_are_made(wire: Any) -> None:
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("a", "b", "a")]
+    response = await wire.call("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+    codes = {topic.name: topic.error_code for topic in response.topics}
+    assert codes == {"a": ErrorCode.INVALID_REQUEST, "b": 0}
+
+
+async def test_added_partitions_take_records_at_once(wire: Any) -> None:
+    await wire.create("t")
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)], timeout_ms=1000
+    )
+    assert (await wire.call("CreatePartitions", 3, request)).results[0].error_code == 0
+    assert (await wire.produce("t", [b"x"], partition=2)).error_code == 0
+    assert (await wire.call("CreatePartitions", 3, request)).results[
+        0
+    ].error_code == ErrorCode.INVALID_PARTITIONS
+
+
+async def test_metadata_creates_a_topic_when_both_sides_allow_it(scene: Any) -> None:
+    await scene.start(auto_create_topics_enable="true", num_partitions="3")
+    wire = await scene.connect()
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+    found = (await wire.call("Metadata", 9, request)).topics[0]
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+    found = (await wire.call("Metadata", 9, request)).topics[0]
+    assert (found.error_code, len(found.partitions)) == (0, 3)
+    assert (await wire.produce("t", [b"x"])).error_code == 0
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="bad name")], allow_auto_topic_creation=True)
+    assert (await wire.call("Metadata", 9, request)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_no_topic_is_created_where_the_broker_forbids_it(scene: Any) -> None:
+    await scene.start(auto_create_topics_enable="false")
+    wire = await scene.connect()
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+    found = (await wire.call("Metadata", 9, request)).topics[0]
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_metadata_answers_in_every_version(wire: Any, version: int) -> None:
+    created = await wire.create("t")
+    request = MetadataRequest(topics=[] if version == 0 else None)
+    response = await wire.call("Metadata", version, request)
+    assert [topic.name for topic in response.topics] == ["t"]
+    assert response.brokers[0].port > 0
+    if version >= 10:
+        assert response.topics[0].topic_id == created.topic_id
+    if version >= 12:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=created.topic_id)])
+        assert (await wire.call("Metadata", version, request)).topics[0].name == "t"
+
+
+async def test_clients_are_told_the_address_that_they_used_or_the_advertised_one(scene: Any) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    broker = (await wire.call("Metadata", 9, MetadataRequest(topics=None))).brokers[0]
+    assert (broker.host, broker.port) == ("127.0.0.1", scene.broker.port)
+    await scene.stop()
+    await scene.start(advertised_listeners="PLAINTEXT://kafka.example:19092")
+    wire = await scene.connect()
+    broker = (await wire.call("Metadata", 9, MetadataRequest(topics=None))).brokers[0]
+    assert (broker.host, broker.port) == ("kafka.example", 19092)
+    cluster = await wire.call("DescribeCluster", 1, DescribeClusterRequest())
+    assert (cluster.brokers[0].host, cluster.controller_id) == ("kafka.example", 1)
+
+
+async def test_offsets_are_found_by_time_and_by_kind(wire: Any, make_batch: Any, make_produce: Any) -> None:
+    await wire.create("t")
+    for start in (1000, 3000, 2000):
+        await wire.call("Produce", 9, make_produce("t", make_batch([b"a", b"b"], timestamp=start)))
+    assert await offset_at(wire, "t", -2) == (0, 0, -1)
+    assert await offset_at(wire, "t", -1) == (0, 6, -1)
+    assert await offset_at(wire, "t", -3) == (0, 3, 3001)
+    assert await offset_at(wire, "t", 1001) == (0, 1, 1001)
+    assert await offset_at(wire, "t", 1002) == (0, 2, 3000)
+    assert await offset_at(wire, "t", 9999) == (0, -1, -1)
+    assert (await offset_at(wire, "t", -3, version=6))[0] == ErrorCode.UNSUPPORTED_VERSION
+    assert (await offset_at(wire, "none", -1))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_deleted_records_are_gone_for_readers(wire: Any) -> None:
+    await wire.create("t")
+    await wire.produce("t", [b"a", b"b", b"c"])
+
+    async def delete_up_to(offset: int) -> tuple[int, int]:
+        partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[partition])])
+        one = (await wire.call("DeleteRecords", 2, request)).topics[0].partitions[0]
+        return one.error_code, one.low_watermark
+
+    assert await delete_up_to(2) == (0, 2)
+    assert (await wire.fetch("t", 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert await wire.values("t", 2) == [b"c"]
+    assert await offset_at(wire, "t", -2) == (0, 2, -1)
+    assert (await delete_up_to(9))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert await delete_up_to(-1) == (0, 3)
+
+
+async def test_settings_change_one_by_one_and_are_checked_as_a_whole(wire: Any) -> None:
+    await wire.create("t", retention_ms="1000")
+    assert (
+        await alter(wire, TOPIC, "t", ("retention.bytes", SET, "5"), ("cleanup.policy", APPEND, "compact"))
+        == 0
+    )
+    configs = await config_of(wire, TOPIC, "t")
+    assert (configs["retention.ms"].value, configs["retention.bytes"].value) == ("1000", "5")
+    assert set(configs["cleanup.policy"].value.split(",")) == {"delete", "compact"}
+    assert configs["retention.ms"].synonyms[0].name == "retention.ms"
+    assert configs["retention.ms"].documentation
+    assert (
+        await alter(wire, TOPIC, "t", ("cleanup.policy", SUBTRACT, "compact"), ("retention.ms", DELETE, None))
+        == 0
+    )
+    configs = await config_of(wire, TOPIC, "t")
+    assert (configs["cleanup.policy"].value, configs["retention.ms"].value) == ("delete", "604800000")
+    assert (
+        await alter(wire, TOPIC, "t", ("retention.bytes", SET, "7"), ("no.such", SET, "1"))
+        == ErrorCode.INVALID_CONFIG
+    )
+    assert (await config_of(wire, TOPIC, "t"))["retention.bytes"].value == "5"
+    assert (
+        await alter(wire, TOPIC, "none", ("retention.ms", SET, "1")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    assert await alter(wire, TOPIC, "t", ("retention.ms", APPEND, "1")) == ErrorCode.INVALID_CONFIG
+    assert await alter(wire, TOPIC, "t", ("retention.ms", 9, "1")) == ErrorCode.INVALID_REQUEST
+
+
+async def test_the_older_way_replaces_all_settings(wire: Any) -> None:
+    await wire.create("t", retention_ms="1000")
+    resource = ReplacedResource(
+        resource_type=TOPIC, resource_name="t", configs=[ReplacedConfig(name="retention.bytes", value="9")]
+    )
+    response = await wire.call("AlterConfigs", 2, AlterConfigsRequest(resources=[resource]))
+    assert response.responses[0].error_code == 0
+    configs = await config_of(wire, TOPIC, "t")
+    assert (configs["retention.bytes"].value, configs["retention.ms"].value) == ("9", "604800000")
+
+
+async def test_a_changed_topic_setting_takes_effect_and_survives_a_restart(scene: Any, wire: Any) -> None:
+    await wire.create("t")
+    await alter(wire, TOPIC, "t", ("max.message.bytes", SET, "100"))
+    assert (await wire.produce("t", [b"x" * 200])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    await scene.stop()
+    await scene.start()
+    wire = await scene.connect()
+    assert (await wire.produce("t", [b"x" * 200])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert (await wire.produce("t", [b"x"])).error_code == 0
+
+
+async def test_a_dynamic_broker_setting_reaches_topics_that_do_not_set_it(wire: Any) -> None:
+    await wire.create("inherits")
+    await wire.create("own", max_message_bytes="5000")
+    assert await alter(wire, BROKER, "1", ("message.max.bytes", SET, "100")) == 0
+    assert (await wire.produce("inherits", [b"x" * 200])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert (await wire.produce("own", [b"x" * 200])).error_code == 0
+    assert await alter(wire, BROKER, "1", ("log.dirs", SET, "/elsewhere")) == ErrorCode.INVALID_CONFIG
+    assert await alter(wire, BROKER, "7", ("message.max.bytes", SET, "1")) == ErrorCode.INVALID_REQUEST
+    assert (await config_of(wire, BROKER, "1"))["message.max.bytes"].value == "100"
+
+
+async def test_topics_are_described_page_by_page(wire: Any) -> None:
+    await wire.create("a", partitions=3)
+    await wire.create("b", partitions=2)
+    seen: list[tuple[str, int]] = []
+    cursor = None
+    for _ in range(10):
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name="b"), TopicRequest(name="a")], response_partition_limit=2, cursor=cursor
+        )
+        page = await wire.call("DescribeTopicPartitions", 0, request)
+        seen += [(topic.name, one.partition_index) for topic in page.topics for one in topic.partitions]
+        if page.next_cursor is None:
+            break
+        cursor = Cursor(
+            topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index
+        )
+    assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
+
+
+async def test_log_directories_tell_their_partitions_and_space(scene: Any, wire: Any) -> None:
+    await wire.create("t", partitions=2)
+    await wire.produce("t", [b"x" * 1000])
+    response = await wire.call("DescribeLogDirs", 4, DescribeLogDirsRequest(topics=None))
+    [directory] = response.results
+    sizes = {one.partition_index: one.partition_size for one in directory.topics[0].partitions}
+    assert directory.log_dir == str(scene.directory / "data")
+    assert sizes[0] > 1000
+    assert sizes[1] == 0
+    assert directory.usable_bytes > 0
+
+
+async def test_producer_ids_are_fresh_and_transactions_are_honestly_absent(wire: Any) -> None:
+    ids = set()
+    for _ in range(3):
+        response = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
+        assert (response.error_code, response.producer_epoch) == (0, 0)
+        ids.add(response.producer_id)
+    assert len(ids) == 3
+    response = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id="tx"))
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    found = await wire.call("FindCoordinator", 4, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+    assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "not serve consumer groups" in found.coordinators[0].error_message
+
+
+async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire: Any) -> None:
+    await wire.create("t")
+    await wire.produce("t", [b"a", b"b"])
+    await scene.stop()
+    await scene.start()
+    wire = await scene.connect()
+    await wire.produce("t", [b"c"])
+
+    async def end_of(epoch: int) -> tuple[int, int, int]:
+        partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]
+        )
+        one = (await wire.call("OffsetForLeaderEpoch", 4, request)).topics[0].partitions[0]
+        return one.error_code, one.leader_epoch, one.end_offset
+
+    assert await end_of(0) == (0, 0, 2)
+    assert await end_of(1) == (0, 1, 3)
+    assert await end_of(2) == (0, -1, -1)
+
+
+async def test_api_versions_lists_what_is_served(wire: Any) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    response = await wire.call("ApiVersions", 3, request)
+    ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+    assert (ranges[0], ranges[1], ranges[18], ranges[22]) == ((0, 13), (4, 18), (0, 4), (0, 5))
+    assert 11 not in ranges, "JoinGroup is not served yet"
+    bad = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
+    assert (await wire.call("ApiVersions", 3, bad)).error_code == ErrorCode.INVALID_REQUEST
