@@ -201,15 +201,15 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int = _broker(
         "socket.receive.buffer.bytes",
         INT,
-        100 << 10,
-        "SO_RCVBUF of connections; -1 leaves it to the system.",
+        -1,
+        "SO_RCVBUF of connections; -1 leaves it to the system, which tunes it.",
         _BUFFER_BYTES,
     )
     socket_send_buffer_bytes: int = _broker(
         "socket.send.buffer.bytes",
         INT,
-        100 << 10,
-        "SO_SNDBUF of connections; -1 leaves it to the system.",
+        -1,
+        "SO_SNDBUF of connections; -1 leaves it to the system, which tunes it.",
         _BUFFER_BYTES,
     )
     socket_listen_backlog_size: int = _broker(

@@ -22,6 +22,8 @@ FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("kafka_4_4_settings.
 OUR_DEFAULTS = {
     "node.id": "Kafka has none; a broker that runs with no argument needs one",
     "listeners": "loopback only, until the owner says otherwise",
+    "socket.receive.buffer.bytes": "the kernel tunes it better, docs/decisions/0004",
+    "socket.send.buffer.bytes": "the kernel tunes it better, docs/decisions/0004",
     "log.dir": "not /tmp, and it depends on the user",
 }
 NOT_REQUIRED = {"controller.listener.names"}
