@@ -50,6 +50,8 @@ where it is from.
   Kafka's `/tmp/kafka-logs` is emptied at reboot; the working directory would make data depend on
   where you started.
 - **`node.id`** is 1. Kafka has no default.
+- **`socket.send.buffer.bytes`** and **`socket.receive.buffer.bytes`** are -1: the system tunes the
+  buffers of each connection. Kafka sets 100 KiB, which switches the tuning off.
 - **`log.flush.before.ack`** (on a topic: `flush.before.ack`) is ours: `true` answers `acks=all`
   after fsync.
 
