@@ -20,10 +20,10 @@ from __future__ import annotations
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
-from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
-from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
+from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.records.cpython_extra import PyObject_GC_UnTrack, PyType_GenericAlloc
 
@@ -260,7 +260,8 @@ def _bytes_or_none(field: cython.pointer(Field)):
 
 
 @cython.cfunc
-def _read_headers(record: cython.pointer(Parsed)) -> tuple:
+def _read_headers(record: cython.pointer(Parsed), names: dict) -> tuple:
+    """The record's headers. `names`: header names seen so far, as most records have the same ones."""
     position: cython.p_uchar = record.headers
     key: Field
     value: Field
@@ -269,7 +270,10 @@ def _read_headers(record: cython.pointer(Parsed)) -> tuple:
         position = parse_header(position, record.end, cython.address(key), cython.address(value))
         if position == cython.NULL:
             raise invalid("a record header is longer than its record, or has no key")
-        name = PyUnicode_DecodeUTF8(cython.cast(cython.p_char, key.start), key.length, b"replace")
+        raw = PyBytes_FromStringAndSize(cython.cast(cython.p_char, key.start), key.length)
+        name = names.get(raw)
+        if name is None:
+            name = names[raw] = raw.decode("utf-8", "replace")
         headers.append((name, _bytes_or_none(cython.address(value))))
     if position != record.end:
         raise invalid("a record does not end where it says")
@@ -333,11 +337,12 @@ def _decode(
     kind = frame.timestamp_type
     leader_epoch = frame.leader_epoch
     nothing: tuple = ()
+    names: dict = {}
     for _ in range(expected.record_count):
         fault = parse_record(position, end, cython.address(expected), delta, cython.address(record))
         if fault != cython.NULL:
             raise invalid(fault.decode())
-        headers = _read_headers(cython.address(record)) if record.header_count else nothing
+        headers = _read_headers(cython.address(record), names) if record.header_count else nothing
         position = record.end
         delta = record.offset_delta
         offset = expected.base_offset + delta
@@ -405,38 +410,41 @@ def put_field(position, start, length):
 
 
 @cython.cfunc
-def _encode_headers(headers: object) -> bytearray:
+def _encode_headers(headers: object) -> bytes:
     """The number of headers, and the headers, as they end a record."""
-    out = bytearray()
-    items = tuple(headers)
-    _append_varint(out, len(items))
-    for name, content in items:
-        _append_name(out, name)
+    name_bytes: cython.Py_ssize_t = 0
+    fields: list = []
+    size: cython.longlong = 0
+    for name, content in headers:
+        PyUnicode_AsUTF8AndSize(name, cython.address(name_bytes))
         if content is None:
-            _append_varint(out, -1)
+            size += field_bytes(name_bytes) + 1
         else:
-            with memoryview(content) as view:
-                _append_varint(out, view.nbytes)
-                out += view
+            if type(content) is not bytes:
+                content = bytes(memoryview(content))
+            size += field_bytes(name_bytes) + field_bytes(PyBytes_GET_SIZE(content))
+        fields.append(name)
+        fields.append(content)
+    count: cython.longlong = len(fields) // 2
+    out = PyBytes_FromStringAndSize(cython.NULL, varint_bytes(count) + size)
+    _put_headers(put_varint(cython.cast(cython.p_uchar, PyBytes_AS_STRING(out)), count), fields)
     return out
 
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _append_varint(out: bytearray, number: cython.longlong) -> cython.int:
-    encoded: cython.uchar[10]
-    start = cython.cast(cython.p_uchar, encoded)
-    out += PyBytes_FromStringAndSize(cython.cast(cython.p_char, start), put_varint(start, number) - start)
-    return 0
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def _append_name(out: bytearray, name: object) -> cython.int:
-    size: cython.Py_ssize_t = 0
-    text = PyUnicode_AsUTF8AndSize(name, cython.address(size))
-    _append_varint(out, size)
-    out += PyBytes_FromStringAndSize(text, size)
+def _put_headers(position: cython.p_uchar, fields: list) -> cython.int:
+    """Names and values by turns, str and bytes or None: to look at them runs no code and changes nothing."""
+    name_bytes: cython.Py_ssize_t = 0
+    for index in range(0, len(fields), 2):
+        text = PyUnicode_AsUTF8AndSize(fields[index], cython.address(name_bytes))
+        content = fields[index + 1]
+        position = put_field(position, cython.cast(cython.p_uchar, text), name_bytes)
+        if content is None:
+            position = put_varint(position, -1)
+        else:
+            start = cython.cast(cython.p_uchar, PyBytes_AS_STRING(content))
+            position = put_field(position, start, PyBytes_GET_SIZE(content))
     return 0
 
 
@@ -491,7 +499,7 @@ class RecordWriter:
         timestamp: cython.longlong,
         key: cython.pointer(Py_buffer),
         value: cython.pointer(Py_buffer),
-        trailer: bytearray | None,
+        trailer: bytes | None,
     ):
         position: cython.p_uchar
         trailer_bytes: cython.longlong = 1 if trailer is None else len(trailer)
@@ -513,7 +521,7 @@ class RecordWriter:
         if trailer is None:
             position[0] = 0
         else:
-            memcpy(position, PyByteArray_AS_STRING(trailer), trailer_bytes)
+            memcpy(position, PyBytes_AS_STRING(trailer), trailer_bytes)
         if self.record_count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:

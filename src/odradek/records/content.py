@@ -4,24 +4,22 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import engine
-from odradek.records.batch import HEADER_BYTES, BatchHeader, read_header
+from odradek.records.batch import CONTROL_BIT, HEADER_BYTES, TIMESTAMP_TYPE_BIT, BatchHeader, read_header
 from odradek.records.codec import DEFAULT_LIMITS, Codec, Limits, decompress
 from odradek.records.faults import corrupt, invalid
 from odradek.records.frame import Frame
-from odradek.records.record import Record, TimestampType
+from odradek.records.record import Record
 from odradek.runtime.ports import Buffer
 
 _OFFSET_MAX: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsSummary:
-    """What a produced batch holds, found by looking."""
+class RecordsSummary(NamedTuple):
+    """What a produced batch holds, found by looking. A tuple: every produced batch makes one."""
 
     record_count: int
     min_timestamp: int
@@ -50,20 +48,20 @@ def validate_records(
     records = records_of(batch, header, limits)
     seen = engine.active.walk(records, _frame(header))
     return RecordsSummary(
-        record_count=header.record_count,
-        min_timestamp=seen.min_timestamp,
-        max_timestamp=seen.max_timestamp,
-        offset_of_max_timestamp=header.base_offset + seen.max_timestamp_delta,
-        null_key_count=seen.null_key_count,
-        records_bytes=len(records),
+        header.record_count,
+        seen.min_timestamp,
+        seen.max_timestamp,
+        header.base_offset + seen.max_timestamp_delta,
+        seen.null_key_count,
+        len(records),
     )
 
 
 def _check_produced(header: BatchHeader) -> None:
     """What the header of a batch from a producer may say."""
-    if header.is_control:
+    if header.attributes & CONTROL_BIT:
         raise invalid("control batches are written by brokers alone")
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if header.attributes & TIMESTAMP_TYPE_BIT:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime"
         )
@@ -81,11 +79,10 @@ def _check_produced(header: BatchHeader) -> None:
 
 def records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
     """The bytes behind the header, decompressed."""
-    view = memoryview(batch).cast("B")
-    if len(view) != header.size_bytes:
-        raise corrupt(f"the header says {header.size_bytes} bytes, the batch has {len(view)}")
+    if len(batch) != header.size_bytes:
+        raise corrupt(f"the header says {header.size_bytes} bytes, the batch has {len(batch)}")
     codec = header.codec
-    packed = view[HEADER_BYTES:]
+    packed = memoryview(batch)[HEADER_BYTES:]
     if codec is Codec.NONE or not packed:
         return packed
     return decompress(codec, packed, limits)
@@ -93,13 +90,13 @@ def records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
 
 def _frame(header: BatchHeader) -> Frame:
     return Frame(
-        record_count=header.record_count,
-        last_offset_delta=header.last_offset_delta,
-        base_offset=header.base_offset,
-        base_timestamp=header.base_timestamp,
-        append_timestamp=header.max_timestamp,
-        timestamp_type=header.timestamp_type,
-        leader_epoch=header.partition_leader_epoch,
+        header.record_count,
+        header.last_offset_delta,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.timestamp_type,
+        header.partition_leader_epoch,
     )
 
 

@@ -1,6 +1,6 @@
 """Batches written by other clients are read, and what we write is read by them.
 
-Java's and librdkafka's bytes lie in `batches.txt`; kafka-python and aiokafka write and read theirs as the test runs.
+The bytes of Java and librdkafka lie in `batches.txt`; kafka-python and aiokafka write and read here.
 """
 
 from __future__ import annotations
