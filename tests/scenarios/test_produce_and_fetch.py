@@ -197,3 +197,19 @@ async def test_a_fetch_session_tells_only_what_changed(wire: Any, make_fetch: An
     assert (await wire.call("Fetch", 11, request)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     request = FetchRequest(max_bytes=9999, session_id=first.session_id + 1, session_epoch=1)
     assert (await wire.call("Fetch", 11, request)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_acks_all_is_refused_where_more_replicas_are_required_than_exist(wire: Any) -> None:
+    await wire.create("t", min_insync_replicas="2")
+    assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await wire.produce("t", [b"x"], acks=1)).error_code == 0
+
+
+async def test_without_flush_before_ack_records_are_readable_at_once_and_flushed_in_time(
+    scene: Any, wire: Any, until: Any
+) -> None:
+    await wire.create("t", flush_before_ack="false", flush_ms="1")
+    assert (await wire.produce("t", [b"x"])).error_code == 0
+    assert await wire.values("t") == [b"x"]
+    partition = scene.broker._replicas.leader("t", 0)
+    await until(lambda: partition.log.flushed_offset == 1)

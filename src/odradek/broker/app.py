@@ -173,12 +173,14 @@ class Broker:
                 replicas.write_checkpoints,
             ),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
+            ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
         ]
         loop = asyncio.get_running_loop()
         self._background = [loop.create_task(_repeat(name, seconds, work)) for name, seconds, work in every]
 
 
 _STORAGE_CHECK_SECONDS: Final = 2.0
+_FLUSH_CHECK_SECONDS: Final = 0.5
 _INTERVAL_SECONDS_MIN: Final = 0.05
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, TopicImage
 from odradek.config.broker import BrokerConfig
+from odradek.config.definition import LONG_MAX
 from odradek.config.topic import topic_config
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -49,6 +50,8 @@ class Replicas:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[UUID, int], Partition] = {}
         self._offline: dict[TopicPartition, KafkaError] = {}
+        self._timed: dict[Partition, None] = {}
+        """Those with a `flush.ms`: the clock must look at them, and at no others."""
         self._topic_ids: Mapping[UUID, TopicImage] = {}
         directories.on_failure = self._directory_failed
 
@@ -162,6 +165,7 @@ class Replicas:
         partition.log.begin_epoch(partition.leader_epoch)
         self._offline.pop(partition.name, None)
         self._partitions[partition.name] = partition
+        self._note_flush_time(partition)
         self._by_id[partition.topic_id, partition.name.partition] = partition
 
     def _reconfigure_topic(self, topic: TopicImage, config: BrokerConfig) -> None:
@@ -170,6 +174,13 @@ class Replicas:
             partition = self._partitions.get(TopicPartition(topic.name, index))
             if partition is not None:
                 partition.reconfigure(log_config)
+                self._note_flush_time(partition)
+
+    def _note_flush_time(self, partition: Partition) -> None:
+        if partition.config.flush_ms < LONG_MAX:
+            self._timed[partition] = None
+        else:
+            self._timed.pop(partition, None)
 
     async def _remove_topic(self, topic: TopicImage) -> None:
         gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was deleted")
@@ -179,6 +190,7 @@ class Replicas:
             self._by_id.pop((topic.topic_id, index), None)
             self._offline.pop(name, None)
             if partition is not None:
+                self._timed.pop(partition, None)
                 partition.retire(gone)
             await self._directories.delete_log(name)
 
@@ -199,6 +211,11 @@ class Replicas:
         """Give back partitions whose disk was full and is not any more."""
         for log in self._directories.failed_logs():
             await self._directories.repair(log)
+
+    async def flush_by_time(self) -> None:
+        """Flush what `flush.ms` says has waited long enough."""
+        for partition in self._timed:
+            partition.flush_if_due()
 
     def delete_records(self, partition: Partition, offset: int) -> None:
         partition.log.delete_records(offset)
@@ -221,6 +238,7 @@ class Replicas:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
         self._offline[partition.name] = error
         del self._partitions[partition.name]
+        self._timed.pop(partition, None)
         self._by_id.pop((partition.topic_id, partition.name.partition), None)
         partition.retire(error)
 

@@ -40,6 +40,7 @@ class Partition:
         "_unannounced_bytes",
         "_watchers",
         "high_watermark",
+        "in_sync_count",
         "leader_epoch",
         "log",
         "name",
@@ -54,6 +55,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
+        self.in_sync_count = 1  # this replica: there are no others yet
         self.high_watermark: Offset = Offset(
             log.flushed_offset if log.config.flush_before_ack else log.end_offset
         )
@@ -88,6 +90,15 @@ class Partition:
         raise KafkaError(
             code, f"{self.name} is at leader epoch {self.leader_epoch}, the request says {expected}"
         )
+
+    def check_in_sync(self) -> None:
+        """NOT_ENOUGH_REPLICAS unless acks=all can keep what `min.insync.replicas` promises."""
+        wanted = self.log.config.min_insync_replicas
+        if wanted > self.in_sync_count:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {self.in_sync_count} replica(s) in sync, min.insync.replicas is {wanted}",
+            )
 
     def append(self, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int) -> AppendResult:
         """Append checked batches as the leader; durable or visible only once the high watermark is past them."""
@@ -127,6 +138,11 @@ class Partition:
     def reconfigure(self, config: LogConfig) -> None:
         self.log.reconfigure(config)
         self._settle()
+
+    def flush_if_due(self) -> None:
+        """`flush.ms` may be over although nothing was appended since."""
+        if self.retired is None and self.log.flush_due:
+            self._flushing.request(self)
 
     def advance_epoch(self, leader_epoch: LeaderEpoch) -> None:
         self.leader_epoch = max(self.leader_epoch, leader_epoch)

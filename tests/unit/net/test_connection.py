@@ -115,13 +115,15 @@ async def test_a_peer_that_breaks_the_protocol_is_dropped_after_its_earlier_answ
 @pytest.mark.parametrize("size", [-1, 0, 1025, 2**31 - 1, -(2**31)])
 async def test_an_impossible_frame_size_ends_the_connection_and_no_other(size: int) -> None:
     echo = Echo()
-    async with serving(echo, ServerLimits(frame_bytes_max=1024)) as (_, port):
-        async with connected(port) as (good_reader, good_writer):
-            async with connected(port) as (reader, writer):
-                writer.write(struct.pack(">i", size) + b"x" * 100)
-                assert await reader.read() == b""
-                good_writer.write(framed(b"still here"))
-                assert await read_frame(good_reader) == b"still here"
+    async with (
+        serving(echo, ServerLimits(frame_bytes_max=1024)) as (_, port),
+        connected(port) as (good_reader, good_writer),
+    ):
+        async with connected(port) as (reader, writer):
+            writer.write(struct.pack(">i", size) + b"x" * 100)
+            assert await reader.read() == b""
+        good_writer.write(framed(b"still here"))
+        assert await read_frame(good_reader) == b"still here"
 
 
 async def test_no_more_requests_are_handled_than_may_be_in_flight() -> None:

@@ -96,6 +96,8 @@ class _Work:
             else replicas.leader(topic.name, data.index)
         )
         replicas.check_writable_by_clients(partition)
+        if self._acks == _ALL:
+            partition.check_in_sync()
         config = partition.config
         terms = Terms(config=config, api_version=self._circumstances.api_version, now_ms=self._now_ms)
         batches = checked_batches(data.records, terms)
