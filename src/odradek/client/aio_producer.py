@@ -134,10 +134,10 @@ class AsyncProducer:
             await self._core.finish()
         self._raise_undelivered()
 
-    async def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has."""
+    async def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic, in order."""
         await self.start()
-        return len((await self._core.learn(topic)).queues)
+        return tuple(range(len((await self._core.learn(topic)).queues)))
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -84,25 +84,25 @@ class Consumer:
         """Go on at this offset."""
         self._core.seek(partition, offset)
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first record of these partitions, or of all."""
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the first record of these partitions, by default of all."""
         self._core.seek_all(partitions, EARLIEST)
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record of these partitions, or of all."""
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on behind the last record of these partitions, by default of all."""
         self._core.seek_all(partitions, LATEST)
 
     def seek_to_timestamp(
-        self, timestamp_ms: int, *partitions: TopicPartition, timeout_s: float | None = None
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> None:
-        """Go on at the first record not before this time (milliseconds since 1970), or at the end if there is none."""
-        self._thread.call(self._core.seek_to_timestamp(timestamp_ms, partitions, LATEST, timeout_s))
+        """Go on at the first record not before each time (milliseconds since 1970), at the end if there is none."""
+        self._thread.call(self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s))
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`."""
         self._core.pause(partitions, True)
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`."""
         self._core.pause(partitions, False)
 
@@ -166,11 +166,11 @@ class Consumer:
         """The first record not before each time; None where there is none."""
         return self._thread.call(self._core.offsets(timestamps_ms, timeout_s))
 
-    def partitions_for(self, topic: str, timeout_s: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic."""
+    def partitions_for(self, topic: str, timeout_s: float | None = None) -> tuple[int, ...]:
+        """The partitions of a topic, in order."""
         limit_s = self._core.patience_s if timeout_s is None else timeout_s
         image = self._thread.call(self._core.cluster.metadata.topic(topic, limit_s))
-        return [TopicPartition(topic, each.partition) for each in image.partitions]
+        return tuple(range(len(image.partitions)))
 
     def __enter__(self) -> Self:
         return self

@@ -231,13 +231,10 @@ class ConsumerCore:
         return answers.found
 
     async def seek_to_timestamp(
-        self, timestamp_ms: int, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
+        self, timestamps_ms: Mapping[TopicPartition, int], end: int, timeout_s: float | None
     ) -> None:
-        """To the first record at or after the time; to the end where there is none."""
-        chosen = [TopicPartition(*tp) for tp in partitions] or list(self.assignment.states)
-        found = await self.offsets(dict.fromkeys(chosen, timestamp_ms), timeout_s)
-        for tp in chosen:
-            answer = found[tp]
+        """To the first record at or after each time; to the end where there is none."""
+        for tp, answer in (await self.offsets(timestamps_ms, timeout_s)).items():
             if answer is None:
                 self.seek(tp, None, end)
             else:

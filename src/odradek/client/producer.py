@@ -147,9 +147,9 @@ class Producer:
             self._thread.stop()
         self._raise_undelivered()
 
-    def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has."""
-        return len(self._learn(topic).queues)
+    def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic, in order."""
+        return tuple(range(len(self._learn(topic).queues)))
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,79 @@
+"""Odradek: a Kafka-wire-compatible, durable commit log, with Python clients and a Spark pipeline.
+
+The names below are imported when first used, so that `import odradek` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from odradek.client import (
+        Admin,
+        ConfigResource,
+        Consumer,
+        ConsumerRecord,
+        Delivery,
+        NewTopic,
+        PartialFailureError,
+        Producer,
+        RecordMetadata,
+    )
+    from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
+    from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
+    from odradek.model.ids import TopicPartition
+
+__version__ = "0.1.0"
+
+_WHERE: Final = {
+    "odradek.client": (
+        "Admin",
+        "ConfigResource",
+        "Consumer",
+        "ConsumerRecord",
+        "Delivery",
+        "NewTopic",
+        "PartialFailureError",
+        "Producer",
+        "RecordMetadata",
+    ),
+    "odradek.client.aio": ("AsyncAdmin", "AsyncConsumer", "AsyncProducer"),
+    "odradek.model.errors": ("ConfigError", "ErrorCode", "KafkaError", "OdradekError"),
+    "odradek.model.ids": ("TopicPartition",),
+}
+_MODULES: Final = {name: module for module, names in _WHERE.items() for name in names}
+
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "ConfigError",
+    "ConfigResource",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "ErrorCode",
+    "KafkaError",
+    "NewTopic",
+    "OdradekError",
+    "PartialFailureError",
+    "Producer",
+    "RecordMetadata",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

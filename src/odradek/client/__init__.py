@@ -1,0 +1,122 @@
+"""The Python client of Odradek and of any Kafka: producer, consumer, admin. Names are imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from odradek.client.admin import Admin
+    from odradek.client.admin_types import (
+        Append,
+        BrokerDescription,
+        ClusterDescription,
+        ConfigEntry,
+        ConfigResource,
+        ConfigSource,
+        CreatedTopic,
+        LogDirDescription,
+        NewTopic,
+        PartitionDescription,
+        ReplicaLogDescription,
+        ResourceType,
+        Subtract,
+        TopicDescription,
+    )
+    from odradek.client.assignment import EARLIEST, LATEST, MAX_TIMESTAMP
+    from odradek.client.consumer import Consumer
+    from odradek.client.consumer_record import ConsumerRecord
+    from odradek.client.delivery import Delivery, RecordMetadata
+    from odradek.client.errors import (
+        BrokerUnreachableError,
+        BufferFullError,
+        ClientBrokenError,
+        ClientClosedError,
+        DeliveryError,
+        PartialFailureError,
+        TimedOutError,
+        WrongPeerError,
+    )
+    from odradek.client.offsets import OffsetAndTimestamp
+    from odradek.client.producer import Producer
+
+_WHERE: Final = {
+    "admin": ("Admin",),
+    "admin_types": (
+        "Append",
+        "BrokerDescription",
+        "ClusterDescription",
+        "ConfigEntry",
+        "ConfigResource",
+        "ConfigSource",
+        "CreatedTopic",
+        "LogDirDescription",
+        "NewTopic",
+        "PartitionDescription",
+        "ReplicaLogDescription",
+        "ResourceType",
+        "Subtract",
+        "TopicDescription",
+    ),
+    "assignment": ("EARLIEST", "LATEST", "MAX_TIMESTAMP"),
+    "consumer": ("Consumer",),
+    "consumer_record": ("ConsumerRecord",),
+    "delivery": ("Delivery", "RecordMetadata"),
+    "errors": (
+        "BrokerUnreachableError",
+        "BufferFullError",
+        "ClientBrokenError",
+        "ClientClosedError",
+        "DeliveryError",
+        "PartialFailureError",
+        "TimedOutError",
+        "WrongPeerError",
+    ),
+    "offsets": ("OffsetAndTimestamp",),
+    "producer": ("Producer",),
+}
+_MODULES: Final = {name: module for module, names in _WHERE.items() for name in names}
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "Admin",
+    "Append",
+    "BrokerDescription",
+    "BrokerUnreachableError",
+    "BufferFullError",
+    "ClientBrokenError",
+    "ClientClosedError",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "Consumer",
+    "ConsumerRecord",
+    "CreatedTopic",
+    "Delivery",
+    "DeliveryError",
+    "LogDirDescription",
+    "NewTopic",
+    "OffsetAndTimestamp",
+    "PartialFailureError",
+    "PartitionDescription",
+    "Producer",
+    "RecordMetadata",
+    "ReplicaLogDescription",
+    "ResourceType",
+    "Subtract",
+    "TimedOutError",
+    "TopicDescription",
+    "WrongPeerError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

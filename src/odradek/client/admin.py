@@ -1,0 +1,150 @@
+"""The synchronous admin client: the asynchronous one on a thread of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from odradek.client.admin_types import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    LogDirDescription,
+    NewTopic,
+    TopicDescription,
+)
+from odradek.client.aio_admin import AsyncAdmin
+from odradek.client.loop_thread import LoopThread
+from odradek.client.offsets import OffsetAndTimestamp
+from odradek.client.options import AdminOptions
+from odradek.client.settings import AdminSettings
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock, Entropy
+
+
+class Admin:
+    """Administers a cluster, from any thread.
+
+        with Admin("127.0.0.1:9092") as admin:
+            admin.create_topics([NewTopic("flights", partitions=3)])
+
+    A call about one thing raises that thing's KafkaError; a call about several raises PartialFailureError, which says what
+    became of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[AdminOptions],
+    ) -> None:
+        self._admin = AsyncAdmin(bootstrap_servers, clock=clock, entropy=entropy, **settings)
+        self._thread = LoopThread("odradek-admin")
+        self._closed = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+        """From a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
+        return cls(**AdminSettings.arguments(config), **more)
+
+    def close(self) -> None:
+        """Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._thread.call(self._admin.close())
+            self._thread.stop()
+
+    def create_topics(
+        self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> dict[str, CreatedTopic]:
+        """Create topics; a plain name gets the broker's defaults."""
+        return self._thread.call(
+            self._admin.create_topics(topics, validate_only=validate_only, timeout_s=timeout_s)
+        )
+
+    def delete_topics(self, topics: Iterable[str], *, timeout_s: float | None = None) -> None:
+        """Delete topics and all their records."""
+        self._thread.call(self._admin.delete_topics(topics, timeout_s=timeout_s))
+
+    def create_partitions(
+        self, totals: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Raise the number of partitions of each topic to the given total."""
+        self._thread.call(
+            self._admin.create_partitions(totals, validate_only=validate_only, timeout_s=timeout_s)
+        )
+
+    def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[str]:
+        """Names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
+        return self._thread.call(self._admin.list_topics(internal=internal, timeout_s=timeout_s))
+
+    def describe_topics(
+        self, topics: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas."""
+        return self._thread.call(self._admin.describe_topics(topics, timeout_s=timeout_s))
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        documentation: bool = False,
+        timeout_s: float | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """All settings of each resource, by name."""
+        return self._thread.call(
+            self._admin.describe_configs(resources, documentation=documentation, timeout_s=timeout_s)
+        )
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, ConfigChange]],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Change the named settings and leave the others: a str sets, None goes back to the default."""
+        self._thread.call(
+            self._admin.alter_configs(changes, validate_only=validate_only, timeout_s=timeout_s)
+        )
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete the records below an offset (-1: all there are); returns where each partition now begins."""
+        return self._thread.call(self._admin.delete_records(before, timeout_s=timeout_s))
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
+        return self._thread.call(self._admin.list_offsets(wanted, isolation=isolation, timeout_s=timeout_s))
+
+    def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
+        """Brokers and controller."""
+        return self._thread.call(self._admin.describe_cluster(timeout_s=timeout_s))
+
+    def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """What each broker (all by default) holds, directory by directory."""
+        return self._thread.call(self._admin.describe_log_dirs(brokers, timeout_s=timeout_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+            self._thread.stop_soon()

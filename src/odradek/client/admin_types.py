@@ -1,0 +1,177 @@
+"""What the admin client takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from uuid import UUID
+
+from odradek.model.ids import ZERO_UUID, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. -1 leaves a number to the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    assignments: Sequence[Sequence[int]] | None = field(default=None, kw_only=True)
+    """The brokers of each partition, its preferred leader first; instead of the two numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic:
+    """A topic that was created, or would be with `validate_only`. Numbers are -1 and configs None if not told."""
+
+    name: str
+    topic_id: UUID = ZERO_UUID
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDescription:
+    """One partition. `leader` is -1 while it has none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """One topic and its partitions, in order."""
+
+    name: str
+    topic_id: UUID
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def topic_partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition(self.name, each.partition) for each in self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDescription:
+    """One broker, as it wants to be reached from here."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """The cluster. `controller_id` may be any broker's in a KRaft cluster: brokers pass requests on."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+class ResourceType(IntEnum):
+    """What can have settings."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """Something with settings. `ConfigResource.broker()` without an id is the default of all brokers."""
+
+    type: ResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, broker_id: int | None = None) -> ConfigResource:
+        return cls(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
+
+    def __str__(self) -> str:
+        return f"{self.type.name.lower()} {self.name or '(default)'}"
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One setting's value. None: not set, or not shown because it is sensitive."""
+
+    name: str
+    value: str | None
+    source: ConfigSource = ConfigSource.UNKNOWN
+    read_only: bool = False
+    sensitive: bool = False
+    documentation: str | None = None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """For `alter_configs`: add these items (separated by commas) to a list."""
+
+    items: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subtract:
+    """For `alter_configs`: take these items out of a list."""
+
+    items: str
+
+
+ConfigChange = str | Append | Subtract | None
+"""A new value, a change to a list, or None: back to the default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLogDescription:
+    """One replica in a log directory."""
+
+    size_bytes: int
+    offset_lag: int
+    future: bool
+    """It is being moved here from another directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirDescription:
+    """One log directory of one broker. Sizes are -1 where the broker does not say."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    replicas: Mapping[TopicPartition, ReplicaLogDescription]
+    error: str | None = None
+    """Why the directory is offline, if it is."""
