@@ -268,7 +268,8 @@ class _Opener:
             self._drop_from(number + 1, scanned.next_offset, problem)
             self._cut_aside |= cut(self._disk, segment, scanned)
         self._keep_active(segment, scanned)
-        self._disk.sync_directory(self._directory)
+        for path in (self._directory, *self._opening.parents):
+            self._disk.sync_directory(path)
         log.info(
             "log_scanned",
             partition=self._opening.topic_partition,
@@ -344,7 +345,8 @@ class _Opener:
                 self._epochs.assign(mark.leader_epoch, mark.base_offset)
 
     def _trim_epochs(self, start_offset: int) -> None:
-        self._epochs.truncate_from_end(max(self._end_offset, start_offset + 1))
+        # One that begins at the very end is of a leader that had written nothing yet.
+        self._epochs.truncate_from_end(self._end_offset + 1)
         self._epochs.truncate_from_start(start_offset)
 
     def _load_topic_id(self, names: list[str]) -> UUID | None:

@@ -225,6 +225,8 @@ class Segment:
 
     def locate(self, offset: int) -> int:
         """The byte position of the first batch that ends at or behind `offset`; the segment's size when none does."""
+        if offset <= self.base_offset:
+            return 0
         hint = self._hints.get(offset)
         return hint if hint is not None else self._search(offset)
 
@@ -300,18 +302,22 @@ class Segment:
         """The last time entry at or before `timestamp`, checked against the batch that it names."""
         if self.index is None:
             self._check_times()
-        entry = (
-            self.index.floor_time(timestamp) if self.index is not None else self._time_file().floor(timestamp)
-        )
-        if entry is None or self.index is not None:
-            return entry
-        mark = self.mark(min(self.locate(entry.offset), max(self.size_bytes - 1, 0)))
-        if (mark.last_offset, mark.max_timestamp) == (entry.offset, entry.timestamp):
+        entry = self._floor_time(timestamp)
+        if entry is None or self.index is not None or self._is_true(entry):
             return entry
         self._rebuild("a time index entry is not true of its batch")
-        return (
-            self.index.floor_time(timestamp) if self.index is not None else self._time_file().floor(timestamp)
-        )
+        return self._floor_time(timestamp)
+
+    def _floor_time(self, timestamp: int) -> TimeEntry | None:
+        index = self.index
+        return index.floor_time(timestamp) if index is not None else self._time_file().floor(timestamp)
+
+    def _is_true(self, entry: TimeEntry) -> bool:
+        position = self.locate(entry.offset)
+        if position >= self.size_bytes:
+            return False
+        mark = self.mark(position)
+        return (mark.last_offset, mark.max_timestamp) == (entry.offset, entry.timestamp)
 
     # ---- indexes of segments that are no longer written ------------------------------------------------------------
 
