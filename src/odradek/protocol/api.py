@@ -22,8 +22,7 @@ API_VERSIONS_KEY: Final = 18
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """One API. `versions` can be encoded and decoded; `latest_stable` is the highest to offer unless told
-    otherwise."""
+    """One API. `versions` can be encoded and decoded; up to `latest_stable` they are offered by default."""
 
     key: int
     name: str

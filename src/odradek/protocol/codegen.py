@@ -1,5 +1,4 @@
-"""The parts that `encoder.py` and `decoder.py` share: source text being written, and which fields a version
-has."""
+"""What `encoder.py` and `decoder.py` share: source text being written, and which fields a version has."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ class Writer:
         return name
 
     def compile(self, title: str) -> Any:
-        """The function `codec` that the lines define, with its source where tracebacks and debuggers look for
-        it."""
+        """The function `codec` that the lines define; its source goes where tracebacks and debuggers look."""
         source = "\n".join(self.lines) + "\n"
         linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)
         code: CodeType = compile(source, title, "exec")
@@ -108,9 +106,12 @@ def size_min(kind: Kind[Any], version: int, flexible: bool) -> int:
         return kind.size
     if isinstance(kind, StructKind):
         plain = shape_of(kind.cls, version).plain
-        nulls = sum(1 for field in plain if version in field.nullable and isinstance(field.kind, StructKind))
-        solid = [f for f in plain if not (version in f.nullable and isinstance(f.kind, StructKind))]
-        return nulls + sum(size_min(field.kind, version, flexible) for field in solid) + flexible
+        return flexible + sum(
+            1  # a nullable struct may be one byte
+            if isinstance(field.kind, StructKind) and version in field.nullable
+            else size_min(field.kind, version, flexible)
+            for field in plain
+        )
     if flexible:
         return 1
     return 2 if kind.name == "string" else 4

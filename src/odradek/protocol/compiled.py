@@ -40,7 +40,7 @@ def encode_chunks(message: Message, version: int, head: bytearray | None = None)
     try:
         chunks: list[Buffer] = codec(message, bytearray() if head is None else head)
         return chunks
-    except (Fault, struct.error, AttributeError, TypeError, ValueError) as exception:
+    except (Fault, struct.error, AttributeError, TypeError, ValueError, OverflowError) as exception:
         error = _encoding_error(message, version, exception)
     try:
         raise error
@@ -130,8 +130,7 @@ def _encoding_error(message: Message, version: int, exception: Exception) -> Exc
 
 
 def _unpackable(place: Place, frame: FrameType) -> bool:
-    """Whether it is this part of a packed run that does not fit its format: packs each part alone to find
-    out."""
+    """Whether it is this part of a packed run that does not fit its format: packs the part alone to see."""
     if place.check is None:
         return False
     layout, expression = place.check

@@ -117,16 +117,15 @@ class DecoderSource:
 
     def _field(self, field: Field, target: str) -> None:
         nullable = self.version in field.nullable
-        compact = self.flexible and self.version in field.flexible
         kind = field.kind
         if isinstance(kind, StructKind):
             self._nested(kind, target, nullable)
         elif isinstance(kind, ArrayKind):
-            self._array(kind, target, nullable, compact)
+            self._array(kind, target, nullable)
         else:
-            self._plain(kind, target, nullable, compact)
+            self._plain(kind, target, nullable)
 
-    def _plain(self, kind: Kind[Any], target: str, nullable: bool, compact: bool) -> None:
+    def _plain(self, kind: Kind[Any], target: str, nullable: bool) -> None:
         if kind.name == "uuid":
             raw = self.writer.fresh("u")
             self._run("16s", raw, 16)
@@ -134,7 +133,7 @@ class DecoderSource:
         elif kind.size:
             self._run(kind.format, target, kind.size)
         else:
-            self._bytes(kind, target, nullable, compact)
+            self._bytes(kind, target, nullable)
 
     def _nested(self, kind: StructKind[Any], target: str, nullable: bool) -> None:
         writer = self.writer
@@ -151,14 +150,14 @@ class DecoderSource:
             self._flush()
             writer.line(f"{target} = {value}")
 
-    def _length(self, layout: str, compact: bool) -> tuple[str, str]:
+    def _length(self, layout: str) -> tuple[str, str]:
         """Read a length or count as it is stored, ending the run: (its variable, a test for null).
 
         Stored compactly it is one more than the length, and 0 for null.
         """
         writer = self.writer
         length = writer.fresh("n")
-        if not compact:
+        if not self.flexible:
             self._run(layout, length, 2 if layout == "h" else 4)
             self._flush()
             return length, f"{length} < 0"
@@ -167,14 +166,14 @@ class DecoderSource:
         writer.line(f"if {length} > 127: {length}, p = read_uvarint(buf, p - 1)")
         return length, f"not {length}"
 
-    def _bytes(self, kind: Kind[Any], target: str, nullable: bool, compact: bool) -> None:
+    def _bytes(self, kind: Kind[Any], target: str, nullable: bool) -> None:
         writer = self.writer
-        length, null = self._length("h" if kind.name == "string" else "i", compact)
+        length, null = self._length("h" if kind.name == "string" else "i")
         stop = writer.fresh("e")
         with writer.block(f"if {null}:"):
             writer.line(f"{target} = None" if nullable else 'raise Fault("null where a value is required")')
         with writer.block("else:"):
-            writer.line(f"{stop} = p + {length}{' - 1' if compact else ''}")
+            writer.line(f"{stop} = p + {length}{' - 1' if self.flexible else ''}")
             problem = f"{{{stop} - p}} bytes announced, {{end - p}} left"
             writer.line(f'if {stop} > end: raise Fault(f"{problem}")')
             if kind.name == "records":
@@ -186,16 +185,16 @@ class DecoderSource:
             writer.line(f"{target} = {value}")
             writer.line(f"p = {stop}")
 
-    def _array(self, kind: ArrayKind[Any], target: str, nullable: bool, compact: bool) -> None:
+    def _array(self, kind: ArrayKind[Any], target: str, nullable: bool) -> None:
         writer = self.writer
-        count, null = self._length("i", compact)
+        count, null = self._length("i")
         if kind.element.format and kind.element.name != "uuid":
-            self._numbers(kind.element, target, count, null if nullable else "", compact)
+            self._numbers(kind.element, target, count, null if nullable else "")
             return
         with writer.block(f"if {null}:"):
             writer.line(f"{target} = None" if nullable else 'raise Fault("null where an array is required")')
         with writer.block("else:"):
-            if compact:
+            if self.flexible:
                 writer.line(f"{count} -= 1")
             least = max(1, size_min(kind.element, self.version, self.flexible))
             needed = count if least == 1 else f"{count} * {least}"
@@ -203,13 +202,13 @@ class DecoderSource:
             writer.line(f'if {needed} > end - p: raise Fault(f"{problem}")')
             self._elements(kind.element, target, count)
 
-    def _numbers(self, kind: Kind[Any], target: str, count: str, null: str, compact: bool) -> None:
+    def _numbers(self, kind: Kind[Any], target: str, count: str, null: str) -> None:
         """Read an array of numbers in one call, which also refuses nulls and counts that reach past the end."""
         writer = self.writer
-        key = (kind.format, compact)
+        key = (kind.format, self.flexible)
         readers = writer.constant("readers", key, _READERS[key])
         read = f"{target} = list({readers}[{count}](buf, p))"
-        step = f"p += {count} * {kind.size}{f' - {kind.size}' if compact else ''}"
+        step = f"p += {count} * {kind.size}{f' - {kind.size}' if self.flexible else ''}"
         if not null:
             writer.line(read)
             writer.line(step)
@@ -229,7 +228,7 @@ class DecoderSource:
                 value = self._struct(kind.cls)
             else:
                 value = writer.fresh("v")
-                self._plain(kind, value, nullable=False, compact=self.flexible)
+                self._plain(kind, value, nullable=False)
             self._flush()
             writer.line(f"{items}.append({value})")
 

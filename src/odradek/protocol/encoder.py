@@ -19,8 +19,7 @@ from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, Message,
 from odradek.protocol.wire import EncodedArrays, tag_prefix, uvarint
 
 CHUNK_BYTES_MIN = 16 * 1024
-"""Records of at least this size stay a chunk of their own: below it, copying costs less than a longer
-writev."""
+"""Records of at least this size stay a chunk of their own; copying smaller ones costs less than a longer writev."""
 
 
 _ARRAYS = {
@@ -62,7 +61,7 @@ class EncoderSource:
             self._struct(self.cls, "x")
             self._flush()
             if self.chunked:
-                writer.line("chunks.append(out)")
+                writer.line("if out or not chunks: chunks.append(out)")
                 writer.line("return chunks")
             else:
                 writer.line("return [out]")
@@ -92,7 +91,7 @@ class EncoderSource:
     def _differs(self, field: Field, value: str) -> str:
         """An expression: does the field hold something else than its default?"""
         if field.default is FRESH_LIST:
-            return f"{value} or {value} is None" if field.nullable.min <= field.nullable.max else value
+            return f"{value} or {value} is None" if field.nullable else value
         if field.default is None:
             return f"{value} is not None"
         if field.default is False:
@@ -124,22 +123,21 @@ class EncoderSource:
 
     def _field(self, field: Field, value: str) -> None:
         nullable = self.version in field.nullable
-        compact = self.flexible and self.version in field.flexible
         kind = field.kind
         if isinstance(kind, StructKind):
             self._nested(kind, value, nullable)
         elif isinstance(kind, ArrayKind):
-            self._array(kind, value, nullable, compact)
+            self._array(kind, value, nullable)
         else:
-            self._plain(kind, value, nullable, compact)
+            self._plain(kind, value, nullable)
 
-    def _plain(self, kind: Kind[Any], value: str, nullable: bool, compact: bool) -> None:
+    def _plain(self, kind: Kind[Any], value: str, nullable: bool) -> None:
         if kind.name == "uuid":
             self._pack("16s", f"{value}.bytes")
         elif kind.size:
             self._pack(kind.format, value)
         else:
-            self._bytes(kind, value, nullable, compact)
+            self._bytes(kind, value, nullable)
 
     def _nested(self, kind: StructKind[Any], value: str, nullable: bool) -> None:
         writer = self.writer
@@ -156,7 +154,7 @@ class EncoderSource:
             self._struct(kind.cls, inner)
             self._flush()
 
-    def _bytes(self, kind: Kind[Any], value: str, nullable: bool, compact: bool) -> None:
+    def _bytes(self, kind: Kind[Any], value: str, nullable: bool) -> None:
         writer = self.writer
         content, length = writer.fresh("v"), writer.fresh("n")
         text = kind.name == "string"
@@ -171,7 +169,7 @@ class EncoderSource:
         else:
             writer.line(f"{content} = {value}.encode()" if text else f"{content} = {value}")
             writer.line(f"{length} = len({content})")
-        self._length(length, "h" if text else "i", compact)
+        self._length(length, "h" if text else "i")
         if kind.name == "records":
             with writer.block(f"if {length} < {CHUNK_BYTES_MIN}:"):
                 writer.line(f"out += {content}")
@@ -180,10 +178,10 @@ class EncoderSource:
         else:
             writer.line(f"out += {content}")
 
-    def _length(self, length: str, wide: str, compact: bool) -> None:
+    def _length(self, length: str, wide: str) -> None:
         """Write a length (-1 for null) as the last part of the open run."""
         writer = self.writer
-        if not compact:
+        if not self.flexible:
             self._pack(wide, length)
             self._flush()
             return
@@ -196,10 +194,10 @@ class EncoderSource:
             self._flush()
             writer.line(f"out += uvarint({length} + 1)")
 
-    def _array(self, kind: ArrayKind[Any], value: str, nullable: bool, compact: bool) -> None:
+    def _array(self, kind: ArrayKind[Any], value: str, nullable: bool) -> None:
         element = kind.element
         if element.format and element.name != "uuid":
-            self._numbers(element, value, nullable, compact)
+            self._numbers(element, value, nullable)
             return
         writer = self.writer
         items, count = writer.fresh("a"), writer.fresh("n")
@@ -211,19 +209,19 @@ class EncoderSource:
                 writer.line(f"{count} = len({items})")
         else:
             writer.line(f"{count} = len({items})")
-        self._length(count, "i", compact)
+        self._length(count, "i")
         item = writer.fresh("x")
         with writer.block(f"for {item} in {items}:"), writer.at(f"[{{{items}:{item}}}]"):
             if isinstance(element, StructKind):
                 self._struct(element.cls, item)
             else:
-                self._plain(element, item, nullable=False, compact=self.flexible)
+                self._plain(element, item, nullable=False)
             self._flush()
 
-    def _numbers(self, kind: Kind[Any], value: str, nullable: bool, compact: bool) -> None:
+    def _numbers(self, kind: Kind[Any], value: str, nullable: bool) -> None:
         writer = self.writer
         self._flush()
-        key = (kind.format, compact)
+        key = (kind.format, self.flexible)
         arrays = writer.constant("arrays", key, _ARRAYS[key])
         if nullable:
             items = writer.fresh("a")

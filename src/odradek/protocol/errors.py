@@ -1,5 +1,4 @@
-"""What goes wrong between bytes and messages. Each error says who erred: the sender of bytes, or our own
-caller."""
+"""What goes wrong between bytes and messages. Each error says who erred: the sender, or our own caller."""
 
 from __future__ import annotations
 
@@ -7,13 +6,11 @@ from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 
 
 class Fault(Exception):
-    """Raised inside compiled codecs; `compiled.py` turns it into one of the errors below, with path and
-    position."""
+    """Raised inside compiled codecs; `compiled.py` makes one of the errors below of it, with path and position."""
 
 
 class MalformedMessage(KafkaError):
-    """The bytes are not the message they claim to be. `path` names the field, `position` the byte in the
-    buffer."""
+    """The bytes are not the message they claim to be: `path` names the field, `position` the byte."""
 
     def __init__(self, problem: str, *, path: str = "", position: int = 0) -> None:
         self.problem = problem
@@ -33,8 +30,7 @@ class UnencodableMessage(OdradekError, ValueError):
 
 
 class FieldNotInVersion(KafkaError):
-    """A field that may not be dropped in silence holds a value, and the message's version does not have the
-    field."""
+    """A field holds a value that must not be dropped in silence, and the message's version lacks the field."""
 
     def __init__(self, path: str, version: int) -> None:
         self.path = path

@@ -30,8 +30,7 @@ SIZE_BYTES: Final = 4
 RECEIVE_BYTES_MIN: Final = 4 * 1024
 RECEIVE_BYTES_MAX: Final = 64 * 1024
 TRUSTED_BYTES: Final = 2 * 1024 * 1024
-"""What one announced size can make us allocate before its bytes arrive: a producer's default largest request,
-twice."""
+"""What an announced size may make us allocate before its bytes arrive: twice a producer's default request size."""
 
 
 QUIET_READS: Final = 64

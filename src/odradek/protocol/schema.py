@@ -35,7 +35,7 @@ from typing import (
 from uuid import UUID
 
 from odradek.model.ids import ZERO_UUID
-from odradek.protocol.versions import ALL_VERSIONS, NO_VERSIONS, VersionRange, parse_versions
+from odradek.protocol.versions import NO_VERSIONS, VersionRange, parse_versions
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -50,7 +50,6 @@ class _Options(TypedDict, total=False):
     ignorable: bool
     tag: int
     tagged: str
-    flexible: str
 
 
 class _FreshList:
@@ -66,7 +65,7 @@ FRESH_LIST: Final = _FreshList()
 class Field:
     """One field of one struct: where it exists, how it is written, and what it holds when it is left out."""
 
-    __slots__ = ("default", "flexible", "ignorable", "kind", "name", "nullable", "tag", "tagged", "versions")
+    __slots__ = ("default", "ignorable", "kind", "name", "nullable", "tag", "tagged", "versions")
 
     def __init__(
         self,
@@ -78,7 +77,6 @@ class Field:
         ignorable: bool = False,
         tag: int | None = None,
         tagged: str | None = None,
-        flexible: str | None = None,
     ) -> None:
         self.name = ""
         self.kind = kind
@@ -88,9 +86,6 @@ class Field:
         self.ignorable = ignorable
         self.tag = tag
         self.tagged = NO_VERSIONS if tag is None else parse_versions(tagged) if tagged else self.versions
-        self.flexible = parse_versions(flexible) if flexible else ALL_VERSIONS
-        """Versions in which a flexible message writes this field in compact form: all, but for one header
-        field."""
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.kind.name} {self.versions}>"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 VERSION_MAX: Final = 32767
 
 
-class VersionRange(NamedTuple):
-    """Both ends are included; empty when `min` is above `max`."""
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """The versions from `min` to `max`, both included; none, and false, when `min` is above `max`."""
 
     min: int
     max: int
@@ -16,8 +19,14 @@ class VersionRange(NamedTuple):
     def __contains__(self, version: object) -> bool:
         return isinstance(version, int) and self.min <= version <= self.max
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.min, self.max + 1))
+
+    def __bool__(self) -> bool:
+        return self.min <= self.max
+
     def __str__(self) -> str:
-        if self.min > self.max:
+        if not self:
             return "none"
         if self.max == VERSION_MAX:
             return f"{self.min}+"
@@ -25,7 +34,6 @@ class VersionRange(NamedTuple):
 
 
 NO_VERSIONS: Final = VersionRange(1, 0)
-ALL_VERSIONS: Final = VersionRange(0, VERSION_MAX)
 
 
 def parse_versions(text: str) -> VersionRange:

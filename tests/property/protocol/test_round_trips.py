@@ -15,7 +15,7 @@ VERSIONS = [
     pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
     for api in APIS.values()
     for cls in (api.request, api.response)
-    for version in range(api.versions.min, api.versions.max + 1)
+    for version in api.versions
 ]
 Strategies = Callable[[type[Message], int], st.SearchStrategy[Any]]
 few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
