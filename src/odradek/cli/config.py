@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from odradek.cli.broker_settings import gather
+from odradek.cli.cluster_settings import ALL_BROKERS, change_resource, show_resource
 from odradek.cli.options import bootstrap_option, broker_settings_options, complete_topics, json_option, pairs
 from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
 from odradek.config.definition import Setting, nearest
@@ -20,14 +21,13 @@ from odradek.model.errors import ConfigError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _HIDDEN = "(hidden)"
-_ALL_BROKERS = "all"
 
 
 def _resource_options(command: Command) -> Command:
     topic = click.option(
         "--topic", metavar="NAME", shell_complete=complete_topics, help="Settings of this topic."
     )
-    broker = click.option("--broker", metavar="ID", help=f"Settings of this broker, or of '{_ALL_BROKERS}'.")
+    broker = click.option("--broker", metavar="ID", help=f"Settings of this broker, or of '{ALL_BROKERS}'.")
     return topic(broker(command))
 
 
@@ -59,8 +59,6 @@ def show(
     and the same environment.
     """
     if topic is not None or broker is not None:
-        from odradek.cli.cluster_settings import show_resource
-
         show_resource(bootstrap, topic=topic, broker=broker, everything=everything, as_json=as_json)
         return
     collected = gather(file, settings, listen, data)
@@ -71,7 +69,7 @@ def show(
 def _show_local(collected: Collected, warnings: list[str], *, everything: bool, as_json: bool) -> None:
     from odradek.cli.output import print_json, print_table, warn
 
-    rows = [
+    rows: list[tuple[str, str | None, str]] = [
         (key, _HIDDEN if is_secret(key) else value, collected.origins[key])
         for key, value in collected.values.items()
     ]
@@ -98,8 +96,6 @@ def _show_local(collected: Collected, warnings: list[str], *, everything: bool, 
 @bootstrap_option
 def set_(settings: tuple[str, ...], topic: str | None, broker: str | None, bootstrap: str) -> None:
     """Change settings of a topic or of brokers, while they run."""
-    from odradek.cli.cluster_settings import change_resource
-
     change_resource(bootstrap, topic=topic, broker=broker, wanted=pairs(settings, "setting"))
 
 
@@ -109,8 +105,6 @@ def set_(settings: tuple[str, ...], topic: str | None, broker: str | None, boots
 @bootstrap_option
 def unset(keys: tuple[str, ...], topic: str | None, broker: str | None, bootstrap: str) -> None:
     """Take settings of a topic or of brokers back to their defaults."""
-    from odradek.cli.cluster_settings import change_resource
-
     change_resource(bootstrap, topic=topic, broker=broker, wanted=dict.fromkeys(keys))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from odradek.cli.cluster_access import CLIENT_ID
+from odradek.cli.cluster_access import CLIENT_ID, PATIENCE_MS
 from odradek.cli.moments import START_FORMS, AtOffset, AtTime, Beginning, End, LastRecords, Start, parse_start
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.record_output import FORMATS, TEMPLATE_FIELDS, Formatter, Layout, formatter
@@ -113,7 +113,13 @@ def consume(
     )
     to_bytes = formatter(layout)
     where = parse_start(start, now_ms=round(time.time() * 1000))
-    settings = {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, **pairs(properties, "--property")}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "client.id": CLIENT_ID,
+        "allow.auto.create.topics": "false",
+        "default.api.timeout.ms": str(PATIENCE_MS),
+        **pairs(properties, "--property"),
+    }
     from odradek.client import Consumer
 
     with Consumer.from_config(settings) as consumer:
@@ -136,13 +142,13 @@ def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start)
     for partition in wanted:
         if partition not in known:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}")
-    assigned = [TopicPartition(topic, partition) for partition in wanted or sorted(known)]
+    assigned = [TopicPartition(topic, partition) for partition in wanted or known]
     consumer.assign(assigned)
     match where:
         case Beginning():
-            consumer.seek_to_beginning(assigned)
+            consumer.seek_to_beginning()
         case End():
-            consumer.seek_to_end(assigned)
+            consumer.seek_to_end()
         case AtOffset(offset):
             for each in assigned:
                 consumer.seek(each, offset)

@@ -340,7 +340,7 @@ def check_bootstrap(bootstrap: str) -> Iterator[Finding]:
         return
     yield ok(about, f"cluster {cluster.cluster_id} with {len(cluster.brokers)} broker(s)")
     for broker in cluster.brokers:
-        yield _check_told(f"told address of broker {broker.node_id}", broker.host, broker.port, bootstrap)
+        yield _check_told(f"told address of broker {broker.broker_id}", broker.host, broker.port, bootstrap)
 
 
 def _check_told(about: str, host: str, port: int, bootstrap: str) -> Finding:

@@ -78,6 +78,8 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key:
-            raise click.UsageError(f"{option} {item!r}: expected KEY=VALUE")
+            raise click.UsageError(
+                f"{option} {item!r}: expected KEY=VALUE", click.get_current_context(silent=True)
+            )
         parsed[key] = value
     return parsed

@@ -1,0 +1,219 @@
+"""`odradek topic`: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from odradek.cli.cluster_access import open_admin
+from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
+from odradek.cli.output import print_json, print_table, remark, warn
+from odradek.config.topic import ineffective
+from odradek.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.client import Admin
+    from odradek.client.admin_types import TopicDescription
+
+config_option = click.option(
+    "--config", "-c", "configs", metavar="KEY=VALUE", multiple=True, help="A topic setting; may be repeated."
+)
+name_argument = click.argument("name", shell_complete=complete_topics)
+names_argument = click.argument(
+    "names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_topics
+)
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--partitions", "-p", type=click.IntRange(min=1), default=None, help="By default num.partitions."
+)
+@click.option(
+    "--replication-factor",
+    "-r",
+    type=click.IntRange(min=1),
+    default=None,
+    help="By default default.replication.factor.",
+)
+@config_option
+@click.option("--if-not-exists", is_flag=True, help="Leave a topic of this name alone.")
+@bootstrap_option
+@json_option
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Create a topic."""
+    from odradek.client import NewTopic
+    from odradek.model.errors import ErrorCode, KafkaError
+
+    settings = pairs(configs, "--config")
+    wanted = NewTopic(name, partitions or -1, replication_factor or -1, configs=settings)
+    with open_admin(bootstrap) as admin:
+        try:
+            created = admin.create_topics([wanted])[name]
+        except KafkaError as error:
+            if not if_not_exists or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            remark(f"topic {name} exists already")
+            return
+    for warning in ineffective(settings):
+        warn(warning)
+    told = {
+        "topic": name,
+        "id": str(created.topic_id),
+        "partitions": created.partitions,
+        "replication_factor": created.replication_factor,
+    }
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(
+            f"created {name} with {_count(created.partitions, 'partition')}, "
+            f"{_count(created.replication_factor, 'replica')} each"
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+@topic.command("list")
+@click.option("--internal", is_flag=True, help="Kafka's own topics too.")
+@bootstrap_option
+@json_option
+def list_(internal: bool, bootstrap: str, as_json: bool) -> None:
+    """List topics."""
+    with open_admin(bootstrap) as admin:
+        names = admin.list_topics(internal=internal)
+    if as_json:
+        print_json(names)
+    elif names:
+        click.echo("\n".join(names))
+
+
+@topic.command()
+@names_argument
+@bootstrap_option
+@json_option
+def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Show partitions, where they are, what they hold, and the settings that are not at their defaults."""
+    with open_admin(bootstrap) as admin:
+        found = admin.describe_topics(names)
+        told = [_described(admin, found[name]) for name in dict.fromkeys(names)]
+    if as_json:
+        print_json(told)
+        return
+    for number, described in enumerate(told):
+        if number:
+            click.echo()
+        _print_described(described)
+
+
+def _described(admin: Admin, found: TopicDescription) -> dict[str, Any]:
+    from odradek.client import EARLIEST, LATEST, ConfigResource
+    from odradek.client.admin_types import ConfigSource
+
+    resource = ConfigResource.topic(found.name)
+    entries = admin.describe_configs([resource])[resource]
+    wanted = [TopicPartition(found.name, each.partition) for each in found.partitions if each.leader >= 0]
+    begins = admin.list_offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
+    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST)) if wanted else {}
+    return {
+        "topic": found.name,
+        "id": str(found.topic_id),
+        "internal": found.internal,
+        "configs": {
+            name: entry.value for name, entry in sorted(entries.items()) if entry.source is ConfigSource.TOPIC
+        },
+        "partitions": [
+            {
+                "partition": each.partition,
+                "leader": each.leader if each.leader >= 0 else None,
+                "replicas": list(each.replicas),
+                "isr": list(each.isr),
+                "first_offset": begins[at].offset if at in begins else None,
+                "end_offset": ends[at].offset if at in ends else None,
+            }
+            for each, at in zip(found.partitions, found.topic_partitions, strict=True)
+        ],
+    }
+
+
+def _print_described(described: dict[str, Any]) -> None:
+    settings = " ".join(f"{key}={value}" for key, value in described["configs"].items())
+    click.echo(f"{described['topic']}  {described['id']}" + (f"  {settings}" if settings else ""))
+    rows = []
+    for each in described["partitions"]:
+        known = each["end_offset"] is not None
+        held = each["end_offset"] - each["first_offset"] if known else None
+        rows.append(
+            (
+                each["partition"],
+                each["leader"],
+                each["replicas"],
+                each["isr"],
+                each["first_offset"],
+                each["end_offset"],
+                held,
+            )
+        )
+    print_table(["partition", "leader", "replicas", "isr", "first", "end", "offsets"], rows)
+
+
+@topic.command()
+@name_argument
+@click.option(
+    "--partitions", "-p", type=click.IntRange(min=1), help="Raise the number of partitions to this."
+)
+@config_option
+@click.option(
+    "--unset", "unset_keys", metavar="KEY", multiple=True, help="A setting to take back to its default."
+)
+@bootstrap_option
+def alter(
+    name: str, partitions: int | None, configs: tuple[str, ...], unset_keys: tuple[str, ...], bootstrap: str
+) -> None:
+    """Add partitions to a topic, or change its settings."""
+    from odradek.client import ConfigResource
+
+    wanted: dict[str, str | None] = {**dict.fromkeys(unset_keys), **pairs(configs, "--config")}
+    if partitions is None and not wanted:
+        raise click.UsageError(
+            "nothing to alter: give --partitions, --config or --unset", click.get_current_context()
+        )
+    with open_admin(bootstrap) as admin:
+        if partitions is not None:
+            admin.create_partitions({name: partitions})
+            remark(f"{name} has {_count(partitions, 'partition')}")
+        if wanted:
+            admin.alter_configs({ConfigResource.topic(name): wanted})
+            remark(f"changed settings of {name}: {', '.join(wanted)}")
+    for warning in ineffective({key: value for key, value in wanted.items() if value is not None}):
+        warn(warning)
+
+
+@topic.command()
+@names_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
+@bootstrap_option
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
+    """Delete topics and all that they hold."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)} and all records?", abort=True)
+    with open_admin(bootstrap) as admin:
+        admin.delete_topics(names)
+    remark(f"deleted {', '.join(names)}")
