@@ -344,7 +344,7 @@ class LogDirectories:
         self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int] | None
     ) -> Checkpoint:
         for name, opened in self._logs.items():
-            if self._homes[name][0] is not directory or opened.failed is not None:
+            if self._homes[name][0] is not directory:
                 continue
             directory.recovery_points[name] = opened.flushed_offset
             # Never ahead of what is durable: after a crash a log must not end before it begins.

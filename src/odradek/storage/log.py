@@ -125,7 +125,7 @@ class Log:
             recovery_point=recovery_point,
             start_offset=start_offset,
             topic_id=topic_id,
-            files=files or OpenFiles(runtime.disk),
+            files=files if files is not None else OpenFiles(runtime.disk),
         )
         try:
             opened = open_log(runtime, opening)

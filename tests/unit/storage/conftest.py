@@ -44,6 +44,7 @@ class Lab:
     now_ms: int = NOW_MS
     seconds: float = 0.0
     lives: int = 0
+    entropy: SimEntropy = field(default_factory=lambda: SimEntropy(Random(1)))
     disk: SimDisk = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +63,7 @@ class Lab:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(clock=self, entropy=SimEntropy(Random(1)), disk=self.disk, offload=InlineOffload())
+        return Runtime(clock=self, entropy=self.entropy, disk=self.disk, offload=InlineOffload())
 
     # ---- logs
 

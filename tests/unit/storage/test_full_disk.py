@@ -1,0 +1,127 @@
+"""A full disk passes; every other disk error does not."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.testing.sim import FailOperations
+
+Lab = Any
+
+
+def failing(log: Any, lab: Lab, *values: bytes) -> None:
+    with pytest.raises(KafkaError) as caught:
+        lab.append(log, *(values or (b"lost",)))
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def repair(log: Any) -> None:
+    job = log.repair_job()
+    job.run()
+    log.repaired(job)
+
+
+@pytest.mark.parametrize("done", [0.0, 0.3, 0.99, 1.0])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT])
+def test_a_write_that_finds_no_space_leaves_nothing_and_appends_wait(
+    lab: Lab, error: int, done: float
+) -> None:
+    log = lab.open()
+    lab.append(log, b"before")
+    size = log.size_bytes
+    lab.disk.faults.append(FailOperations(operations={"pwrite"}, error=error, done=done))
+    failing(log, lab, bytes(3000))
+    assert len(lab.read("00000000000000000000.log")) == size
+    failing(log, lab)
+    assert lab.values(log) == [b"before"], "what is there can still be read"
+    repair(log)
+    assert lab.append(log, b"after").first_offset == 1
+    assert lab.values(log) == [b"before", b"after"]
+
+
+def test_what_a_write_left_is_cut_by_the_repair_when_it_could_not_be_cut_at_once(lab: Lab) -> None:
+    log = lab.open()
+    lab.append(log, b"before")
+    lab.disk.faults += [
+        FailOperations(operations={"pwrite"}, error=errno.ENOSPC, done=0.7),
+        FailOperations(operations={"truncate"}, error=errno.EIO),
+    ]
+    failing(log, lab, bytes(3000))
+    repair(log)
+    lab.append(log, b"after")
+    log.close()
+    assert lab.values(lab.open()) == [b"before", b"after"]
+
+
+def test_what_was_appended_before_can_be_made_durable_on_a_full_disk(lab: Lab) -> None:
+    log = lab.open()
+    lab.append(log, b"before")
+    lab.disk.faults.append(FailOperations(operations={"pwrite"}, error=errno.ENOSPC))
+    failing(log, lab)
+    lab.flush(log)
+    assert log.flushed_offset == 1
+
+
+def test_there_is_no_repair_before_there_is_space(lab: Lab) -> None:
+    log = lab.open()
+    lab.medium.capacity_bytes = 50_000
+    while True:
+        try:
+            lab.append(log, bytes(5000))
+        except KafkaError:
+            break
+    assert log.failed is not None
+    assert log.repair_job() is None
+    lab.medium.capacity_bytes = 10**9
+    repair(log)
+    assert log.failed is None
+    end_offset = log.end_offset
+    lab.append(log)
+    assert len(lab.values(log)) == end_offset + 1
+
+
+def test_a_roll_without_space_leaves_the_segment_as_it_was(lab: Lab, small: LogConfig) -> None:
+    log = lab.open(small)
+    lab.fill(log, 17)
+    for operations in ({"create"}, {"pwrite"}):
+        lab.disk.faults.append(FailOperations(operations=operations, error=errno.ENOSPC))
+        with pytest.raises(KafkaError):
+            lab.fill(log, 9)
+        repair(log)
+    lab.fill(log, 30)
+    lab.flush(log)
+    assert len(lab.values(log)) == log.end_offset == log.flushed_offset
+    log.close()
+    assert len(lab.values(lab.open(small))) == log.end_offset
+
+
+def test_an_input_output_error_is_final(lab: Lab) -> None:
+    heard = []
+    log = lab.open(on_broken=lambda name, error: heard.append((str(name), error.errno)))
+    lab.append(log)
+    lab.disk.faults.append(FailOperations(operations={"pwrite"}, error=errno.EIO))
+    failing(log, lab)
+    assert heard == [("flights-0", errno.EIO)]
+    assert log.repair_job() is None
+    assert log.flush_job() is None
+    failing(log, lab)
+    with pytest.raises(KafkaError):
+        log.read(0, 100, end_offset=1)
+    log.close()
+
+
+def test_a_closed_log_refuses_everything(lab: Lab) -> None:
+    log = lab.open()
+    lab.append(log)
+    log.close()
+    log.close()
+    failing(log, lab)
+    with pytest.raises(KafkaError):
+        log.read(0, 100, end_offset=1)
+    assert log.flush_job() is None
+    assert log.closed
