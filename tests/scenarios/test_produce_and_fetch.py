@@ -213,3 +213,29 @@ async def test_without_flush_before_ack_records_are_readable_at_once_and_flushed
     assert await wire.values("t") == [b"x"]
     partition = scene.broker._replicas.leader("t", 0)
     await until(lambda: partition.log.flushed_offset == 1)
+
+
+async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_its_limit(
+    scene: Any, make_fetch: Any, until: Any
+) -> None:
+    await scene.start(queued_max_response_bytes=str(4 << 20))
+    wire = await scene.connect()
+    await wire.create("t", max_message_bytes="2000000")
+    for _ in range(20):
+        await wire.produce("t", [b"x" * 1_000_000])
+    idle = [await scene.connect() for _ in range(30)]
+    for one in idle:
+        one._reader._transport.pause_reading()
+        for _ in range(3):
+            one.send("Fetch", 11, make_fetch("t", 0, max_bytes=20 << 20, partition_max_bytes=20 << 20))
+    server = scene.broker._server
+    await until(lambda: server.unread_bytes > 0)
+    assert (await wire.fetch("none", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (
+        "others are served"
+    )
+    # Each answer was made while there was room, so the last one may go beyond it, once.
+    assert server.unread_bytes <= (4 << 20) + (20 << 20)
+    for one in idle:
+        one._writer.transport.abort()
+    await until(lambda: server.unread_bytes == 0)
+    assert len((await wire.fetch("t", 0)).records) > 1_000_000

@@ -115,15 +115,16 @@ class Broker:
 
     async def _listen(self, parts: Parts) -> None:
         config = parts.config
-        self._server = Server(
+        server = self._server = Server(
             Dispatcher(parts, served_apis()), _limits(config), now=self._runtime.clock.monotonic
         )
+        parts.unread_bytes = lambda: server.unread_bytes
         advertised = {
             listener.name: (listener.host, listener.port) for listener in config.advertised_listeners
         }
         for listener in config.listeners:
             opened = OpenListener(name=listener.name, advertised=advertised.get(listener.name))
-            port = await self._server.listen(opened, listener.host, listener.port)
+            port = await server.listen(opened, listener.host, listener.port)
             self.addresses.append((listener.host, port))
 
     async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:

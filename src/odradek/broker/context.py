@@ -29,6 +29,8 @@ class Parts:
     replicas: Replicas
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    unread_bytes: Callable[[], int] = lambda: 0
+    """Bytes of answers that clients have not read yet."""
 
     @property
     def image(self) -> ClusterImage:

@@ -184,11 +184,12 @@ class BrokerConfig:
         at_least(1),
         importance=HIGH,
     )
-    queued_max_request_bytes: int = _broker(
-        "queued.max.request.bytes",
+    queued_max_response_bytes: int = _broker(
+        "queued.max.response.bytes",
         LONG,
-        -1,
-        "Bytes of requests that may wait at once before the broker stops reading; -1 sets no limit.",
+        256 << 20,
+        "Bytes of answers held for clients that do not read them, beyond which fetches find nothing.",
+        at_least(1 << 20),
     )
     socket_request_max_bytes: int = _broker(
         "socket.request.max.bytes",

@@ -54,6 +54,7 @@ where it is from.
   buffers of each connection. Kafka sets 100 KiB, which switches the tuning off.
 - **`log.flush.before.ack`** (on a topic: `flush.before.ack`) is ours: `true` answers `acks=all`
   after fsync.
+- **`queued.max.response.bytes`** is ours: it bounds what is held for clients that do not read.
 
 """
 

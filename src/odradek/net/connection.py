@@ -88,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serving = False
         self._held: _Slot | None = None
         self._outgoing_bytes = 0
+        self._unread_bytes = 0
         self._peer_reads = True
         self._reading = True
         self._closing = False
@@ -131,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         self._backlog.clear()
         self._outgoing.clear()
+        self._count_unread(0)
         self._server.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -162,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._peer_reads = True
+        self._count_unread(0)
         self._serve_backlog()
 
     # -- the broker's side
@@ -274,6 +277,8 @@ class Connection(asyncio.BufferedProtocol):
             self._outgoing_bytes = 0
             self.last_active = self._server.now()
             self._write(self._transport, chunks)
+            if not self._peer_reads:
+                self._count_unread(self._transport.get_write_buffer_size())
         if self._peer_finished and self.idle:
             self.close()
 
@@ -287,6 +292,11 @@ class Connection(asyncio.BufferedProtocol):
         else:
             for chunk in _coalesced(chunks):
                 transport.write(chunk)
+
+    def _count_unread(self, count: int) -> None:
+        """What the broker holds for a peer that does not read; the server adds it up."""
+        self._server.unread_bytes += count - self._unread_bytes
+        self._unread_bytes = count
 
     def _update_reading(self) -> None:
         wanted = not self._backlog and self._may_serve()

@@ -59,6 +59,8 @@ class Server:
         self._per_host: Counter[str] = Counter()
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopping = False
+        self.unread_bytes = 0
+        """Bytes of answers held for peers that do not read them; connections keep it up to date."""
 
     @property
     def connection_count(self) -> int:

@@ -2,7 +2,8 @@
 
 Versions 4-18: fetch sessions from v7 (KIP-227, `broker/fetch_sessions.py`), divergence detection from v12 (KIP-595),
 topic ids from v13. Readers see records below the high watermark only. The first partition with data gives at least one
-whole batch, however large; the rest stays within the request's and the broker's limits. Not here yet: followers (a request
+whole batch, however large; the rest stays within the request's and the broker's limits. While clients leave
+`queued.max.response.bytes` unread, fetches find nothing and wait. Not here yet: followers (a request
 with a replica id is refused), aborted transactions.
 """
 
@@ -142,7 +143,9 @@ class _Reading:
         self._circumstances = circumstances
         self._wanted = wanted
         self._committed_only = request.isolation_level == _READ_COMMITTED
-        self._limit_bytes = min(request.max_bytes, parts.config.fetch_max_bytes)
+        self._max_bytes = min(request.max_bytes, parts.config.fetch_max_bytes)
+        self._limit_bytes = 0
+        self._has_room = True
         self.found_bytes = 0
         self.has_news = False
         self.partitions: list[Partition] = []
@@ -151,6 +154,9 @@ class _Reading:
         self.found_bytes = 0
         self.has_news = False
         self.partitions = []
+        room = self._parts.config.queued_max_response_bytes - self._parts.unread_bytes()
+        self._has_room = room > 0
+        self._limit_bytes = min(self._max_bytes, room)
         return [self._read_one(wanted) for wanted in self._wanted]
 
     def _read_one(self, wanted: WantedPartition) -> _Result:
@@ -184,7 +190,7 @@ class _Reading:
             return _found(partition, key.partition, b"", diverging)
         end_offset = partition.last_stable_offset if self._committed_only else partition.high_watermark
         limit = min(wanted.max_bytes, self._limit_bytes - self.found_bytes)
-        at_least_one = self.found_bytes == 0
+        at_least_one = self.found_bytes == 0 and self._has_room
         _check_range(partition, wanted.fetch_offset)
         if wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one):
             return _found(partition, key.partition, b"")
