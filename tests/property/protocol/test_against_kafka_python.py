@@ -26,7 +26,7 @@ from odradek.protocol import (
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
 
 Strategies = Callable[[type[Message], int], st.SearchStrategy[Any]]
-few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 
 BITFIELDS = {"authorized_operations", "topic_authorized_operations", "cluster_authorized_operations"}
 """kafka-python reads these integers as sets of operations."""

@@ -18,7 +18,7 @@ VERSIONS = [
     for version in api.versions
 ]
 Strategies = Callable[[type[Message], int], st.SearchStrategy[Any]]
-few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize(("cls", "version"), VERSIONS)
