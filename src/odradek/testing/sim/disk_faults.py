@@ -76,17 +76,19 @@ class CrashAt:
 
 @dataclass(slots=True, kw_only=True)
 class FailAt:
-    """Answers an error once: at point `number`, or at the first one behind it that can meet such an error."""
+    """Answers an error once: at point `number`, or at the first one behind it that is one of `operations`."""
 
     number: int
     error: int
+    operations: Collection[str] | None = None
+    """None: whatever the operation is."""
     done: float = 0.0
     _struck: bool = False
 
     def at(self, point: Point) -> Outcome | None:
         if self._struck or point.number < self.number:
             return None
-        if self.error == errno.ENOSPC and point.operation not in GROWING:
+        if self.operations is not None and point.operation not in self.operations:
             return None
         self._struck = True
         return Failure(number=self.error, done=self.done)

@@ -1,7 +1,8 @@
 """Which disk faults each life of a host meets, as a line of text that a command can repeat.
 
-`kill@79,eio@12+power@40` reads: the first life is killed at its I/O point 79; in the second the operation at point 12
-fails with EIO and the power goes at point 40; later lives are spared. `none` spares a life in between.
+`kill@79,eio@12+power@40` reads: the first life is killed at its I/O point 79; in the second the operation at
+point 12 fails with EIO and the power goes at point 40; later lives are spared. `none` spares a life in
+between.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.testing.sim.chance import stream
-from odradek.testing.sim.disk_faults import CrashAt, CrashKind, DiskFault, FailAt
+from odradek.testing.sim.disk_faults import GROWING, SYNCS, CrashAt, CrashKind, DiskFault, FailAt
 
-_ERRORS: Final = {"eio": errno.EIO, "enospc": errno.ENOSPC}
+_ERRORS: Final = {"eio": errno.EIO, "fsync": errno.EIO, "enospc": errno.ENOSPC}
+_STRIKES: Final = {"fsync": SYNCS, "enospc": GROWING}
 _CRASHES: Final = {kind.value: kind for kind in CrashKind}
-_POINT_MAX: Final = 600
+_POINT_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class FaultPlan:
             faults = []
             for _ in range(rng.choice((1, 1, 2))):
                 kind = rng.choice((*_CRASHES, *_CRASHES, *_ERRORS))
-                faults.append(PlannedFault(kind, int(_POINT_MAX ** rng.random())))
+                early = int(_POINT_MAX ** rng.random())
+                faults.append(PlannedFault(kind, rng.choice((early, rng.randint(1, _POINT_MAX)))))
             lives.append(tuple(faults))
         return cls(tuple(lives))
 
@@ -68,7 +71,12 @@ class FaultPlan:
         rng = stream(seed, f"fault {life} {planned}")
         if planned.kind in _CRASHES:
             return CrashAt(number=planned.point, kind=_CRASHES[planned.kind], rng=rng)
-        return FailAt(number=planned.point, error=_ERRORS[planned.kind], done=rng.random())
+        return FailAt(
+            number=planned.point,
+            error=_ERRORS[planned.kind],
+            operations=_STRIKES.get(planned.kind),
+            done=rng.random(),
+        )
 
 
 def _parse_life(text: str) -> tuple[PlannedFault, ...]:

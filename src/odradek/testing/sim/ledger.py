@@ -1,8 +1,9 @@
-"""The checker of histories: what producers sent, what was acknowledged, what readers saw, and what is there now.
+"""The checker of histories: what producers sent, what was acknowledged, what readers saw, and what is there
+now.
 
-One ledger for each partition. Every record carries a value of its own, so each can be found again:
-"what was acknowledged is there, at its offset, once; nothing else is; each producer's order holds; what a reader
-saw below the high watermark never changes, and the high watermark never shrinks below it".
+One ledger for each partition. Every record carries a value of its own, so each can be found again: "what was
+acknowledged is there, at its offset, once; nothing else is; each producer's order holds; what a reader saw
+below the high watermark never changes, and the high watermark never shrinks below it".
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Found(NamedTuple):
 
     offset: int
     value: bytes
+    timestamp: int = -1
 
 
 @dataclass(slots=True)
@@ -112,7 +114,9 @@ class Ledger:
                 self._fail(f"{record.value[:40]!r} is there twice, at {first} and at {record.offset}")
 
     def _check_order(self, records: Sequence[Found]) -> None:
-        """Each producer's records in the order of sending; an idempotent producer's without a gap between them."""
+        """Each producer's records in the order of sending; an idempotent producer's without a gap
+        between them.
+        """
         last: dict[str, int] = {}
         for record in records:
             sent = self.sent[record.value]

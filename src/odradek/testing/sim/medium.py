@@ -94,6 +94,11 @@ class Inode:
         self.cache = bytearray(self.platter)
         self._unsynced.clear()
 
+    def overwrite(self, content: bytes) -> None:
+        """Put other bytes in its place, durably, behind everyone's back."""
+        self.platter, self.cache = bytearray(content), bytearray(content)
+        self._unsynced.clear()
+
     def flip_bit(self, position: int, bit: int) -> None:
         """Bit rot: wrong in the cache and on the platter, and nobody was told."""
         for content in (self.cache, self.platter):

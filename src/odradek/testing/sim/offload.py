@@ -169,7 +169,9 @@ class SimOffload:
         self._start_next()
 
     def hurry(self) -> None:
-        """The loop waits for a lock that a worker holds: time passes until a worker's next step, and no more."""
+        """The loop waits for a lock that a worker holds: time passes until a worker's next step,
+        and no more.
+        """
         waiting = [(worker.timer.when(), worker) for worker in self._busy if worker.timer is not None]
         due_s, worker = min(waiting, key=lambda entry: entry[0])
         self._loop.stall(max(0.0, due_s - self._loop.time()))

@@ -1,14 +1,14 @@
 """Storage under torment: producers, readers, retention and checkpoints on a few logs, lives ended by crashes.
 
-The plan of a run is drawn from its seed; the lives it is given say which disk faults each boot meets. After every
-boot, and once more at the end after the power was cut behind a clean close, the ledgers compare what the logs hold
-with what producers and readers were told.
+The plan of a run is drawn from its seed; the lives it is given say which disk faults each boot meets. After
+every boot, and once more at the end after the power was cut behind a clean close, the ledgers compare what
+the logs hold with what producers and readers were told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -23,7 +23,7 @@ from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.ledger import Ledger, Sent
-from odradek.testing.sim.storage_store import Store, read_all, read_found
+from odradek.testing.sim.storage_store import Store, check_lookups, read_all, read_found
 from odradek.testing.sim.world import Host, Life, World
 
 _LIVES_MAX: Final = 12
@@ -38,15 +38,20 @@ class StoragePlan:
     """Data directories."""
     partition_count: int
     records_per_producer: int
+    padding_bytes: tuple[int, ...]
     config: LogConfig
+    deletes_records: bool
+    rots_indexes: bool
+    """Index files are damaged while the host is down."""
     is_full_for_s: float | None
     """When set, the disk is full for this long, a while after the start."""
 
     @classmethod
     def draw(cls, seed: int) -> StoragePlan:
         rng = stream(seed, "plan")
+        segment_bytes = rng.choice((1300, 1300, 3000, 8000, 1 << 20))
         config = LogConfig(
-            segment_bytes=rng.choice((1300, 1300, 3000, 1 << 20)),
+            segment_bytes=segment_bytes,
             segment_index_bytes=rng.choice((96, 1 << 20)),
             index_interval_bytes=rng.choice((1, 200, 4096)),
             retention_bytes=rng.choice((-1, 2000, 5000)),
@@ -56,21 +61,27 @@ class StoragePlan:
         return cls(
             paths=rng.choice((("/data",), ("/data", "/more/data"))),
             partition_count=rng.choice((1, 2)),
+            padding_bytes=(0, 10, 100, 250) if segment_bytes < 8000 else (0, 100, 700, 1500),
             records_per_producer=rng.choice((8, 14)),
             config=config,
+            deletes_records=rng.random() < 0.5,
+            rots_indexes=rng.random() < 0.4,
             is_full_for_s=rng.choice((None, None, 0.2)),
         )
 
 
 @dataclass(slots=True, kw_only=True)
 class _Producer:
-    """Sends numbered records to one partition. It lives outside of the host and remembers across its crashes."""
+    """Sends numbered records to one partition. It lives outside of the host and remembers across its
+    crashes.
+    """
 
     name: str
     producer_id: int
     ledger: Ledger
     rng: Random
     record_count: int
+    padding_bytes: tuple[int, ...]
     next_number: int = 0
     in_doubt: list[tuple[int, list[bytes]]] = field(default_factory=list)
     """Batches sent and not acknowledged: the first record's number, the values."""
@@ -89,7 +100,7 @@ class _Producer:
         self.next_number += count
         values = []
         for number in range(first, first + count):
-            padding = self.rng.randbytes(self.rng.choice((0, 10, 100, 250)))
+            padding = self.rng.randbytes(self.rng.choice(self.padding_bytes))
             values.append(f"{self.name}/{number}/".encode() + padding)
         return first, values
 
@@ -97,7 +108,7 @@ class _Producer:
         builder = BatchBuilder()
         for number, value in enumerate(values, first):
             self.ledger.send(value, Sent(self.name, number, self.is_idempotent))
-            builder.append(now_ms, b"key", value, ())
+            builder.append(now_ms + self.rng.randint(-50, 50), b"key", value, ())
         if not self.is_idempotent:
             return builder.build()
         return builder.build(producer_id=self.producer_id, producer_epoch=0, base_sequence=first)
@@ -123,6 +134,7 @@ class StorageScenario:
                 ledger=self._ledgers[name],
                 rng=stream(seed, f"producer {number}"),
                 record_count=self._plan.records_per_producer,
+                padding_bytes=self._plan.padding_bytes,
             )
             self._producers[name].append(producer)
 
@@ -130,6 +142,7 @@ class StorageScenario:
         """Raises `ViolationError` when a promise was broken."""
         self._provide_directories()
         for number in range(_LIVES_MAX):
+            self._rot_indexes()
             life = self._host.boot(faults=self._lives[number] if number < len(self._lives) else ())
             finished = await self._live(life)
             if finished:
@@ -137,6 +150,7 @@ class StorageScenario:
         else:
             raise ViolationError(f"the storage does not come up: {_LIVES_MAX} lives ended")
         self._host.crash(CrashKind.POWER_LOSS)
+        self._rot_indexes()
         life = self._host.boot()
         await self._host.spawn(self._inspect(life))
 
@@ -146,12 +160,22 @@ class StorageScenario:
         for path in self._plan.paths:
             medium.make_durable_folder(path)
 
+    def _rot_indexes(self) -> None:
+        if not self._plan.rots_indexes:
+            return
+        for path, inode in self._host.medium.root.files(""):
+            if path.endswith(("index",)) and self._rng.random() < 0.4:
+                inode.overwrite(_rotten(bytes(inode.cache), self._rng))
+                self._world.trace.note("rot", path)
+
     async def _live(self, life: Life) -> bool:
         """One boot until all is sent and closed cleanly; False when it crashed or had to be restarted."""
         task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        if _is_disk_trouble(outcome) and life.disk.failure_count:
-            self._host.crash(CrashKind.PROCESS_KILL)  # the operator starts it again
+        medium = self._host.medium
+        if _is_disk_trouble(outcome) and (life.disk.failure_count or medium.capacity_bytes is not None):
+            self._host.crash(CrashKind.PROCESS_KILL)  # the operator makes room and starts it again
+            medium.capacity_bytes = None
         if life.crashed.done():
             while life.tasks:  # noqa: ASYNC110  they are being cancelled
                 await asyncio.sleep(0)
@@ -174,6 +198,7 @@ class StorageScenario:
             ledger.check(found, start_offset=log.start_offset, end_offset=log.end_offset)
             committed = [record for record in found if record.offset < partition.high_watermark]
             ledger.observe(committed, partition.high_watermark)
+            check_lookups(log, found, self._rng)
 
     async def _serve(self, life: Life) -> None:
         store = Store(life.runtime, self._plan.paths, lambda: self._directory_failed(life))
@@ -262,12 +287,17 @@ class StorageScenario:
             if partition.retired is not None:
                 return
             await store.repair()
-            action = self._rng.choice((self._retain, self._delete_records, self._checkpoint, self._new_epoch))
+            action = self._rng.choice(self._actions())
             try:
                 await action(store, partition)
             except KafkaError as error:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise
+
+    def _actions(self) -> list[Callable[[Store, Partition], Awaitable[None]]]:
+        if self._plan.deletes_records:
+            return [self._retain, self._delete_records, self._checkpoint, self._new_epoch]
+        return [self._retain, self._checkpoint, self._new_epoch]
 
     async def _retain(self, store: Store, partition: Partition) -> None:
         if self._plan.config.retention_bytes >= 0:
@@ -275,10 +305,12 @@ class StorageScenario:
         await store.apply_retention(partition)
 
     async def _delete_records(self, store: Store, partition: Partition) -> None:
+        """Up to anywhere below the high watermark; half the time with what retention then has to remove."""
+        offset = self._rng.randint(partition.start_offset, partition.high_watermark)
+        self._ledgers[partition.name].may_remove_below(offset)
+        partition.log.delete_records(offset)
         if self._rng.random() < 0.5:
-            offset = self._rng.randint(partition.start_offset, partition.high_watermark)
-            self._ledgers[partition.name].may_remove_below(offset)
-            partition.log.delete_records(offset)
+            await self._retain(store, partition)
 
     async def _checkpoint(self, store: Store, partition: Partition) -> None:
         await store.write_checkpoints()
@@ -319,6 +351,24 @@ class StorageScenario:
         medium.capacity_bytes = medium.used_bytes() + self._rng.randint(0, 300)
         await asyncio.sleep(seconds)
         medium.capacity_bytes = None
+
+
+def _rotten(content: bytes, rng: Random) -> bytes:
+    """The content with a bit flipped, cut short, zeroed, or with something behind it."""
+    changed = bytearray(content)
+    if not changed:
+        return rng.randbytes(rng.randint(0, 30))
+    at = rng.randrange(len(changed))
+    match rng.randrange(4):
+        case 0:
+            changed[at] ^= 1 << rng.randrange(8)
+        case 1:
+            del changed[at:]
+        case 2:
+            changed[at:] = bytes(len(changed) - at)
+        case _:
+            changed += rng.randbytes(rng.randint(1, 30))
+    return bytes(changed)
 
 
 def _is_disk_trouble(outcome: object) -> bool:

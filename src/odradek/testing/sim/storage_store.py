@@ -1,12 +1,13 @@
 """The storage of one simulated broker: logs in data directories under group commit, as the broker runs them.
 
-It stands between `storage/` and the scenario that torments it. The directories, the logs, `replication/`'s Partition
-and Flusher are the real ones.
+It stands between `storage/` and the scenario that torments it. The directories, the logs, `replication/`'s
+Partition and Flusher are the real ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
@@ -18,6 +19,7 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import LogDirectories
 from odradek.storage.log import Log
+from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.ledger import Found
 
 
@@ -71,7 +73,7 @@ def read_found(log: Log, offset: int, end_offset: int, max_bytes: int) -> list[F
     """One read, as records from `offset` on."""
     answer = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=True)
     return [
-        Found(record.offset, record.value or b"")
+        Found(record.offset, record.value or b"", record.timestamp)
         for header, batch in split_batches(answer.records)
         for record in decode_batch(batch, header, from_offset=offset)
     ]
@@ -88,3 +90,18 @@ def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Found]:
         found += piece
         offset = piece[-1].offset + 1
     return found
+
+
+def check_lookups(log: Log, found: Sequence[Found], rng: Random) -> None:
+    """What the log answers about times and single offsets, against `found`, which is all that it holds."""
+    for wanted in rng.sample(found, min(len(found), 4)):
+        time = wanted.timestamp + rng.choice((-1, 0, 1))
+        expected = next((record.offset for record in found if record.timestamp >= time), None)
+        answer = log.offset_for_timestamp(time)
+        if (answer.offset if answer else None) != expected:
+            raise ViolationError(
+                f"{log.topic_partition}: time {time} is at offset {expected}, not at {answer}"
+            )
+        piece = read_found(log, wanted.offset, log.end_offset, 1)
+        if not piece or piece[0] != wanted:
+            raise ViolationError(f"{log.topic_partition}: a read at {wanted.offset} returned {piece[:1]}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from odradek.testing.sim.failures import DivergenceError
 from odradek.testing.sim.fault_plan import FaultPlan
+from odradek.testing.sim.mutants import Mutant
 from odradek.testing.sim.storage_scenario import run_storage
 from odradek.testing.sim.trace import Trace, first_difference
 from odradek.testing.sim.world import World
@@ -77,3 +78,26 @@ def crash_points(scenario: str, seed: int) -> int:
     with world:
         SCENARIOS[scenario](world, seed, FaultPlan())
         return world.lives[0].disk.point_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunt:
+    """What came of looking for one planted bug."""
+
+    mutant: Mutant
+    seeds_tried: int
+    """Up to and with the one that found it."""
+    found: Run | None
+
+
+def hunt(mutant: Mutant, seeds: Iterable[int]) -> Hunt:
+    """Run seeds under their own plans until one fails that does not fail without the bug."""
+    tried = 0
+    for seed in seeds:
+        tried += 1
+        plan = FaultPlan.draw(seed)
+        with mutant.planted():
+            run, _ = run_once(mutant.scenario, seed, plan)
+        if run.failure is not None and run_once(mutant.scenario, seed, plan)[0].failure is None:
+            return Hunt(mutant=mutant, seeds_tried=tried, found=run)
+    return Hunt(mutant=mutant, seeds_tried=tried, found=None)

@@ -1,0 +1,209 @@
+"""`python -m odradek.testing.sim`: seeds by the hundred, one seed again, every crash point of a seed,
+planted bugs.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from odradek.testing.sim.fault_plan import FaultPlan, PlannedFault
+from odradek.testing.sim.mutants import BANK
+from odradek.testing.sim.sweep import (
+    SCENARIOS,
+    Run,
+    crash_points,
+    explain_divergence,
+    hunt,
+    run_once,
+)
+
+_HASH_SEED = "PYTHONHASHSEED"
+_HUNT_SEEDS = 400
+_FAILURES_SHOWN = 20
+
+
+@click.command()
+@click.option(
+    "--seeds", "seed_count", type=int, default=100, show_default=True, help="How many seeds to run."
+)
+@click.option("--first", type=int, default=0, show_default=True, help="The first of them.")
+@click.option("--scenario", type=click.Choice([*SCENARIOS, "all"]), default="all", show_default=True)
+@click.option("--seed", type=int, help="Run this seed alone.")
+@click.option(
+    "--faults", help="With --seed: its plan of faults (kill@79,power@12); default: what the seed draws."
+)
+@click.option(
+    "--trace", type=click.Path(dir_okay=False, path_type=Path), help="With --seed: write its events here."
+)
+@click.option("--every-point", is_flag=True, help="With --seed: crash at every I/O point of its first life.")
+@click.option("--mutants", is_flag=True, help="Plant every known bug in turn and count the seeds to find it.")
+@click.option(
+    "--digests", is_flag=True, hidden=True, help="Print one line a run: the echo of another process."
+)
+def main(
+    seed_count: int,
+    first: int,
+    scenario: str,
+    seed: int | None,
+    faults: str | None,
+    trace: Path | None,
+    every_point: bool,
+    mutants: bool,
+    digests: bool,
+) -> None:
+    """Run the storage and the broker on simulated time, network and disk, and check what they promised."""
+    names = list(SCENARIOS) if scenario == "all" else [scenario]
+    if mutants:
+        sys.exit(_hunt_all())
+    if every_point:
+        sys.exit(_every_point(names[0], seed or 0))
+    if seed is not None:
+        plan = FaultPlan.parse(faults) if faults else FaultPlan.draw(seed)
+        sys.exit(_one(names[0], seed, plan, trace))
+    plans = [(name, one, FaultPlan.draw(one)) for name in names for one in range(first, first + seed_count)]
+    if digests:
+        for name, one, plan in plans:
+            click.echo(run_once(name, one, plan)[0].digest)
+        return
+    arguments = ["--seeds", str(seed_count), "--first", str(first), "--scenario", scenario, "--digests"]
+    sys.exit(_sweep(names, plans, arguments))
+
+
+def _one(scenario: str, seed: int, plan: FaultPlan, trace_path: Path | None) -> int:
+    run, trace = run_once(scenario, seed, plan, keep_trace=True)
+    again, _ = run_once(scenario, seed, plan, keep_trace=True)
+    lines = trace.lines or []
+    if trace_path is not None:
+        trace_path.write_text("".join(lines))
+    click.echo(
+        f"seed {seed}  faults {plan}  {run.event_count} events  {run.virtual_s:.3f} virtual s  {run.digest}"
+    )
+    if run.digest != again.digest:
+        click.echo(
+            f"the second run was another one: {again.digest}\n{explain_divergence(scenario, seed, plan)}"
+        )
+        return 1
+    if run.failure is not None:
+        click.echo(f"{''.join(lines[-30:])}{run.failure}")
+        return 1
+    return 0
+
+
+def _sweep(names: Sequence[str], plans: Sequence[tuple[str, int, FaultPlan]], echo: Sequence[str]) -> int:
+    """Each run here and, with another hash seed, in a second process; the digests must agree."""
+    environment = {**os.environ, _HASH_SEED: "1" if os.environ.get(_HASH_SEED) != "1" else "2"}
+    command = [sys.executable, "-m", "odradek.testing.sim", *echo]
+    started = time.perf_counter()
+    failures: list[str] = []
+    runs: list[Run] = []
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as twin:
+        try:
+            for (name, seed, plan), digest in zip(plans, _lines(twin), strict=False):
+                run, _ = run_once(name, seed, plan)
+                runs.append(run)
+                if run.failure is not None:
+                    failures.append(f"{run.command}\n    {run.failure}")
+                elif run.digest != digest:
+                    failures.append(f"{run.command}\n    two runs with different hash seeds differ")
+                _progress(name, seed, len(runs), len(plans), started, len(failures))
+        finally:
+            twin.terminate()
+    _end_progress()
+    _table(names, runs, time.perf_counter() - started)
+    if len(runs) < len(plans):
+        failures.append(f"the second process ended after {len(runs)} of {len(plans)} runs")
+    return _report(failures)
+
+
+def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield line.strip()
+
+
+def _table(names: Iterable[str], runs: Sequence[Run], seconds: float) -> None:
+    click.echo(f"{'scenario':<10}{'seeds':>7}{'lives':>8}{'events':>12}{'virtual h':>11}{'failed':>8}")
+    for name in names:
+        own = [run for run in runs if run.scenario == name]
+        click.echo(
+            f"{name:<10}{len(own):>7}{sum(run.life_count for run in own):>8}"
+            f"{sum(run.event_count for run in own):>12,}{sum(run.virtual_s for run in own) / 3600:>11.2f}"
+            f"{sum(run.failure is not None for run in own):>8}"
+        )
+    click.echo(f"each seed ran twice, with different hash seeds, in {seconds:.1f} s")
+
+
+def _every_point(scenario: str, seed: int) -> int:
+    """Crash at each point by kill and by power loss, and once more at some point of the recovery."""
+    count = crash_points(scenario, seed)
+    started = time.perf_counter()
+    failures = []
+    plans = [
+        FaultPlan(((PlannedFault(kind, point),), (PlannedFault(second, 1 + point % 60),)))
+        for point in range(1, count + 1)
+        for kind in ("kill", "power")
+        for second in ("kill", "power")
+    ]
+    for number, plan in enumerate(plans, 1):
+        run, _ = run_once(scenario, seed, plan)
+        if run.failure is not None:
+            failures.append(f"{run.command}\n    {run.failure}")
+        _progress(scenario, seed, number, len(plans), started, len(failures))
+    _end_progress()
+    click.echo(f"seed {seed}: {count} I/O points, {len(plans)} runs, {len(failures)} failed")
+    return _report(failures)
+
+
+def _report(failures: Sequence[str]) -> int:
+    for failure in failures[:_FAILURES_SHOWN]:
+        click.echo(f"FAILED  {failure}")
+    if len(failures) > _FAILURES_SHOWN:
+        click.echo(f"... and {len(failures) - _FAILURES_SHOWN} more")
+    return 1 if failures else 0
+
+
+def _hunt_all() -> int:
+    """The kill rate of the checkers."""
+    started = time.perf_counter()
+    hunts = []
+    for number, mutant in enumerate(BANK, 1):
+        hunts.append(hunt(mutant, range(_HUNT_SEEDS)))
+        _progress(mutant.name, hunts[-1].seeds_tried, number, len(BANK), started, 0)
+    _end_progress()
+    click.echo(f"{'planted bug':<38}{'seeds':>6}  caught as")
+    for one in hunts:
+        how = one.found.failure.splitlines()[0][:100] if one.found and one.found.failure else "NOT CAUGHT"
+        click.echo(f"{one.mutant.name:<38}{one.seeds_tried:>6}  {how}")
+    caught = [one.seeds_tried for one in hunts if one.found]
+    click.echo(
+        f"kill rate {len(caught)}/{len(hunts)}, median {statistics.median(caught):g} seeds to find, "
+        f"{time.perf_counter() - started:.1f} s"
+    )
+    return 0 if len(caught) == len(hunts) else 1
+
+
+def _progress(what: str, seed: int, done: int, total: int, started: float, failed: int) -> None:
+    if sys.stderr.isatty():
+        seconds = time.perf_counter() - started
+        click.echo(
+            f"\r\033[K{what} seed {seed}  {done}/{total}  {seconds:.0f} s  {failed} failed",
+            nl=False,
+            err=True,
+        )
+
+
+def _end_progress() -> None:
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", nl=False, err=True)
+
+
+if __name__ == "__main__":
+    main()

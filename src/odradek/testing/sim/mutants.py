@@ -1,0 +1,305 @@
+"""A bank of planted bugs: each is a mistake that a log of this kind has been known to make.
+
+"No violation" means nothing until the checkers were seen to catch violations. Each mutant patches the
+production code while a run lasts; a sweep over seeds must fail, with the mutant's own way of breaking a
+promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from unittest.mock import patch
+
+from odradek.runtime.ports import Buffer, DiskFile
+from odradek.storage import opening, recovery
+from odradek.storage.batch_walk import walk
+from odradek.storage.durability import Durability, FlushJob
+from odradek.storage.log import Log
+from odradek.storage.log_directory import LogDirectory
+from odradek.storage.producers import Producers
+from odradek.storage.removal import RemovalJob
+from odradek.storage.segment import Segment, SegmentWriter
+from odradek.storage.tail import Tail
+
+Patches = Iterator[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """A planted bug. `patches` makes the patchers that plant it."""
+
+    name: str
+    mistake: str
+    scenario: str
+    patches: Callable[[], Patches]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Within, the code has the bug."""
+        with ExitStack() as stack:
+            for patcher in self.patches():
+                stack.enter_context(patcher)
+            yield
+
+
+BANK: Final[list[Mutant]] = []
+
+
+def _mutant(
+    mistake: str, scenario: str = "storage"
+) -> Callable[[Callable[[], Patches]], Callable[[], Patches]]:
+    def add(patches: Callable[[], Patches]) -> Callable[[], Patches]:
+        BANK.append(Mutant(name=patches.__name__, mistake=mistake, scenario=scenario, patches=patches))
+        return patches
+
+    return add
+
+
+# -- durability ----------------------------------------------------------------------------------------------
+
+
+@_mutant("batches are acknowledged from the page cache")
+def no_fsync_before_ack() -> Patches:
+    def sync(self: SegmentWriter) -> None:
+        self.durable = self.sealed
+
+    yield patch.object(SegmentWriter, "sync", sync)
+
+
+@_mutant("the high watermark follows the log's end, not what is durable")
+def ack_before_flush() -> Patches:
+    yield patch.object(Log, "flushed_offset", property(lambda self: self.end_offset))
+
+
+class _LazyFile:
+    """Keeps the last write back until the next call that is not a sync."""
+
+    def __init__(self, file: DiskFile) -> None:
+        self._file = file
+        self._kept: tuple[bytes, int] | None = None
+
+    def _write_kept(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._file.pwrite(*kept)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._write_kept()
+        self._kept = (bytes(data), position)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        self.pwrite(b"".join(bytes(buffer) for buffer in buffers), position)
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def __getattr__(self, name: str) -> Any:
+        self._write_kept()
+        return getattr(self._file, name)
+
+
+@_mutant("a batch is acknowledged while it is still in the process's own buffer")
+def ack_before_write() -> Patches:
+    real = Segment.open_writer
+
+    def open_writer(self: Segment, *, create: bool = False) -> SegmentWriter:
+        writer = real(self, create=create)
+        writer.log_file = _LazyFile(writer.log_file)
+        return writer
+
+    yield patch.object(Segment, "open_writer", open_writer)
+
+
+@_mutant("a flush claims what was appended while it ran")
+def flushed_past_the_job() -> Patches:
+    real = Durability.done
+
+    def flushed(self: Log, job: FlushJob) -> None:
+        real(self._durability, job)
+        self._durability.flushed_offset = self.end_offset
+
+    yield patch.object(Log, "flushed", flushed)
+
+
+@_mutant("a flush syncs the active segment and forgets those sealed since the last one")
+def sealed_segment_not_synced() -> Patches:
+    real = FlushJob.sync_all
+
+    def sync_all(self: FlushJob) -> None:
+        for writer in self.writers[:-1]:
+            writer.durable = True
+        real(self)
+
+    yield patch.object(FlushJob, "sync_all", sync_all)
+
+
+@_mutant("a new segment's name is never made durable")
+def no_directory_sync() -> Patches:
+    yield patch.object(Durability, "names_changed", lambda self, *directories: None)
+
+
+@_mutant("an fsync that failed is taken for one that succeeded")
+def fsync_error_swallowed() -> Patches:
+    real = SegmentWriter.sync
+
+    def sync(self: SegmentWriter) -> None:
+        try:
+            real(self)
+        except OSError:
+            self.durable = self.sealed
+
+    yield patch.object(SegmentWriter, "sync", sync)
+
+
+@_mutant("an fsync that failed is tried again")
+def fsync_retried() -> Patches:
+    real = SegmentWriter.sync
+
+    def sync(self: SegmentWriter) -> None:
+        try:
+            real(self)
+        except OSError:
+            real(self)
+
+    yield patch.object(SegmentWriter, "sync", sync)
+
+
+# -- recovery ------------------------------------------------------------------------------------------------
+
+
+@_mutant("recovery takes a torn batch for a good one: no CRC")
+def torn_tail_accepted() -> Patches:
+    yield patch.object(recovery, "check_crc", lambda batch: None)
+
+
+@_mutant("recovery believes that every crash was a clean shutdown")
+def crash_taken_for_clean() -> Patches:
+    real = LogDirectory.load
+
+    def load(self: LogDirectory) -> list[str]:
+        names = real(self)
+        self.was_clean = True
+        return names
+
+    yield patch.object(LogDirectory, "load", load)
+
+
+@_mutant("recovery cuts one batch more than it must")
+def recovery_cuts_too_much() -> Patches:
+    real = recovery.scan_file
+
+    def scan_file(file: DiskFile, base_offset: int, size_bytes: int, **rest: Any) -> Any:
+        found = real(file, base_offset, size_bytes, **rest)
+        return (
+            found if found.problem is None else real(file, base_offset, max(0, found.good_bytes - 1), **rest)
+        )
+
+    yield patch.object(opening, "scan_file", scan_file)
+
+
+@_mutant("indexes are believed without a look at the log")
+def index_trusted_blindly() -> Patches:
+    def trust(self: Segment) -> None:
+        self._offsets_checked = self._times_checked = True
+
+    def walk_to(self: Segment, offset: int, entry: Any) -> int:
+        position = entry.position if entry is not None else 0
+        for mark in walk(self.log_file, position, self.size_bytes):
+            if mark.last_offset >= offset:
+                return mark.position
+        return self.size_bytes
+
+    yield patch.object(Segment, "_check_offsets", trust)
+    yield patch.object(Segment, "_check_times", trust)
+    yield patch.object(Segment, "_walk_to", walk_to)
+
+
+@_mutant("a producer snapshot is durable before its batches are, and believed beyond the log's end")
+def snapshot_beyond_the_end() -> Patches:
+    real_sync, real_load = FlushJob.sync_all, opening._Opener._load_producers
+
+    def sync_all(self: FlushJob) -> None:
+        for path, _, data in self.files:
+            self.disk.replace(path, data)
+        real_sync(self)
+
+    def load(self: Any, names: list[str]) -> Producers:
+        end_offset, self._end_offset = self._end_offset, 1 << 62
+        try:
+            return real_load(self, names)
+        finally:
+            self._end_offset = end_offset
+
+    yield patch.object(FlushJob, "sync_all", sync_all)
+    yield patch.object(opening._Opener, "_load_producers", load)
+
+
+@_mutant("producers are known from snapshots alone, not from the batches behind them")
+def producers_not_replayed() -> Patches:
+    yield patch.object(Producers, "replay", lambda self, header, now_ms: None)
+
+
+# -- disk errors ---------------------------------------------------------------------------------------------
+
+
+@_mutant("after a failed write the next one goes behind what is left of it")
+def append_after_failed_write() -> Patches:
+    real = Tail.write
+
+    def write(self: Tail, *arguments: Any) -> Segment:
+        try:
+            return real(self, *arguments)
+        except Exception:
+            self._health.fault = None
+            active = self._segments.active
+            active.size_bytes = active.log_file.length()
+            raise
+
+    yield patch.object(Tail, "write", write)
+    yield patch.object(Tail, "_cut_back", lambda self, segment: None)
+
+
+@_mutant("a failed write is counted as written: its offsets are used up")
+def failed_write_leaves_a_gap() -> Patches:
+    real = Log.append
+
+    def append(self: Log, batches: Any, **rest: Any) -> Any:
+        try:
+            return real(self, batches, **rest)
+        except Exception:
+            if self._health.is_full:
+                self.end_offset += 1
+            raise
+
+    yield patch.object(Log, "append", append)
+
+
+# -- deletion ------------------------------------------------------------------------------------------------
+
+
+@_mutant("retention removes the newest of the old segments first: a crash leaves a hole")
+def newest_removed_first() -> Patches:
+    real = RemovalJob.run
+
+    def run(self: RemovalJob) -> None:
+        object.__setattr__(self, "doomed", tuple(reversed(self.doomed)))
+        real(self)
+
+    yield patch.object(RemovalJob, "run", run)
+
+
+@_mutant("retention takes segments that are not durable yet")
+def retention_ignores_the_high_watermark() -> Patches:
+    real = Log.apply_retention
+
+    def apply_retention(self: Log, now_ms: int, **_rest: Any) -> Any:
+        flushed, self._durability.flushed_offset = self._durability.flushed_offset, self.end_offset
+        try:
+            return real(self, now_ms)
+        finally:
+            self._durability.flushed_offset = flushed
+
+    yield patch.object(Log, "apply_retention", apply_retention)
