@@ -13,7 +13,7 @@ from odradek.records.batch import (
     stamp_producer,
 )
 from odradek.records.builder import BatchBuilder
-from odradek.records.codec import DEFAULT_LIMITS, Codec, Limits, compress, decompress
+from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, compress, decompress
 from odradek.records.content import RecordsSummary, decode_batch, validate_records
 from odradek.records.control import ControlKind, ControlMarker, control_batch, read_control
 from odradek.records.isolation import data_batches
@@ -23,6 +23,7 @@ from odradek.records.record import Header, Record, TimestampType
 __all__ = [
     "DEFAULT_LIMITS",
     "HEADER_BYTES",
+    "READ_LIMITS",
     "BatchBuilder",
     "BatchHeader",
     "Codec",

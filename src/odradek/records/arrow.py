@@ -11,9 +11,9 @@ from typing import Final
 import pyarrow as pa
 
 from odradek.records import engine
-from odradek.records.batch import check_crc, split_batches
+from odradek.records.batch import BatchHeader, check_crc, split_batches
 from odradek.records.builder import seal
-from odradek.records.codec import DEFAULT_LIMITS, Codec, Limits
+from odradek.records.codec import READ_LIMITS, Codec, Limits
 from odradek.records.columns import BinaryColumn, Columns, Headers, ListColumn
 from odradek.records.content import frame_of, records_of
 from odradek.records.isolation import data_batches
@@ -42,7 +42,7 @@ def batches_to_arrow(
     aborted: Iterable[tuple[int, int]] = (),
     allow_partial: bool = True,
     verify_crc: bool = True,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits = READ_LIMITS,
 ) -> pa.RecordBatch:
     """All records of the batches in `buffer`, as one Arrow batch with `SCHEMA`.
 
@@ -53,8 +53,20 @@ def batches_to_arrow(
     Raises CORRUPT_MESSAGE and INVALID_RECORD as reading records does, and OverflowError when keys, values or
     headers come to 2 GiB.
     """
+    batches = data_batches(split_batches(buffer, allow_partial=allow_partial), aborted=aborted)
+    return data_batches_to_arrow(batches, from_offset=from_offset, verify_crc=verify_crc, limits=limits)
+
+
+def data_batches_to_arrow(
+    batches: Iterable[tuple[BatchHeader, memoryview]],
+    *,
+    from_offset: int = 0,
+    verify_crc: bool = True,
+    limits: Limits = READ_LIMITS,
+) -> pa.RecordBatch:
+    """Like `batches_to_arrow`, for batches that were split and chosen before; they need not be neighbours."""
     reader = engine.columns().ColumnReader()
-    for header, batch in data_batches(split_batches(buffer, allow_partial=allow_partial), aborted=aborted):
+    for header, batch in batches:
         if header.next_offset <= from_offset:
             continue
         if verify_crc:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import engine
 from odradek.records.batch import CONTROL_BIT, HEADER_BYTES, TIMESTAMP_TYPE_BIT, BatchHeader, read_header
-from odradek.records.codec import DEFAULT_LIMITS, Codec, Limits, decompress
+from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, decompress
 from odradek.records.faults import corrupt, invalid
 from odradek.records.frame import Frame
 from odradek.records.record import Record
@@ -114,7 +114,7 @@ def decode_batch(
     header: BatchHeader | None = None,
     *,
     from_offset: int = 0,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits = READ_LIMITS,
 ) -> list[Record]:
     """The records of one whole batch whose offset is at least `from_offset`.
 
