@@ -52,8 +52,8 @@ class Flusher:
         while jobs := self._take():
             try:
                 outcomes = await self._offload.run(_run, [job for _, job in jobs])
-            except BaseException as error:
-                self._abandon(jobs, error)
+            except BaseException as reason:
+                self._abandon(jobs, reason)
                 raise
             for (partition, job), error in zip(jobs, outcomes, strict=True):
                 self._under_way.pop(partition, None)
