@@ -32,7 +32,7 @@ RECORDS_IN_A_POLL: Final = 10_000
 @click.option(
     "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one."
 )
-@click.option("--max", "-n", "record_limit", type=click.IntRange(min=0), help="End after so many records.")
+@click.option("--max", "-n", "record_limit", type=click.IntRange(min=1), help="End after so many records.")
 @click.option("--exit-at-end", "-e", is_flag=True, help="End at what was the last record when this began.")
 @click.option(
     "--format",

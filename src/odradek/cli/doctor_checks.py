@@ -21,7 +21,7 @@ from typing import Final
 from odradek.cli.output import bytes_text
 from odradek.cli.port_owner import listening_owner
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import Listener, format_address
+from odradek.config.listeners import Listener, format_address, parse_host_port
 from odradek.config.properties import parse_properties
 from odradek.model.errors import ConfigError
 from odradek.runtime.real_disk import LOCK_FILE_NAME
@@ -32,6 +32,7 @@ FREE_BYTES_LEAST: Final = 1 << 30
 FREE_BYTES_NONE: Final = 100 << 20
 YEAR_2024_S: Final = 1_704_067_200
 CLOCK_AHEAD_S: Final = 60
+CONNECT_S: Final = 3
 
 _CLOCK_UNSYNCHRONISED: Final = 5
 
@@ -328,15 +329,14 @@ def check_bootstrap(bootstrap: str) -> Iterator[Finding]:
     from odradek.model.errors import OdradekError
 
     about = f"broker at {bootstrap}"
+    advice = "start one with `odradek serve`, or name another with --bootstrap"
     try:
+        for host, port in map(parse_host_port, bootstrap.split(",")):
+            socket.create_connection((host, port), timeout=CONNECT_S).close()
         with open_admin(bootstrap, patience_ms=5_000) as admin:
             cluster = admin.describe_cluster()
     except (OdradekError, OSError) as error:
-        yield fail(
-            about,
-            " ".join(str(error).split()),
-            "start one with `odradek serve`, or name another with --bootstrap",
-        )
+        yield fail(about, " ".join(str(error).split()), advice)
         return
     yield ok(about, f"cluster {cluster.cluster_id} with {len(cluster.brokers)} broker(s)")
     for broker in cluster.brokers:
@@ -347,7 +347,7 @@ def _check_told(about: str, host: str, port: int, bootstrap: str) -> Finding:
     address = format_address(host, port)
     advice = "clients are sent there: correct advertised.listeners of that broker"
     try:
-        socket.create_connection((host, port), timeout=3).close()
+        socket.create_connection((host, port), timeout=CONNECT_S).close()
     except OSError as error:
         return fail(about, f"{address} cannot be reached from here: {error.strerror or error}", advice)
     asked = bootstrap.split(",")[0].rpartition(":")[0].strip("[]")

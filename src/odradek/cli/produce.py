@@ -7,7 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
@@ -157,7 +157,7 @@ def send_all(
     settings: Mapping[str, object], topic: str, records: Iterable[tuple[int, OutgoingRecord]]
 ) -> Sent:
     """Send records and wait until all of them are acknowledged. NotDelivered for the first that is not."""
-    from odradek.client import Producer
+    from odradek.client import DeliveryError, Producer
 
     started_at = time.monotonic()
     waiting: deque[tuple[int, Delivery]] = deque()
@@ -170,7 +170,8 @@ def send_all(
             byte_count += len(record.key or b"") + len(record.value or b"")
             while waiting and (len(waiting) > WAITING_MAX or waiting[0][1].done()):
                 _settle(*waiting.popleft())
-        producer.flush()
+        with suppress(DeliveryError):  # what follows tells the same, with the line's number
+            producer.flush()
         while waiting:
             _settle(*waiting.popleft())
     return Sent(record_count=record_count, byte_count=byte_count, seconds=time.monotonic() - started_at)

@@ -43,7 +43,10 @@ def test_every_command_explains_itself_as_the_list_says(
         (["nonsense"], "odradek: No such command 'nonsense'. (see odradek --help)\n"),
         (["serve", "--colour"], "odradek: No such option '--colour'. (see odradek serve --help)\n"),
         (["topic", "create"], "odradek: Missing argument 'NAME'. (see odradek topic create --help)\n"),
-        (["config", "set", "novalue", "--topic", "t"], "expected KEY=VALUE (see odradek --help)\n"),
+        (
+            ["config", "set", "novalue", "--topic", "t"],
+            "expected KEY=VALUE (see odradek config set --help)\n",
+        ),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_two(
