@@ -460,7 +460,7 @@ class RecordWriter:
     base_timestamp = cython.declare(cython.longlong, visibility="readonly")
     max_timestamp = cython.declare(cython.longlong, visibility="readonly")
 
-    def __init__(self, size_bytes_max: cython.longlong) -> None:
+    def __cinit__(self, size_bytes_max: cython.longlong) -> None:
         self._limit = size_bytes_max
         self._clear()
 

@@ -63,6 +63,10 @@ class _Growing:
     memory: cython.p_uchar
 
     def __cinit__(self) -> None:
+        self._clear()
+
+    @cython.cfunc
+    def _clear(self):
         self.store = bytearray()
         self.capacity = 0
         self.memory = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.store))
@@ -80,10 +84,12 @@ class _Growing:
 
     @cython.cfunc
     def cut(self, size_bytes: cython.longlong) -> bytearray:
-        """The first `size_bytes`; there is room for no more."""
+        """The first `size_bytes`, given away."""
         self.room(size_bytes)
         PyByteArray_Resize(self.store, size_bytes)
-        return self.store
+        store = self.store
+        self._clear()
+        return store
 
 
 Target = cython.struct(
@@ -248,8 +254,13 @@ def _read(
 
 @cython.cclass
 class ColumnReader:
-    """Gathers the records of many batches in columns."""
+    """Gathers the records of many batches in columns.
 
+    While one thread reads, the GIL is free and the columns may not move: another one is refused. So is everybody once
+    a read has failed half-way, or the columns were handed out.
+    """
+
+    _is_closed: cython.bint
     _row_count: cython.longlong
     _offsets: _Growing
     _timestamps: _Growing
@@ -261,6 +272,7 @@ class ColumnReader:
     _header_values: _GrowingColumn
 
     def __cinit__(self) -> None:
+        self._is_closed = False
         self._row_count = 0
         self._offsets = _Growing()
         self._timestamps = _Growing()
@@ -277,10 +289,20 @@ class ColumnReader:
         view: Py_buffer
         PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
         try:
+            self._close()
             start = cython.cast(cython.p_uchar, view.buf)
             self._read(start, start + view.len, frame, from_offset)
+            self._is_closed = False
         finally:
             PyBuffer_Release(cython.address(view))
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _close(self) -> cython.int:
+        if self._is_closed:
+            raise RuntimeError("this reader is in use, finished, or failed")
+        self._is_closed = True
+        return 0
 
     @cython.cfunc
     def _read(self, start: cython.p_uchar, end: cython.p_uchar, frame: object, from_offset: cython.longlong):
@@ -334,6 +356,7 @@ class ColumnReader:
         return 0
 
     def finish(self) -> Columns:
+        self._close()
         rows: cython.longlong = self._row_count
         headers = None
         if self._header_names.target.row_count:
@@ -361,7 +384,7 @@ class _Held:
     start: cython.p_uchar
     size_bytes: cython.longlong
 
-    def __init__(self, source: Buffer) -> None:
+    def __cinit__(self, source: Buffer) -> None:
         PyObject_GetBuffer(source, cython.address(self.view), PyBUF_SIMPLE)
         self.start = cython.cast(cython.p_uchar, self.view.buf)
         self.size_bytes = self.view.len
@@ -379,7 +402,7 @@ class _Slots:
     validity: _Held
     limit: cython.longlong
 
-    def __init__(self, column: object, row_count: cython.longlong, limit: cython.longlong) -> None:
+    def __cinit__(self, column: object, row_count: cython.longlong, limit: cython.longlong) -> None:
         self.first = column.first
         self.offsets = _Held(column.offsets)
         self.validity = None if column.validity is None else _Held(column.validity)
@@ -413,7 +436,7 @@ class _Rows:
     slots: _Slots
     data: _Held
 
-    def __init__(self, column: object, row_count: cython.longlong) -> None:
+    def __cinit__(self, column: object, row_count: cython.longlong) -> None:
         self.data = _Held(column.data)
         self.slots = _Slots(column, row_count, self.data.size_bytes)
 
@@ -437,7 +460,7 @@ class _HeaderRows:
     names: _Rows
     values: _Rows
 
-    def __init__(self, headers: object, row_count: cython.longlong) -> None:
+    def __cinit__(self, headers: object, row_count: cython.longlong) -> None:
         self.lists = _Slots(headers.lists, row_count, _COLUMN_BYTES_MAX)
         last: cython.longlong = self.lists.first + row_count
         count: cython.longlong = cython.cast(cython.p_int, self.lists.offsets.start)[last]
@@ -496,7 +519,7 @@ class ColumnWriter:
     _values: _Rows
     _headers: _HeaderRows
 
-    def __init__(self, columns: object) -> None:
+    def __cinit__(self, columns: object) -> None:
         self._row_count = columns.row_count
         self._timestamps = _Held(columns.timestamps)
         if self._row_count < 0 or self._timestamps.size_bytes // 8 < self._row_count:

@@ -53,6 +53,7 @@ class ColumnReader:
     """Gathers the records of many batches in columns."""
 
     def __init__(self) -> None:
+        self._is_closed = False
         self._offsets = array("q")
         self._timestamps = array("q")
         self._timestamp_types = array("i")
@@ -63,6 +64,7 @@ class ColumnReader:
         self._header_values = _GrowingColumn()
 
     def read(self, data: Buffer, frame: Frame, from_offset: int) -> None:
+        self._close()
         content = bytes(data)
         for timestamp, delta, key_start, key_stop, value_start, value_stop, headers in each_record(
             content, frame
@@ -79,8 +81,15 @@ class ColumnReader:
                 self._header_names.add(content, name_start, name_stop)
                 self._header_values.add(content, header_start, header_stop)
             self._header_lists.append(self._header_names.row_count)
+        self._is_closed = False
+
+    def _close(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this reader is in use, finished, or failed")
+        self._is_closed = True
 
     def finish(self) -> Columns:
+        self._close()
         headers = None
         if self._header_names.row_count:
             lists = ListColumn(0, None, memoryview(self._header_lists).cast("B"))

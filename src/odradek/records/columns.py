@@ -68,7 +68,7 @@ class ColumnReader(Protocol):
         """Add a batch's records whose offset is at least `from_offset`.
 
         Raises INVALID_RECORD as `decode` does, and OverflowError when a column would outgrow
-        `COLUMN_BYTES_MAX`; either leaves the columns unusable.
+        `COLUMN_BYTES_MAX`; after either, and after `finish`, RuntimeError. For one thread at a time.
         """
 
     def finish(self) -> Columns:

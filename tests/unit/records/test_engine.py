@@ -8,6 +8,7 @@ import mmap
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -112,6 +113,44 @@ def test_no_byte_is_read_behind_a_number_at_the_end(tail: bytes, guarded: Guarde
 def test_a_key_is_hashed_within_its_bytes(length: int, guarded: GuardedPage) -> None:
     key = bytes(range(length))
     assert engine.active.murmur2(guarded.put(key).tobytes()) == engine.PLAIN.murmur2(key)
+
+
+def test_a_reader_that_failed_or_was_finished_refuses_to_go_on() -> None:
+    records, frame = _records()
+    failed = engine.columns().ColumnReader()
+    with pytest.raises(KafkaError):
+        failed.read(records[:-1], frame, 0)
+    finished = engine.columns().ColumnReader()
+    finished.read(records, frame, 0)
+    assert finished.finish().row_count == frame.record_count
+    for reader in (failed, finished):
+        with pytest.raises(RuntimeError):
+            reader.read(records, frame, 0)
+        with pytest.raises(RuntimeError):
+            reader.finish()
+
+
+def test_a_reader_is_for_one_thread_at_a_time_and_takes_no_harm_from_others() -> None:
+    builder = BatchBuilder()
+    for number in range(5_000):
+        builder.append(number, None, b"value")
+    batch = builder.build()
+    records, frame = memoryview(batch)[61:], frame_of(read_header(batch))
+    reader = engine.columns().ColumnReader()
+
+    def read() -> int:
+        done = 0
+        for _ in range(10):
+            with contextlib.suppress(RuntimeError):
+                reader.read(records, frame, 0)
+                done += 1
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        reads = sum(pool.map(lambda _: read(), range(4)))
+    columns = reader.finish()
+    assert columns.row_count == reads * 5_000
+    assert bytes(columns.values.data) == b"value" * columns.row_count
 
 
 def test_columns_that_lie_about_their_room_are_refused() -> None:
