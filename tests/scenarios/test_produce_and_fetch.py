@@ -1,6 +1,7 @@
 """Records in and out of a broker, as the wire has it."""
 
 import asyncio
+import random
 from typing import Any
 from uuid import uuid4
 
@@ -9,6 +10,7 @@ import pytest
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.records import Codec
 
 
 async def test_what_was_acknowledged_is_read_back_at_its_offset(wire: Any) -> None:
@@ -147,6 +149,31 @@ async def test_pipelined_produces_are_appended_and_answered_in_order(
     offsets = [(await wire.receive()).responses[0].partition_responses[0].base_offset for _ in range(50)]
     assert offsets == list(range(50))
     assert await wire.values("t") == [b"%d" % number for number in range(50)]
+
+
+async def test_large_compressed_batches_keep_their_place_among_small_ones(
+    wire: Any, make_produce: Any, make_batch: Any
+) -> None:
+    await wire.create("t", max_message_bytes="10000000")
+    noise = random.Random(1).randbytes(600_000)
+    for number in range(6):
+        value = noise if number % 2 else b"small"
+        codec = Codec.GZIP if number % 2 else Codec.NONE
+        batch = make_batch([value], codec=codec, producer_id=1, producer_epoch=0, base_sequence=number)
+        wire.send("Produce", 9, make_produce("t", batch))
+    answers = [(await wire.receive()).responses[0].partition_responses[0] for _ in range(6)]
+    assert [(one.error_code, one.base_offset) for one in answers] == [(0, number) for number in range(6)]
+    assert await wire.values("t") == [b"small", noise] * 3
+
+
+async def test_a_large_damaged_batch_is_refused_like_a_small_one(
+    wire: Any, make_produce: Any, make_batch: Any
+) -> None:
+    await wire.create("t", max_message_bytes="10000000")
+    batch = make_batch([random.Random(1).randbytes(600_000)], codec=Codec.ZSTD)
+    batch[-1] ^= 1
+    response = await wire.call("Produce", 9, make_produce("t", batch))
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
 
 
 async def test_an_idempotent_producer_may_repeat_a_batch_but_not_skip_one(wire: Any) -> None:

@@ -52,10 +52,17 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """A response that comes later, before which no other request of the connection is served."""
+
+    response: Awaitable[Message | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
     """An API of this broker: `handle` returns the response, a promise of it, or None for no response (acks=0)."""
 
     api_key: int
-    handle: Callable[[Parts, Circumstances, Any], Message | Awaitable[Message] | None]
+    handle: Callable[[Parts, Circumstances, Any], Message | Awaitable[Message] | Holding | None]
     holds: bool = False
     """Whether later requests of the connection wait while a future of this one is pending: for long polls."""

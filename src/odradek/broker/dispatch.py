@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
 from odradek.protocol import APIS, Api, Message, decode, decode_request_header, encode_response
@@ -54,6 +54,8 @@ class Dispatcher:
             encode = partial(encode_response, header.api_key, version, header.correlation_id)
             later = _encoded_later(response, encode)
             return Held(later) if served.holds else later
+        if isinstance(response, Holding):
+            return Held(self._finish(response.response, header.api_key, version, header.correlation_id))
         if isinstance(response, Awaitable):
             return self._finish(response, header.api_key, version, header.correlation_id)
         return encode_response(header.api_key, version, header.correlation_id, response)
@@ -68,7 +70,7 @@ class Dispatcher:
         return encode_response(_API_VERSIONS, 0, correlation_id, refused)
 
     async def _finish(
-        self, response: Awaitable[Message], api_key: int, version: int, correlation_id: int
+        self, response: Awaitable[Message | None], api_key: int, version: int, correlation_id: int
     ) -> Chunks | None:
         message = await response
         return None if message is None else encode_response(api_key, version, correlation_id, message)

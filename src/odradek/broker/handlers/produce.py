@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Final
+from uuid import UUID
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.dispatch import closing_error, with_timeout
-from odradek.broker.intake import Terms, checked_batches
+from odradek.broker.intake import Batches, Terms, checked_batches
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
     PartitionProduceData,
@@ -23,35 +25,57 @@ from odradek.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from odradek.replication.partition import Partition
+from odradek.runtime.ports import Buffer
 
-_SINCE_TOPIC_IDS = 13
-_OLDEST_SERVED = 3
-_ALL = -1
+_SINCE_TOPIC_IDS: Final = 13
+_OLDEST_SERVED: Final = 3
+_ALL: Final = -1
+_INLINE_BYTES_MAX: Final = 256 * 1024
+"""A compressed batch of this size or more is decompressed and checked on another thread."""
+_ATTRIBUTES_POSITION: Final = 21
+_CODEC_MASK: Final = 0x07
 
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+) -> ProduceResponse | Awaitable[ProduceResponse] | Holding | None:
     refusal = _refusal(circumstances, request)
-    work = _Work(parts, circumstances, request.acks)
-    topics = [
-        TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=[
-                _failed(data.index, refusal) if refusal else work.append(topic, data)
-                for data in topic.partition_data
-            ],
-        )
-        for topic in request.topic_data
-    ]
+    if refusal is not None:
+        return _refused(request, refusal)
+    work = _Work(parts, circumstances, request)
+    if any(_takes_long(data.records) for topic in request.topic_data for data in topic.partition_data):
+        return Holding(work.offloaded())
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            work.append(topic, data)
     if request.acks == 0:
-        if work.first_error or refusal:
-            raise closing_error(work.first_error or refusal)  # type: ignore[arg-type]
+        work.raise_first_error()
         return None
     if work.waiting:
-        return work.acknowledged(topics, request.timeout_ms)
-    return ProduceResponse(responses=topics)
+        return work.acknowledged()
+    return work.response()
+
+
+def _refused(request: ProduceRequest, refusal: KafkaError) -> ProduceResponse:
+    if request.acks == 0:
+        raise closing_error(refusal)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_failed(data.index, refusal) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _takes_long(records: Buffer | None) -> bool:
+    """Whether decompressing the batch could hold up the event loop; what is damaged is found out later."""
+    if records is None or len(records) < _INLINE_BYTES_MAX:
+        return False
+    return bool(memoryview(records)[_ATTRIBUTES_POSITION + 1] & _CODEC_MASK)
 
 
 def _refusal(circumstances: Circumstances, request: ProduceRequest) -> KafkaError | None:
@@ -71,25 +95,64 @@ def _refusal(circumstances: Circumstances, request: ProduceRequest) -> KafkaErro
 class _Work:
     """One request's appends, and the acknowledgements that they wait for."""
 
-    def __init__(self, parts: Parts, circumstances: Circumstances, acks: int) -> None:
+    def __init__(self, parts: Parts, circumstances: Circumstances, request: ProduceRequest) -> None:
         self._parts = parts
-        self._circumstances = circumstances
-        self._acks = acks
+        self._version = circumstances.api_version
+        self._request = request
+        self._acks = request.acks
         self._now_ms = parts.runtime.clock.wall_ms()
+        self._topics: dict[tuple[str, UUID], TopicProduceResponse] = {}
+        self._first_error: KafkaError | None = None
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """By the identity of the response that waits, which is alive for as long as this is."""
-        self.first_error: KafkaError | None = None
 
-    def append(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+    def append(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
+        """Check and append one partition's batch, and note its response."""
         try:
-            return self._append(topic, data)
+            partition, terms = self._find(topic, data)
+            response = self._append(partition, data, checked_batches(data.records, terms))
         except KafkaError as error:
-            self.first_error = self.first_error or error
-            return _failed(data.index, error)
+            response = self._note_error(data, error)
+        self._note(topic, response)
 
-    def _append(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
-        by_id = self._circumstances.api_version >= _SINCE_TOPIC_IDS
+    async def offloaded(self) -> ProduceResponse | None:
+        """The whole request, with the checks on another thread; requests behind it wait, so order is kept."""
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                try:
+                    partition, terms = self._find(topic, data)
+                    batches = await self._parts.runtime.offload.run(checked_batches, data.records, terms)
+                    response = self._append(partition, data, batches)
+                except KafkaError as error:
+                    response = self._note_error(data, error)
+                self._note(topic, response)
+        if self._acks == 0:
+            self.raise_first_error()
+            return None
+        return await self.acknowledged()
+
+    def response(self) -> ProduceResponse:
+        return ProduceResponse(responses=list(self._topics.values()))
+
+    def raise_first_error(self) -> None:
+        if self._first_error is not None:
+            raise closing_error(self._first_error)
+
+    def _note(self, topic: TopicProduceData, response: PartitionProduceResponse) -> None:
+        key = (topic.name, topic.topic_id)
+        noted = self._topics.get(key)
+        if noted is None:
+            noted = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[])
+            self._topics[key] = noted
+        noted.partition_responses.append(response)
+
+    def _note_error(self, data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
+        self._first_error = self._first_error or error
+        return _failed(data.index, error)
+
+    def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> tuple[Partition, Terms]:
         replicas = self._parts.replicas
+        by_id = self._version >= _SINCE_TOPIC_IDS
         partition = (
             replicas.leader_by_id(topic.topic_id, data.index)
             if by_id
@@ -98,9 +161,11 @@ class _Work:
         replicas.check_writable_by_clients(partition)
         if self._acks == _ALL:
             partition.check_in_sync()
-        config = partition.config
-        terms = Terms(config=config, api_version=self._circumstances.api_version, now_ms=self._now_ms)
-        batches = checked_batches(data.records, terms)
+        return partition, Terms(config=partition.config, api_version=self._version, now_ms=self._now_ms)
+
+    def _append(
+        self, partition: Partition, data: PartitionProduceData, batches: Batches
+    ) -> PartitionProduceResponse:
         result = partition.append(batches, now_ms=self._now_ms)
         response = PartitionProduceResponse(
             index=data.index,
@@ -115,16 +180,16 @@ class _Work:
                 self.waiting[id(response)] = (partition, future)
         return response
 
-    async def acknowledged(self, topics: list[TopicProduceResponse], timeout_ms: int) -> ProduceResponse:
+    async def acknowledged(self) -> ProduceResponse:
         """The response, once every append is durable, failed, or out of time."""
         futures = [future for _, future in self.waiting.values()]
         if len(futures) == 1:
-            await _settled(futures[0], timeout_ms)
-        else:
-            await with_timeout(_all_settled(futures), timeout_ms)
-        for topic in topics:
-            topic.partition_responses[:] = [self._outcome(response) for response in topic.partition_responses]
-        return ProduceResponse(responses=topics)
+            await _settled(futures[0], self._request.timeout_ms)
+        elif futures:
+            await with_timeout(_all_settled(futures), self._request.timeout_ms)
+        for topic in self._topics.values():
+            topic.partition_responses[:] = [self._outcome(one) for one in topic.partition_responses]
+        return self.response()
 
     def _outcome(self, response: PartitionProduceResponse) -> PartitionProduceResponse:
         waiting = self.waiting.get(id(response))
