@@ -58,11 +58,12 @@ class Failures:
     errors: Mapping[Any, KafkaError]
 
     def raise_or(self, results: dict[Any, R]) -> dict[Any, R]:
-        """The results if nothing failed. A single item's error is raised as it is."""
+        """The results if nothing failed. An error that is all there is to tell is raised as it is."""
         if not self.errors:
             return results
-        if len(self.errors) == 1 and not results:
-            raise next(iter(self.errors.values()))
+        first = next(iter(self.errors.values()))
+        if not results and all(error is first for error in self.errors.values()):
+            raise first
         raise PartialFailureError(self.what, self.errors, results)
 
 

@@ -66,7 +66,7 @@ class ConsumerCore:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """Take over an assignment; returns the topics in it, to be told to `want`."""
-        chosen = [TopicPartition(*each) for each in partitions]
+        chosen = _each(partitions)
         self.assignment.assign(chosen)
         return list(dict.fromkeys(tp.topic for tp in chosen))
 
@@ -85,12 +85,12 @@ class ConsumerCore:
 
     def seek_all(self, partitions: Iterable[TopicPartition], reset_to: int) -> None:
         """To an end of the log; without partitions, of all that are assigned."""
-        for tp in list(partitions) or list(self.assignment.states):
-            self.assignment.seek(TopicPartition(*tp), None, reset_to)
+        for tp in _each(partitions) or list(self.assignment.states):
+            self.assignment.seek(tp, None, reset_to)
         self._wake()
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
-        self.assignment.pause([TopicPartition(*tp) for tp in partitions], paused)
+        self.assignment.pause(_each(partitions), paused)
         self._wake()
 
     def known_position(self, tp: TopicPartition) -> int | None:
@@ -239,3 +239,10 @@ class ConsumerCore:
                 self.seek(tp, None, end)
             else:
                 self.seek(tp, answer.offset)
+
+
+def _each(partitions: Iterable[TopicPartition] | TopicPartition) -> list[TopicPartition]:
+    """The partitions as such; one alone, which is a tuple itself, counts as a list of one."""
+    if isinstance(partitions, TopicPartition):
+        return [partitions]
+    return [TopicPartition(*each) for each in partitions]
