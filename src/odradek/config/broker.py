@@ -169,13 +169,6 @@ class BrokerConfig:
         "Other limits for certain addresses: ADDRESS:COUNT, separated by commas.",
         value={"default_factory": dict},
     )
-    max_connection_creation_rate: int = _broker(
-        "max.connection.creation.rate",
-        INT,
-        INT_MAX,
-        "The most connections accepted in a second.",
-        at_least(0),
-    )
     queued_max_requests: int = _broker(
         "queued.max.requests",
         INT,
@@ -264,53 +257,12 @@ class BrokerConfig:
         "How often the offsets known to be on disk are written down, from which recovery starts.",
         at_least(0),
     )
-    log_flush_start_offset_checkpoint_interval_ms: int = _broker(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        INT,
-        60_000,
-        "How often the first offsets of logs are written down.",
-        at_least(0),
-        importance=LOW,
-    )
-    log_initial_task_delay_ms: int = _broker(
-        "log.initial.task.delay.ms",
-        LONG,
-        30_000,
-        "How long after its start the broker first looks for old segments.",
-        at_least(0),
-        importance=LOW,
-        internal=True,
-    )
-    num_recovery_threads_per_data_dir: int = _broker(
-        "num.recovery.threads.per.data.dir",
-        INT,
-        2,
-        "Threads for each data directory that recover logs after a crash.",
-        at_least(1),
-    )
-    replica_high_watermark_checkpoint_interval_ms: int = _broker(
-        "replica.high.watermark.checkpoint.interval.ms",
-        LONG,
-        5_000,
-        "How often high watermarks are written down.",
-        at_least(1),
-        importance=LOW,
-    )
     producer_id_expiration_ms: int = _broker(
         "producer.id.expiration.ms",
         INT,
         86_400_000,
         "How long an idempotent producer that sends nothing is remembered.",
         at_least(1),
-    )
-    producer_id_expiration_check_interval_ms: int = _broker(
-        "producer.id.expiration.check.interval.ms",
-        INT,
-        600_000,
-        "How often forgotten producers are looked for.",
-        at_least(1),
-        importance=LOW,
-        internal=True,
     )
 
     topic_defaults: LogConfig = field(default_factory=LogConfig)

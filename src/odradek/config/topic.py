@@ -230,6 +230,7 @@ class LogConfig:
         "max.decompressed.message.bytes",
         "The largest record, once decompressed, that is accepted.",
         between(1, DECOMPRESSED_BYTES_MAX),
+        effective=False,
     )
     max_message_bytes: int = _topic(
         "max.message.bytes",

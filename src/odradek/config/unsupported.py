@@ -230,7 +230,7 @@ AREAS: Final = (
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
         client.quota.callback.class controller.quota.window.num controller.quota.window.size.seconds
         follower.replication.throttled.rate leader.replication.throttled.rate quota.consumer.default
-        quota.producer.default quota.window.num quota.window.size.seconds
+        quota.producer.default quota.window.num quota.window.size.seconds max.connection.creation.rate
         replica.alter.log.dirs.io.max.bytes.per.second replication.quota.window.num
         replication.quota.window.size.seconds
         """,
@@ -242,6 +242,15 @@ AREAS: Final = (
         auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters
         metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
         telemetry.max.bytes
+        """,
+    ),
+    Area(
+        name="The pace of background work",
+        reason="has no effect: this broker has a pace of its own",
+        keys="""
+        log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms
+        num.recovery.threads.per.data.dir producer.id.expiration.check.interval.ms
+        replica.high.watermark.checkpoint.interval.ms
         """,
     ),
     Area(

@@ -45,7 +45,6 @@ def test_a_setting_that_nobody_set_comes_from_the_default() -> None:
 
 def test_settings_for_tests_are_not_described() -> None:
     assert "internal.segment.bytes" not in {entry.key for entry in describe_topic({}, load())}
-    assert "log.initial.task.delay.ms" not in {entry.key for entry in describe_broker(load())}
 
 
 def test_a_broker_describes_what_it_acts_upon_and_what_it_was_given() -> None:

@@ -1,0 +1,35 @@
+"""A setting that claims an effect has one: somebody outside `config` reads its attribute."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from odradek.config.broker import BROKER_ATTRIBUTES
+from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS
+
+SOURCES = Path(__file__).parents[3] / "src" / "odradek"
+READ = {
+    name
+    for path in SOURCES.rglob("*.py")
+    if path.parent.name != "config"
+    for name in re.findall(r"\.([a-z0-9_]+)\b", path.read_text(encoding="utf-8"))
+}
+SPENT_ON_LOADING = {
+    "listener.security.protocol.map": "gives listeners their protocol",
+    "controller.listener.names": "keeps listeners closed",
+    "internal.segment.bytes": "becomes segment.bytes",
+    "remote.storage.enable": "is refused",
+}
+
+
+@pytest.mark.parametrize("key", sorted(BROKER_ATTRIBUTES.keys() - SPENT_ON_LOADING))
+def test_a_brokers_setting_is_read(key: str) -> None:
+    assert BROKER_ATTRIBUTES[key] in READ, "move it to unsupported.py, or act upon it"
+
+
+@pytest.mark.parametrize("key", sorted(TOPIC_ATTRIBUTES.keys() - SPENT_ON_LOADING))
+def test_a_topics_setting_is_read_if_and_only_if_it_claims_an_effect(key: str) -> None:
+    assert (TOPIC_ATTRIBUTES[key] in READ) == TOPIC_SETTINGS[key].effective
