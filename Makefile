@@ -13,7 +13,7 @@ help: ## this list
 
 install: $(READY) ## a virtual environment with Odradek, its extras and its tools
 
-$(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt src/odradek/records/_fast.py
+$(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt $(wildcard src/odradek/records/_fast*.p*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Odradek needs Python 3.11 or newer; '$(PYTHON)' is `$(PYTHON) --version`. Try: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
