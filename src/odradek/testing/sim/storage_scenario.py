@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.records import BatchBuilder, split_batches
+from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
+from odradek.testing.sim.disk_trouble import is_disk_trouble
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
-from odradek.testing.sim.ledger import Ledger, Sent
+from odradek.testing.sim.ledger import Ledger
+from odradek.testing.sim.record_source import Batch, RecordSource
 from odradek.testing.sim.storage_store import Store, check_lookups, read_all, read_found
 from odradek.testing.sim.world import Host, Life, World
 
@@ -70,50 +72,6 @@ class StoragePlan:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Producer:
-    """Sends numbered records to one partition. It lives outside of the host and remembers across its
-    crashes.
-    """
-
-    name: str
-    producer_id: int
-    ledger: Ledger
-    rng: Random
-    record_count: int
-    padding_bytes: tuple[int, ...]
-    next_number: int = 0
-    in_doubt: list[tuple[int, list[bytes]]] = field(default_factory=list)
-    """Batches sent and not acknowledged: the first record's number, the values."""
-
-    @property
-    def is_idempotent(self) -> bool:
-        return self.producer_id >= 0
-
-    @property
-    def is_done(self) -> bool:
-        return self.next_number >= self.record_count and not self.in_doubt
-
-    def draw_batch(self) -> tuple[int, list[bytes]]:
-        count = min(self.rng.randint(1, 4), self.record_count - self.next_number)
-        first = self.next_number
-        self.next_number += count
-        values = []
-        for number in range(first, first + count):
-            padding = self.rng.randbytes(self.rng.choice(self.padding_bytes))
-            values.append(f"{self.name}/{number}/".encode() + padding)
-        return first, values
-
-    def build(self, first: int, values: list[bytes], now_ms: int) -> bytearray:
-        builder = BatchBuilder()
-        for number, value in enumerate(values, first):
-            self.ledger.send(value, Sent(self.name, number, self.is_idempotent))
-            builder.append(now_ms + self.rng.randint(-50, 50), b"key", value, ())
-        if not self.is_idempotent:
-            return builder.build()
-        return builder.build(producer_id=self.producer_id, producer_epoch=0, base_sequence=first)
-
-
 class StorageScenario:
     """One run in a world. `lives` gives the disk faults of each boot in turn; later boots have none."""
 
@@ -126,17 +84,18 @@ class StorageScenario:
         names = [TopicPartition("topic", number) for number in range(self._plan.partition_count)]
         self._names = names
         self._ledgers = {name: Ledger(str(name)) for name in names}
-        self._producers: dict[TopicPartition, list[_Producer]] = {name: [] for name in names}
+        self._sources: dict[TopicPartition, list[RecordSource]] = {name: [] for name in names}
         for number, (name, producer_id) in enumerate((name, i) for name in names for i in (7, 8, -1)):
-            producer = _Producer(
+            source = RecordSource(
                 name=f"p{number}",
-                producer_id=producer_id,
+                is_idempotent=producer_id >= 0,
                 ledger=self._ledgers[name],
                 rng=stream(seed, f"producer {number}"),
                 record_count=self._plan.records_per_producer,
                 padding_bytes=self._plan.padding_bytes,
+                producer_id=producer_id,
             )
-            self._producers[name].append(producer)
+            self._sources[name].append(source)
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
@@ -173,7 +132,7 @@ class StorageScenario:
         task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
         medium = self._host.medium
-        if _is_disk_trouble(outcome) and (life.disk.failure_count or medium.capacity_bytes is not None):
+        if is_disk_trouble(outcome) and (life.disk.failure_count or medium.capacity_bytes is not None):
             self._host.crash(CrashKind.PROCESS_KILL)  # the operator makes room and starts it again
             medium.capacity_bytes = None
         if life.crashed.done():
@@ -205,9 +164,9 @@ class StorageScenario:
         await store.open(self._names, self._plan.config)
         self._check(store)
         writers = [
-            self._write(life, partition, producer)
+            self._write(life, partition, source)
             for partition in store.partitions
-            for producer in self._producers[partition.name]
+            for source in self._sources[partition.name]
         ]
         others = [self._keep(store), self._read(life, store), self._fill_disk()]
         await asyncio.gather(*writers, *others)
@@ -223,59 +182,46 @@ class StorageScenario:
 
     # -- those who write -------------------------------------------------------------------------------------
 
-    async def _write(self, life: Life, partition: Partition, producer: _Producer) -> None:
-        """Send until all is acknowledged. Batches in doubt are sent again first, by idempotent producers."""
-        if not producer.is_idempotent:
-            producer.in_doubt.clear()
-        for first, values in list(producer.in_doubt):
-            await self._deliver(life, partition, producer, first, values)
-        while not producer.is_done:
+    async def _write(self, life: Life, partition: Partition, source: RecordSource) -> None:
+        """Send until all is acknowledged."""
+        for batch in source.to_send_again():
+            offset = await self._append(life, partition, source, batch)
+            await self._acknowledge(partition, source, batch, offset)
+        while not source.is_done:
             in_flight = []
             for _ in range(self._rng.randint(1, 3)):
-                if producer.next_number < producer.record_count:
-                    first, values = producer.draw_batch()
-                    in_flight.append(await self._append(life, partition, producer, first, values))
-            for first, values, offset in in_flight:
-                await self._acknowledge(partition, producer, first, values, offset)
+                if not source.is_drained:
+                    batch = source.next_batch()
+                    in_flight.append((batch, await self._append(life, partition, source, batch)))
+            for batch, offset in in_flight:
+                await self._acknowledge(partition, source, batch, offset)
             await asyncio.sleep(self._rng.uniform(0, 0.01))
 
-    async def _deliver(
-        self, life: Life, partition: Partition, producer: _Producer, first: int, values: list[bytes]
-    ) -> None:
-        first, values, offset = await self._append(life, partition, producer, first, values)
-        await self._acknowledge(partition, producer, first, values, offset)
-
-    async def _append(
-        self, life: Life, partition: Partition, producer: _Producer, first: int, values: list[bytes]
-    ) -> tuple[int, list[bytes], int]:
-        if (first, values) not in producer.in_doubt:
-            producer.in_doubt.append((first, values))
+    async def _append(self, life: Life, partition: Partition, source: RecordSource, batch: Batch) -> int:
+        """The offset that the batch got, once the log takes it."""
         while True:
             now_ms = life.clock.wall_ms()
-            batch = producer.build(first, values, now_ms)
             try:
-                result = partition.append(split_batches(batch), now_ms=now_ms)
+                result = partition.append(split_batches(source.build(batch, now_ms)), now_ms=now_ms)
             except KafkaError as error:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
-                    raise ViolationError(f"{partition.name}: {producer.name} was refused: {error}") from error
+                    raise ViolationError(f"{partition.name}: {source.name} was refused: {error}") from error
                 await asyncio.sleep(_RETRY_S)  # a full disk, or an operator who is on his way
                 continue
-            if result.last_offset - result.first_offset != len(values) - 1:
-                raise ViolationError(f"{partition.name}: {len(values)} records became {result}")
-            return first, values, result.first_offset
+            if result.last_offset - result.first_offset != len(batch.values) - 1:
+                raise ViolationError(f"{partition.name}: {len(batch.values)} records became {result}")
+            return result.first_offset
 
     async def _acknowledge(
-        self, partition: Partition, producer: _Producer, first: int, values: list[bytes], offset: int
+        self, partition: Partition, source: RecordSource, batch: Batch, offset: int
     ) -> None:
         try:
-            waiting = partition.acknowledgement(offset + len(values) - 1)
+            waiting = partition.acknowledgement(offset + len(batch.values) - 1)
             if waiting is not None:
                 await waiting
         except KafkaError:  # the partition went offline: the batch stays in doubt
             await asyncio.get_running_loop().create_future()
-        for number, value in enumerate(values):
-            producer.ledger.acknowledge(value, offset + number)
-        producer.in_doubt.remove((first, values))
+        source.acknowledged(batch, offset)
 
     # -- those who keep and read -----------------------------------------------------------------------------
 
@@ -341,7 +287,7 @@ class StorageScenario:
                 self._ledgers[partition.name].observe(found, high_watermark)
 
     def _all_sent(self) -> bool:
-        return all(producer.is_done for producers in self._producers.values() for producer in producers)
+        return all(source.is_done for sources in self._sources.values() for source in sources)
 
     async def _fill_disk(self) -> None:
         medium, seconds = self._host.medium, self._plan.is_full_for_s
@@ -369,13 +315,6 @@ def _rotten(content: bytes, rng: Random) -> bytes:
         case _:
             changed += rng.randbytes(rng.randint(1, 30))
     return bytes(changed)
-
-
-def _is_disk_trouble(outcome: object) -> bool:
-    """What a broker may say when its disk answers errors while it starts or stops."""
-    if isinstance(outcome, KafkaError):
-        return outcome.code is ErrorCode.KAFKA_STORAGE_ERROR
-    return isinstance(outcome, ConfigError | OSError)
 
 
 def run_storage(world: World, seed: int, plan: FaultPlan) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.testing.sim.broker_scenario import run_broker
 from odradek.testing.sim.failures import DivergenceError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.mutants import Mutant
@@ -13,7 +14,10 @@ from odradek.testing.sim.storage_scenario import run_storage
 from odradek.testing.sim.trace import Trace, first_difference
 from odradek.testing.sim.world import World
 
-SCENARIOS: Final[dict[str, Callable[[World, int, FaultPlan], object]]] = {"storage": run_storage}
+SCENARIOS: Final[dict[str, Callable[[World, int, FaultPlan], object]]] = {
+    "storage": run_storage,
+    "broker": run_broker,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,90 @@
+"""A client of the broker in simulation: the protocol package over one connection, requests pipelined."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, TypeVar, cast
+
+from odradek.protocol import (
+    FrameReader,
+    Message,
+    RequestHeader,
+    correlation_id_of,
+    decode_response,
+    encode_request,
+)
+
+ANSWER_S_MAX: Final = 10.0
+_FRAME_BYTES_MAX: Final = 16 << 20
+M = TypeVar("M", bound=Message)
+
+
+class WireClient(asyncio.BufferedProtocol):
+    """One connection. When it is lost, everything under way fails with ConnectionError."""
+
+    def __init__(self) -> None:
+        self._frames = FrameReader(_FRAME_BYTES_MAX)
+        self._waiting: deque[tuple[int, int, int, asyncio.Future[Message]]] = deque()
+        self._sent = 0
+        self._transport: asyncio.Transport | None = None
+
+    @classmethod
+    async def connect(cls, host: str, port: int) -> WireClient:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            _, client = await asyncio.get_running_loop().create_connection(cls, host, port)
+        return client
+
+    def send(self, request: Message, version: int) -> asyncio.Future[Message]:
+        """Send now; the future is the answer."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError("the connection is lost")
+        self._sent += 1
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        key = type(request).API_KEY
+        assert key is not None
+        header = RequestHeader(key, version, self._sent, "simulated")
+        self._waiting.append((self._sent, header.api_key, version, answer))
+        self._transport.write(encode_request(header, request))
+        return answer
+
+    async def ask(self, request: Message, version: int, answer_type: type[M]) -> M:
+        """Send, and wait a bounded time."""
+        return await self.answer(self.send(request, version), answer_type)
+
+    @staticmethod
+    async def answer(future: asyncio.Future[Message], answer_type: type[M]) -> M:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            return cast(M, await future)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        for frame in self._frames.received(nbytes):
+            self._answered(frame)
+
+    def _answered(self, frame: memoryview) -> None:
+        number, api_key, version, answer = self._waiting.popleft()
+        if correlation_id_of(frame) != number:
+            raise AssertionError(f"answer {correlation_id_of(frame)} came where {number} was due")
+        _, message = decode_response(api_key, version, bytes(frame))
+        if not answer.done():
+            answer.set_result(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        while self._waiting:
+            answer = self._waiting.popleft()[3]
+            if not answer.done():
+                answer.set_exception(ConnectionResetError("the connection was lost under way"))
+                answer.exception()  # whoever waits sees it; nobody has to
