@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.spark.options import NoNewerRecord, Topics
-from odradek.spark.positions import EARLIEST, LATEST, Position, Wish, wishes
+from odradek.spark.positions import EARLIEST, LATEST, Position, Wish, option_name, wishes
 
 NO_SUCH_RECORD: Final = -1
 """ListOffsets' answer to a time after the last record."""
@@ -66,13 +66,14 @@ def resolve(
     position: Position,
     partitions: Iterable[TopicPartition],
     catalog: Catalog,
-    option: str,
+    side: str,
     *,
     no_newer_record: NoNewerRecord = NoNewerRecord.LATEST,
 ) -> dict[TopicPartition, int]:
     """Turn a position into offsets. Where no record is as new as asked: the end of the log, or
     ConfigError.
     """
+    option = option_name(position, side)
     wanted = wishes(position, partitions, option)
     answers = _ask(wanted, catalog)
     too_new = sorted(each for each, answer in answers.items() if answer == NO_SUCH_RECORD)

@@ -61,6 +61,13 @@ class AtTimes:
 Position = Everywhere | AtOffsets | AtTime | AtTimes
 
 
+def option_name(position: Position, side: str) -> str:
+    """The option that the user gave; `side` is "starting" or "ending"."""
+    if isinstance(position, AtTime):
+        return f"{side}Timestamp"
+    return f"{side}OffsetsByTimestamp" if isinstance(position, AtTimes) else f"{side}Offsets"
+
+
 def wishes(
     position: Position, partitions: Iterable[TopicPartition], option: str
 ) -> dict[TopicPartition, Wish]:

@@ -65,7 +65,7 @@ class StreamProgress:
                 self._options.starting,
                 partitions,
                 self._catalog,
-                "startingOffsets",
+                "starting",
                 no_newer_record=self._options.no_newer_record,
             )
             if isinstance(self._options.starting, AtOffsets):

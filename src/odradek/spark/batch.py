@@ -1,0 +1,34 @@
+"""Which offsets a batch read covers."""
+
+from __future__ import annotations
+
+from odradek.spark.catalog import Catalog, log_ranges, resolve, subscribed_at_start
+from odradek.spark.offsets import OffsetRange
+from odradek.spark.options import ReadOptions
+from odradek.spark.planning import lost_records
+from odradek.spark.positions import AtOffsets
+from odradek.spark.progress import report_loss
+
+
+def plan_batch(options: ReadOptions, catalog: Catalog) -> list[OffsetRange]:
+    """The ranges to read, in order; ConfigError or KafkaError when what was asked for cannot be read."""
+    partitions = subscribed_at_start(options.topics, catalog)
+    earliest, latest = log_ranges(partitions, catalog)
+    starts = resolve(
+        options.starting, partitions, catalog, "starting", no_newer_record=options.no_newer_record
+    )
+    ends = resolve(options.ending, partitions, catalog, "ending")
+    named_starts = starts if isinstance(options.starting, AtOffsets) else {}
+    named_ends = ends if isinstance(options.ending, AtOffsets) else {}
+    losses = lost_records(named_starts, earliest, latest) + lost_records(named_ends, {}, latest)
+    report_loss(losses, fail=options.fail_on_data_loss)
+    ranges = [
+        OffsetRange(
+            partition=each,
+            start=max(starts[each], earliest[each]),
+            end=min(ends[each], latest[each]),
+        )
+        for each in partitions
+        if each in latest and each in earliest and each in starts and each in ends
+    ]
+    return [each for each in ranges if each.size > 0]

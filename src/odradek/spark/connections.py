@@ -1,0 +1,201 @@
+"""The clients of this process: made once, lent to one task at a time, and used again.
+
+Spark keeps its Python workers from task to task, so a connection outlives the task that needed it first. Lent, not shared:
+a generator that Spark has given up on (a `LIMIT` was reached) may be closed long after the next task has begun, and must
+not take that task's partition away.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar
+
+from odradek.client import Admin, Consumer, PartialFailureError, Producer
+from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
+from odradek.config.definition import declared
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.spark.outgoing import OutgoingRecord
+
+log: Final = logging.getLogger("odradek.spark")
+
+IDLE_CLIENTS_MAX: Final = 8
+"""Of each kind, in each process; beyond that, the one idle for longest is closed."""
+READ_DEFAULTS: Final = {
+    "auto.offset.reset": "none",
+    "allow.auto.create.topics": "false",
+    "max.partition.fetch.bytes": "8388608",
+}
+"""What lies outside the log is for `fetch.py` to judge; a task reads one partition, in few large answers."""
+WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
+"""A task sends as fast as it can: large batches."""
+
+_ISOLATION: Final = {"read_uncommitted": 0, "read_committed": 1}
+
+ClientConfig = Mapping[str, str]
+SettingsKey = tuple[tuple[str, str], ...]
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Pool(Generic[C]):
+    """Idle clients of one kind, by their settings. `abandon` ends one that an error came out of."""
+
+    def __init__(self, make: Callable[[ClientConfig], C], abandon: Callable[[C], None]) -> None:
+        self._make = make
+        self._abandon = abandon
+        self._idle: deque[tuple[SettingsKey, C]] = deque()
+        self._process = os.getpid()
+
+    @contextmanager
+    def lend(self, config: ClientConfig) -> Iterator[C]:
+        """A client for as long as the block runs."""
+        key = tuple(sorted(config.items()))
+        client = self._take(key) or self._make(config)
+        try:
+            yield client
+        except GeneratorExit:  # Spark wants no more: the client is as good as before
+            self._put(key, client)
+            raise
+        except BaseException:
+            self._abandon_quietly(client)
+            raise
+        self._put(key, client)
+
+    def _take(self, key: SettingsKey) -> C | None:
+        if self._process != os.getpid():  # sockets and threads do not survive a fork
+            self._process, self._idle = os.getpid(), deque()
+        for index, (settings, client) in enumerate(self._idle):
+            if settings == key:
+                del self._idle[index]
+                return client
+        return None
+
+    def _put(self, key: SettingsKey, client: C) -> None:
+        self._idle.append((key, client))
+        if len(self._idle) > IDLE_CLIENTS_MAX:
+            self._idle.popleft()[1].close()
+
+    def _abandon_quietly(self, client: C) -> None:
+        try:
+            self._abandon(client)
+        except Exception as error:  # noqa: BLE001 - the error that is on its way matters more than this one
+            log.debug("a client did not close cleanly: %s", error)
+
+
+def _consumer(config: ClientConfig) -> Consumer:
+    return Consumer.from_config({**READ_DEFAULTS, **config})
+
+
+def _producer(config: ClientConfig) -> Producer:
+    return Producer.from_config({**WRITE_DEFAULTS, **config})
+
+
+def _admin(config: ClientConfig) -> Admin:
+    known = {setting.key for setting in declared(AdminSettings).values()} | {"bootstrap.servers"}
+    return Admin.from_config({key: value for key, value in config.items() if key in known})
+
+
+_consumers: Final = Pool(_consumer, Consumer.close)
+_producers: Final = Pool(_producer, lambda producer: producer.close(timeout=0))
+_admins: Final = Pool(_admin, Admin.close)
+
+
+def check_read_settings(config: ClientConfig) -> None:
+    """ConfigError for a client setting that a read cannot have, before anything runs."""
+    given = ConsumerSettings.arguments({**READ_DEFAULTS, **config})
+    ConsumerSettings.of(given.pop("bootstrap_servers"), given)
+
+
+def check_write_settings(config: ClientConfig) -> None:
+    """ConfigError for a client setting that a write cannot have, or that would lose records in silence."""
+    given = ProducerSettings.arguments({**WRITE_DEFAULTS, **config})
+    if ProducerSettings.of(given.pop("bootstrap_servers"), given).acks == 0:
+        raise ConfigError("kafka.acks=0 would lose records in silence: a write waits for acknowledgement")
+
+
+@contextmanager
+def reading(config: ClientConfig) -> Iterator[Consumer]:
+    """A consumer with nothing assigned."""
+    with _consumers.lend(config) as consumer:
+        try:
+            yield consumer
+        finally:
+            consumer.assign([])
+
+
+@contextmanager
+def sending(config: ClientConfig) -> Iterator[Callable[[OutgoingRecord], None]]:
+    """A way to send. Leaving the block waits until all is acknowledged; DeliveryError when something was not."""
+    with _producers.lend(config) as producer:
+        yield partial(_send, producer.send)
+        producer.flush()
+
+
+def _send(send: Callable[..., object], record: OutgoingRecord) -> None:
+    send(
+        record.topic,
+        record.value,
+        key=record.key,
+        headers=record.headers,
+        partition=record.partition,
+        timestamp_ms=record.timestamp_ms,
+    )
+
+
+class ClusterCatalog:
+    """A `Catalog` of the cluster that `config` leads to."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._isolation = _ISOLATION.get(config.get("isolation.level", ""), 0)
+
+    def topics(self) -> list[str]:
+        with _admins.lend(self._config) as admin:
+            return admin.list_topics()
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        with _admins.lend(self._config) as admin:
+            found = _existing(lambda: admin.describe_topics(topics))
+        return {name: len(description.partitions) for name, description in found.items()}
+
+    def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        with _admins.lend(self._config) as admin:
+            found = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
+            if len(found) < len(questions):
+                # A partition that was just added, or one that is gone: the admin's metadata may be minutes old.
+                admin.describe_cluster()
+                found = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
+        return {partition: answer.offset for partition, answer in found.items()}
+
+
+def _existing(ask: Callable[[], dict[K, V]]) -> dict[K, V]:
+    """What `ask` finds, without the topics and partitions that do not exist."""
+    try:
+        return ask()
+    except PartialFailureError as failure:
+        for error in failure.errors.values():
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise error from None
+        return dict(failure.results)
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return {}
+
+
+def catalog(config: ClientConfig) -> ClusterCatalog:
+    """The cluster, as planning sees it."""
+    return ClusterCatalog(config)

@@ -1,0 +1,242 @@
+"""One broker and one Spark session for all tests here; every test has topics of its own.
+
+Without PySpark or Java the tests are skipped, and say what is absent.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+from odradek.client import Admin, Consumer, NewTopic, Producer
+from odradek.model.ids import TopicPartition
+from odradek.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+READY_TIMEOUT_S = 60
+QUERY_TIMEOUT_S = 90
+Rows = list[dict[str, Any]]
+
+
+def _absence() -> str | None:
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is absent"
+    problem = find_java().problem
+    return None if problem is None else f"a usable Java is absent: {problem}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    mine = [item for item in items if item.path.is_relative_to(here)]
+    absence = _absence() if mine else None
+    for item in mine:
+        item.add_marker(pytest.mark.spark)
+        if absence is not None:
+            item.add_marker(pytest.mark.skip(reason=absence))
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker process; its address."""
+    directory = tmp_path_factory.mktemp("broker")
+    command = [str(Path(sys.executable).with_name("odradek")), "serve"]
+    arguments = ["--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
+    with (directory / "log").open("w") as log:
+        process = subprocess.Popen(command + arguments, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    try:
+        lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=_first_line, args=(process.stdout, lines), daemon=True).start()
+        line = lines.get(timeout=READY_TIMEOUT_S)
+        assert line.startswith("ready "), (directory / "log").read_text()
+        yield line.split()[1]
+    finally:
+        process.terminate()
+        process.wait(READY_TIMEOUT_S)
+        process.stdout.close()
+
+
+def _first_line(stream: IO[str], lines: queue.Queue[str]) -> None:
+    lines.put(stream.readline())
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    session = (
+        SparkSession.builder.appName("odradek-tests")
+        .master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "Asia/Tokyo")  # far from UTC: instants must not care
+        .config("spark.task.maxFailures", "1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@dataclass
+class Topic:
+    """A topic of one test."""
+
+    name: str
+    servers: str
+
+    def send(self, *values: bytes | None, partition: int = 0, **more: Any) -> None:
+        """Send and wait for acknowledgement."""
+        with Producer(self.servers) as producer:
+            for value in values:
+                producer.send(self.name, value, partition=partition, **more)
+
+    def send_numbers(self, start: int, end: int, *, partition: int = 0) -> None:
+        """The values `start` to `end - 1` as text, each at a timestamp of that many milliseconds."""
+        with Producer(self.servers) as producer:
+            for number in range(start, end):
+                producer.send(self.name, b"%d" % number, partition=partition, timestamp_ms=number)
+
+    def cut(self, offset: int, *, partition: int = 0) -> None:
+        """Delete the records below `offset`."""
+        with Admin(self.servers) as admin:
+            admin.delete_records({TopicPartition(self.name, partition): offset})
+
+    def grow(self, partitions: int) -> None:
+        with Admin(self.servers) as admin:
+            admin.create_partitions({self.name: partitions})
+
+
+@pytest.fixture
+def new_topic(servers: str, request: pytest.FixtureRequest) -> Callable[..., Topic]:
+    """Make topics named after the test."""
+    made: list[Topic] = []
+
+    def make(partitions: int = 1) -> Topic:
+        name = re.sub(r"[^a-zA-Z0-9_.]+", "-", request.node.name)[:180]
+        topic = Topic(f"{name}-{len(made)}", servers)
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic(topic.name, partitions)])
+        made.append(topic)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., Topic]) -> Topic:
+    return new_topic()
+
+
+@pytest.fixture
+def read(spark: SparkSession, servers: str) -> Callable[..., DataFrame]:
+    """A batch read: `read(topic, includeHeaders="true")`."""
+
+    def batch(topic: Topic | None = None, **options: str) -> DataFrame:
+        reader = spark.read.format("odradek").option("kafka.bootstrap.servers", servers)
+        if topic is not None:
+            reader = reader.option("subscribe", topic.name)
+        return reader.options(**options).load()
+
+    return batch
+
+
+@pytest.fixture
+def read_stream(spark: SparkSession, servers: str) -> Callable[..., DataFrame]:
+    """A streaming read from the beginning, unless the options say otherwise."""
+
+    def stream(topic: Topic | None = None, **options: str) -> DataFrame:
+        reader = spark.readStream.format("odradek").option("kafka.bootstrap.servers", servers)
+        if topic is not None:
+            reader = reader.option("subscribe", topic.name)
+        return reader.options(**{"startingOffsets": "earliest", **options}).load()
+
+    return stream
+
+
+@pytest.fixture
+def collect_stream(tmp_path: Path) -> Callable[..., list[str]]:
+    """Run a stream over what is there now, on a checkpoint of its own test; the values, in order of arrival."""
+
+    def run(frame: DataFrame, *, checkpoint: str = "checkpoint", fail: bool = False) -> list[str]:
+        arrived: list[str] = []
+
+        def take(batch: DataFrame, _: int) -> None:
+            if fail:
+                raise RuntimeError("the sink failed on purpose")
+            arrived.extend(bytes(row.value).decode() for row in batch.select("value").collect())
+
+        query = (
+            frame.writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        finish(query)
+        return arrived
+
+    return run
+
+
+def finish(query: StreamingQuery) -> None:
+    """Wait for a query that ends by itself; raises what it died of."""
+    try:
+        assert query.awaitTermination(QUERY_TIMEOUT_S), "the query did not end"
+    finally:
+        query.stop()
+
+
+@pytest.fixture
+def run_to_end() -> Callable[[StreamingQuery], None]:
+    return finish
+
+
+@pytest.fixture
+def consume(servers: str) -> Callable[[Topic], Rows]:
+    """All records of a topic through the client, in the order of partitions and offsets."""
+
+    def everything(topic: Topic) -> Rows:
+        with Admin(servers) as admin:
+            partitions = admin.describe_topics([topic.name])[topic.name].topic_partitions
+            ends = {
+                each: found.offset
+                for each, found in admin.list_offsets(dict.fromkeys(partitions, -1)).items()
+            }
+        rows: Rows = []
+        with Consumer(servers) as consumer:
+            consumer.assign(partitions)
+            consumer.seek_to_beginning()
+            while any(consumer.position(each) < ends[each] for each in partitions):
+                rows += [
+                    {
+                        "partition": record.partition,
+                        "offset": record.offset,
+                        "key": record.key,
+                        "value": record.value,
+                        "headers": record.headers,
+                        "timestamp_ms": record.timestamp_ms,
+                    }
+                    for record in consumer.poll(1.0)
+                ]
+        return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+    return everything
