@@ -9,7 +9,8 @@ A batch stays open until it is full or until the moment it can be sent, so that 
 Batches leave `closed` in order and several may be in flight. Once one of them must be tried again, nothing is sent until
 all that are in flight have come back; then those to retry go first, in their old order. So the brokers see every batch
 at its place, and idempotence needs no other rule: each batch keeps its sequence number through retries, and the numbers
-stay contiguous.
+stay contiguous. (One more: a broker that holds no state of this producer takes any number as the first. So the first
+batch under a producer id and epoch goes alone.)
 
 A batch that is given up leaves a hole in the numbers, unless it was refused and was the last one numbered: then the
 next batch takes its numbers. Behind a hole the broker refuses the next batch as out of order; it never wrote it, nor any
@@ -43,6 +44,8 @@ class Numbering:
     producer_id: int
     producer_epoch: int
     next_sequence: int = 0
+    established: bool = False
+    """The broker has taken a batch under this id and epoch. Until then it would take any, and not notice a gap."""
 
     def number(self, record_count: int) -> Identity:
         """Take the next `record_count` numbers. They wrap from 2**31 - 1 to 0."""
@@ -128,7 +131,11 @@ class PartitionQueue:
         """Whether the first of `closed`, or the open batch if none is closed, may go to `broker` now."""
         if self._retrying or now < self.not_before:
             return False
-        return not self.in_flight or (self.sent_to == broker and len(self.in_flight) < self._in_flight_max)
+        if not self.in_flight:
+            return True
+        if self.numbering is not None and not self.numbering.established:
+            return False
+        return self.sent_to == broker and len(self.in_flight) < self._in_flight_max
 
     def take(self, broker: int) -> ProducerBatch:
         """The first of `closed`, numbered: it is in flight to `broker` from now on."""
@@ -155,7 +162,10 @@ class PartitionQueue:
             verdict = Verdict.GIVE_UP
         if verdict is Verdict.GIVE_UP:
             self._give_back(batch, answer.code)
-        elif verdict not in (Verdict.DELIVERED, Verdict.SPLIT):
+        elif verdict is Verdict.DELIVERED:
+            if self.numbering is not None:
+                self.numbering.established = True
+        elif verdict is not Verdict.SPLIT:
             batch.last_problem = answer.error
             self._retrying.append(batch)
             if verdict in (Verdict.NEW_EPOCH, Verdict.NEW_PRODUCER_ID):
