@@ -123,7 +123,7 @@ class _Rows:
         self._validity = None if column.validity is None else memoryview(column.validity).cast("B")
         self._offsets = _numbers(column.offsets, "i")
         self._data = memoryview(column.data).cast("B")
-        _check_room(column.first + row_count, self._validity, self._offsets)
+        _check_room(column.first, row_count, self._validity, self._offsets)
 
     def get(self, row: int) -> memoryview | None:
         index = self._first + row
@@ -135,8 +135,10 @@ class _Rows:
         return self._data[start:stop]
 
 
-def _check_room(index_count: int, validity: memoryview | None, offsets: memoryview) -> None:
-    if len(offsets) <= index_count or (validity is not None and len(validity) * 8 < index_count):
+def _check_room(first: int, row_count: int, validity: memoryview | None, offsets: memoryview) -> None:
+    last = first + row_count
+    has_room = last < len(offsets) and (validity is None or last <= len(validity) * 8)
+    if first < 0 or row_count < 0 or not has_room:
         raise ValueError("a column is shorter than its rows")
 
 
@@ -148,7 +150,7 @@ class _HeaderRows:
         self._first = lists.first
         self._validity = None if lists.validity is None else memoryview(lists.validity).cast("B")
         self._offsets = _numbers(lists.offsets, "i")
-        _check_room(lists.first + row_count, self._validity, self._offsets)
+        _check_room(lists.first, row_count, self._validity, self._offsets)
         self._count = self._offsets[lists.first + row_count]
         self._names = _Rows(headers.names, self._count)
         self._values = _Rows(headers.values, self._count)

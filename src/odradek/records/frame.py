@@ -16,6 +16,7 @@ class Frame(NamedTuple):
     record_count: int
     last_offset_delta: int
     base_offset: int
+    """`base_offset + last_offset_delta` must fit in 64 bits: `content.frame_of` sees to it."""
     base_timestamp: int
     append_timestamp: int
     """The time of every record in a LogAppendTime batch; ignored otherwise."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+from array import array
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.records import BatchBuilder, TimestampType, engine, read_header
+from odradek.records import BatchBuilder, TimestampType, _plain_columns, engine, read_header
+from odradek.records.columns import BinaryColumn, Columns, ColumnWriter, Headers, ListColumn
 from odradek.records.content import frame_of
 from odradek.records.frame import Frame
 
@@ -42,10 +46,12 @@ def _outcome(action: Callable[[], object]) -> Outcome:
         return "refused", error.code
 
 
-def _columns(name: str, data: bytes, frame: Frame, from_offset: int) -> Outcome:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "active", FAST if name == "fast" else PLAIN)
-        reader = engine.columns().ColumnReader()
+def _fast_columns() -> Any:
+    return importlib.import_module("odradek.records._fast_columns")
+
+
+def _columns(module: Any, data: bytes, frame: Frame, from_offset: int) -> Outcome:
+    reader = module.ColumnReader()
 
     def read() -> object:
         reader.read(data, frame, from_offset)
@@ -71,7 +77,9 @@ def _assert_agreement(data: bytes, frame: Frame, from_offset: int = 0) -> None:
     assert decoded == _outcome(lambda: PLAIN.decode(data, frame, from_offset))
     assert (walked[0] == "refused") == (decoded[0] == "refused")
     assert "refused" not in walked or walked[1] is ErrorCode.INVALID_RECORD
-    assert _columns("fast", data, frame, from_offset) == _columns("plain", data, frame, from_offset)
+    fast = _columns(_fast_columns(), data, frame, from_offset)
+    assert fast == _columns(_plain_columns, data, frame, from_offset)
+    assert fast[0] == walked[0]
 
 
 def _batch(
@@ -160,6 +168,61 @@ def test_writers_write_the_same_bytes_and_stop_at_the_same_record(
         assert fast.append(*record) == plain.append(*record)
         assert (fast.size_bytes, fast.record_count) == (plain.size_bytes, plain.record_count)
     assert fast.take() == plain.take()
+
+
+DATA = b"abcdefgh"
+
+
+@st.composite
+def any_columns(draw: st.DrawFn) -> Columns:
+    """Columns whose parts fit together, or, now and then, do not."""
+
+    def seldom(value: int, other: int) -> int:
+        return other if draw(st.integers(0, 25)) == 25 else value
+
+    def slots(row_count: int, limit: int) -> tuple[int, bytes | None, bytes]:
+        first = draw(st.integers(0, 2))
+        count = max(first + row_count + 1, 0)
+        numbers = sorted(draw(st.lists(st.integers(0, limit), min_size=count, max_size=count)))
+        if numbers:
+            changed = draw(st.integers(0, len(numbers) - 1))
+            numbers[changed] = seldom(numbers[changed], draw(st.integers(-2, limit + 2)))
+        validity = draw(st.none() | st.binary(min_size=1, max_size=2))
+        kept = numbers[: seldom(len(numbers), len(numbers) - 1)]
+        return seldom(first, draw(st.integers(-1, 3))), validity, array("i", kept).tobytes()
+
+    def binary(row_count: int) -> BinaryColumn:
+        return BinaryColumn(*slots(row_count, len(DATA)), DATA[: seldom(len(DATA), 3)], 0)
+
+    rows = draw(st.integers(1, 5))
+    headers = None
+    if draw(st.booleans()):
+        header_rows = draw(st.integers(0, 6))
+        names = binary(header_rows)._replace(
+            validity=draw(st.sampled_from([None, None, b"\xff\xff", b"\xfe"]))
+        )
+        headers = Headers(ListColumn(*slots(rows, header_rows)), names, binary(header_rows))
+    timestamps = draw(st.lists(st.integers(-(2**62), 2**62), min_size=rows, max_size=rows))
+    timestamps[-1] = seldom(timestamps[-1], 2**63 - 1)
+    return Columns(
+        seldom(rows, draw(st.integers(-1, 7))),
+        array("q", timestamps).tobytes(),
+        binary(rows),
+        binary(rows),
+        headers,
+    )
+
+
+@settings(deadline=None, max_examples=500)
+@given(columns=any_columns(), start=st.sampled_from([0, 0, 0, 1, 2, -1]), limit=st.integers(0, 150))
+def test_on_columns_of_any_shape(columns: Columns, start: int, limit: int) -> None:
+    def written(writer: Callable[[Columns], ColumnWriter]) -> Outcome:
+        try:
+            return "result", writer(columns).write(start, limit)
+        except (ValueError, OverflowError) as error:
+            return "refused", type(error)
+
+    assert written(_fast_columns().ColumnWriter) == written(_plain_columns.ColumnWriter)
 
 
 @settings(deadline=None, max_examples=300)
