@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from odradek.cli.cluster_access import CLIENT_ID, PATIENCE_MS
+from odradek.cli.cluster_access import CLIENT_ID, PATIENCE_MS, check_reachable
 from odradek.cli.moments import START_FORMS, AtOffset, AtTime, Beginning, End, LastRecords, Start, parse_start
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.record_output import FORMATS, TEMPLATE_FIELDS, Formatter, Layout, formatter
@@ -120,6 +120,7 @@ def consume(
         "default.api.timeout.ms": str(PATIENCE_MS),
         **pairs(properties, "--property"),
     }
+    check_reachable(bootstrap)
     from odradek.client import Consumer
 
     with Consumer.from_config(settings) as consumer:

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from odradek.cli.cluster_access import CONNECT_S, NoBrokerError, open_admin
 from odradek.cli.output import bytes_text
 from odradek.cli.port_owner import listening_owner
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import Listener, format_address, parse_host_port
+from odradek.config.listeners import Listener, format_address
 from odradek.config.properties import parse_properties
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, OdradekError
 from odradek.runtime.real_disk import LOCK_FILE_NAME
 from odradek.storage.naming import META_PROPERTIES
 
@@ -32,7 +33,6 @@ FREE_BYTES_LEAST: Final = 1 << 30
 FREE_BYTES_NONE: Final = 100 << 20
 YEAR_2024_S: Final = 1_704_067_200
 CLOCK_AHEAD_S: Final = 60
-CONNECT_S: Final = 3
 
 _CLOCK_UNSYNCHRONISED: Final = 5
 
@@ -325,18 +325,16 @@ def check_extras() -> Finding:
 
 def check_bootstrap(bootstrap: str) -> Iterator[Finding]:
     """Whether a broker answers there, and whether the addresses that it tells clients can be reached."""
-    from odradek.cli.cluster_access import open_admin
-    from odradek.model.errors import OdradekError
-
     about = f"broker at {bootstrap}"
-    advice = "start one with `odradek serve`, or name another with --bootstrap"
     try:
-        for host, port in map(parse_host_port, bootstrap.split(",")):
-            socket.create_connection((host, port), timeout=CONNECT_S).close()
         with open_admin(bootstrap, patience_ms=5_000) as admin:
             cluster = admin.describe_cluster()
+    except NoBrokerError as error:
+        seen, _, advice = str(error).rpartition(": ")
+        yield fail(about, seen, advice)
+        return
     except (OdradekError, OSError) as error:
-        yield fail(about, " ".join(str(error).split()), advice)
+        yield fail(about, " ".join(str(error).split()), "make sure that it is a broker, without TLS and SASL")
         return
     yield ok(about, f"cluster {cluster.cluster_id} with {len(cluster.brokers)} broker(s)")
     for broker in cluster.brokers:

@@ -6,6 +6,7 @@ Commands are imported when they are run, so that `odradek serve` does not wait f
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Final
 import click
 
 from odradek.model.errors import OdradekError
+from odradek.telemetry import events
 
 COMMANDS: Final = {
     "serve": ("odradek.cli.serve", "serve", "Run a broker."),
@@ -77,6 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = bool(os.environ.get("ODRADEK_DEBUG")) or "--debug" in words
     words = [word for word in words if word != "--debug"]
+    if debug:
+        events.configure(level="DEBUG")
+    else:
+        logging.getLogger("odradek").addHandler(
+            logging.NullHandler()
+        )  # what a client logs, an error says too
     try:
         return run(words)
     except Exception as error:
@@ -90,11 +98,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _configure_log(*, debug: bool) -> None:
+    """What a client logs, the error that it ends with says too: keep it for --debug. `serve` has a log of its own."""
+    logger = logging.getLogger("odradek")
+    if debug:
+        events.configure(level="DEBUG")
+    elif not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
 def run(words: Sequence[str]) -> int:
     """Run one command and let its errors through."""
     try:
         result = cli.main(list(words), prog_name="odradek", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
     except BrokenPipeError:
         # What Python flushes at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from odradek.cli.cluster_access import CLIENT_ID
+from odradek.cli.cluster_access import CLIENT_ID, check_reachable
 from odradek.cli.moments import parse_timestamp
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.output import bytes_text, print_json, remark

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
@@ -23,6 +24,14 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
     assert all(name in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("words", [[], ["topic"], ["config"]])
+def test_a_command_without_words_shows_its_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: odradek")
+    assert "Commands:" in out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -79,6 +88,23 @@ def test_an_error_is_one_line_and_exit_code_one(
     assert (code, out) == (1, "")
     assert line in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["topic", "list"], ["produce", "t", "/dev/null"], ["consume", "t"], ["cluster", "describe"]]
+)
+def test_a_broker_that_is_not_there_is_told_at_once(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        code, out, err = run(capsys, *words, "--bootstrap", address)
+    assert (code, out) == (1, "")
+    assert err == (
+        f"odradek: cannot connect to {address}: connection refused, nothing listens there: start a broker with "
+        "`odradek serve`, or name another with --bootstrap\n"
+    )
 
 
 def test_debug_shows_where_an_error_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
