@@ -122,6 +122,7 @@ def produce(
         _opened(file) as (lines, byte_count),
         progress_bar(topic, byte_count) if shown else nullcontext() as bar,
     ):
+        check_reachable(bootstrap)
         counted = lines if bar is None else bar.counting(lines)
         sent = send_all(settings, topic, read_records(counted, shape, now_ms=now_ms))
     if summary:
