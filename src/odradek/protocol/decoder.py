@@ -1,16 +1,31 @@
 """Writes the source of a decoder: one straight-line function for one (message, version).
 
 Neighbouring fixed-width fields, the length of the variable field that follows them, and the byte that opens
-the tagged section are unpacked in one call. `DeleteRecordsRequest` version 2 begins:
+the tagged section are unpacked in one call. `MetadataRequest` version 4, without the reading of a topic:
 
     def codec(buf, p, end):
-        x1 = new(DeleteRecordsRequest)
-        n2 = buf[p]; p += 1
-        ...
+        if type(buf) is not bytes: buf = bytes(buf)
+        x1 = new(MetadataRequest)
+        x1.include_cluster_authorized_operations = False
+        x1.include_topic_authorized_operations = False
+        n2, = unpack_i(buf, p)
+        p += 4
+        if n2 < 0:
+            x1.topics = None
+        else:
+            if n2 * 2 > end - p: raise Fault(...)
+            x1.topics = a3 = []
+            for i4 in range(n2):
+                ...
+                a3.append(x5)
+        x1.allow_auto_topic_creation, = unpack_t(buf, p)
+        p += 1
+        return x1, p
 
 Bounds. `p` only grows. Reading a fixed-width value past the end of `buf` raises by itself (IndexError,
 struct.error); slices do not, so each variable field compares its end with `end` first. An array's count is
-compared with the bytes that are left before anything is allocated for it.
+compared with the bytes that are left before anything is allocated for it. Structs nest as
+deep as they are declared, in one function.
 """
 
 from __future__ import annotations

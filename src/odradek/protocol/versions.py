@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 VERSION_MAX: Final = 32767
@@ -36,6 +37,7 @@ class VersionRange:
 NO_VERSIONS: Final = VersionRange(1, 0)
 
 
+@cache
 def parse_versions(text: str) -> VersionRange:
     """Read the notation above; ValueError for anything else."""
     if text == "none":
