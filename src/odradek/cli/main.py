@@ -79,12 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = bool(os.environ.get("ODRADEK_DEBUG")) or "--debug" in words
     words = [word for word in words if word != "--debug"]
-    if debug:
-        events.configure(level="DEBUG")
-    else:
-        logging.getLogger("odradek").addHandler(
-            logging.NullHandler()
-        )  # what a client logs, an error says too
+    _configure_log(debug=debug)
     try:
         return run(words)
     except Exception as error:

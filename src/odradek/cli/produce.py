@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 WAITING_MAX: Final = 100_000
 """Records whose fate is not known yet; beyond, the oldest is waited for."""
+ABANDON_S: Final = 2.0
+"""How long records that were read before an error may still take."""
 
 
 @click.command()
@@ -150,20 +152,20 @@ class Sent:
         )
 
 
-class NotDelivered(OdradekError):
+class NotDeliveredError(OdradekError):
     """A record was refused or got lost; the message names its line."""
 
 
 def send_all(
     settings: Mapping[str, object], topic: str, records: Iterable[tuple[int, OutgoingRecord]]
 ) -> Sent:
-    """Send records and wait until all of them are acknowledged. NotDelivered for the first that is not."""
+    """Send records and wait until all of them are acknowledged. NotDeliveredError for the first that is not."""
     from odradek.client import DeliveryError, Producer
 
     started_at = time.monotonic()
     waiting: deque[tuple[int, Delivery]] = deque()
     record_count = byte_count = 0
-    with Producer.from_config(settings) as producer:
+    with _closing(Producer.from_config(settings)) as producer:
         for number, record in records:
             delivery = _send(producer, topic, number, record)
             waiting.append((number, delivery))
@@ -178,6 +180,18 @@ def send_all(
     return Sent(record_count=record_count, byte_count=byte_count, seconds=time.monotonic() - started_at)
 
 
+@contextmanager
+def _closing(producer: Producer) -> Iterator[Producer]:
+    """Close it: patiently after all went well, soon after Ctrl-C or an error."""
+    try:
+        yield producer
+    except BaseException:
+        with suppress(Exception):  # the first error is the one to tell
+            producer.close(timeout=ABANDON_S)
+        raise
+    producer.close()
+
+
 def _send(producer: Producer, topic: str, number: int, record: OutgoingRecord) -> Delivery:
     try:
         return producer.send(
@@ -189,13 +203,13 @@ def _send(producer: Producer, topic: str, number: int, record: OutgoingRecord) -
             timestamp_ms=record.timestamp_ms,
         )
     except KafkaError as error:
-        raise NotDelivered(f"line {number} was not delivered: {error}") from error
+        raise NotDeliveredError(f"line {number} was not delivered: {error}") from error
 
 
 def _settle(number: int, delivery: Delivery) -> None:
     error = delivery.exception()
     if error is not None:
-        raise NotDelivered(f"line {number} was not delivered: {error}") from error
+        raise NotDeliveredError(f"line {number} was not delivered: {error}") from error
 
 
 @contextmanager
