@@ -58,7 +58,7 @@ def test_virtual_time_is_bounded() -> None:
 
 def test_a_busy_wait_runs_out_of_steps() -> None:
     async def spin() -> None:
-        while True:  # noqa: ASYNC110
+        while True:
             await asyncio.sleep(0)
 
     loop = loop_of(1, steps_max=1000)

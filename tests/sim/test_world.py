@@ -230,7 +230,7 @@ def test_locks_held_across_io_points_exclude_without_stopping_the_world() -> Non
                 jobs = [
                     host.spawn(life.offload.run(locked_steps, life.disk, lock, log, name)) for name in "ab"
                 ]
-                while not lock.locked():  # noqa: ASYNC110
+                while not lock.locked():
                     await asyncio.sleep(0.0001)
                 before = asyncio.get_running_loop().time()
                 with lock:  # the loop itself blocks until a worker lets go
