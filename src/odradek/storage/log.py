@@ -89,6 +89,8 @@ class Log:
             self._durability.names_changed(opening.directory, *opening.parents)
         if opened.epochs_changed:
             self._write_epochs()
+        if opened.snapshot_due:
+            self._write_snapshot()
         if opened.topic_id_changed and opened.topic_id is not None:
             path = naming.join(self.directory, naming.PARTITION_METADATA)
             self._durability.file_changed(path, checkpoints.format_partition_metadata(opened.topic_id))
@@ -166,8 +168,7 @@ class Log:
     def _close_cleanly(self, active: Segment) -> None:
         writer, _ = active.writing()
         active.write_index()
-        snapshot = naming.join(self.directory, naming.offset_file(self.end_offset, naming.SNAPSHOT))
-        self._durability.file_changed(snapshot, encode_snapshot(self._producers))
+        self._write_snapshot()
         writer.offset_file.sync()
         writer.time_file.sync()
         job = self._durability.job(self.end_offset, writer)
@@ -240,6 +241,10 @@ class Log:
     def _write_epochs(self) -> None:
         path = naming.join(self.directory, naming.LEADER_EPOCHS)
         self._durability.file_changed(path, checkpoints.format_epochs(self._epochs.entries))
+
+    def _write_snapshot(self) -> None:
+        path = naming.join(self.directory, naming.offset_file(self.end_offset, naming.SNAPSHOT))
+        self._durability.file_changed(path, encode_snapshot(self._producers))
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for `producer.id.expiration.ms`; return how many."""
@@ -451,8 +456,10 @@ class Log:
 
     def removal_job(self, now_ms: int) -> RemovalJob | None:
         """What must be done on disk about deleted segments; None when there is nothing to do yet."""
-        return self._removals.job(now_ms) if self._health.fault is None else None
+        return self._removals.job(now_ms, self.flush_job) if self._health.fault is None else None
 
     def removed(self, job: RemovalJob, now_ms: int) -> None:
         """`job.run()` returned."""
+        if job.flush is not None:
+            self.flushed(job.flush)
         self._removals.done(job, now_ms + self.config.file_delete_delay_ms)

@@ -87,7 +87,7 @@ class LogDirectory:
     def open(cls, disk: Disk, path: str) -> LogDirectory:
         """Create it if need be and lock it. ConfigError when another process has it; offline after any other error."""
         try:
-            disk.make_directory(path)
+            _make_durably(disk, path)
             lock = disk.lock(path)
         except BlockingIOError:
             raise ConfigError(
@@ -188,3 +188,15 @@ class LogDirectory:
             return -1, self._disk.free_bytes(self.path)
         except OSError:
             return -1, -1
+
+
+def _make_durably(disk: Disk, path: str) -> None:
+    """Create a directory and its missing parents, and make their names durable."""
+    missing = path
+    parents = []
+    while not disk.exists(missing):
+        missing = missing.rstrip("/").rpartition("/")[0] or "/"
+        parents.append(missing)
+    disk.make_directory(path)
+    for parent in parents:
+        disk.sync_directory(parent)

@@ -58,6 +58,8 @@ class OpenedLog:
     topic_id_changed: bool
     """The file does not have it."""
     producers: Producers
+    snapshot_due: bool
+    """No snapshot is as new as the active segment: with the others gone the producers could not be known again."""
     start_offset: int
     end_offset: int
     flushed_offset: int
@@ -86,6 +88,7 @@ class _Opener:
         self._end_offset = 0
         self._last_epoch = -1
         self._cut_aside = False
+        self._snapshot_offset = 0
 
     def run(self) -> OpenedLog:
         try:
@@ -127,6 +130,7 @@ class _Opener:
             topic_id=self._opening.topic_id or topic_id,
             topic_id_changed=not created and topic_id is None and self._opening.topic_id is not None,
             producers=producers,
+            snapshot_due=self._snapshot_offset < self._segments[-1].base_offset,
             start_offset=start_offset,
             end_offset=self._end_offset,
             flushed_offset=self._end_offset,
@@ -376,7 +380,8 @@ class _Opener:
             elif not loaded:
                 try:
                     producers = Producers(decode_snapshot(self._disk.read(path), self._now_ms))
-                    replay_from, loaded = offset, True
+                    replay_from = self._snapshot_offset = offset
+                    loaded = True
                 except BadSnapshotError as error:
                     log.warning("snapshot_ignored", path=path, reason=str(error))
                     self._disk.remove(path)

@@ -2,16 +2,18 @@
 
 A segment that retention dropped is gone for readers at once; its files follow on another thread. The oldest goes first, and
 each rename to `.deleted` is durable before the next: what a crash leaves is always a run of segments without a gap. Before
-the first of them, the names of new segments are made durable: the log must never be left with no segment at all.
+the first of them, everything else is made durable: the log must never be left with no segment at all, nor without the
+snapshot that says what its producers did in the segments that go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek.runtime.ports import Disk
 from odradek.storage import naming
-from odradek.storage.durability import Life
+from odradek.storage.durability import FlushJob, Life
 from odradek.storage.segment import Segment
 
 
@@ -24,6 +26,8 @@ class RemovalJob:
     """Base offsets of segments to be renamed, ascending."""
     expired: tuple[int, ...]
     """Base offsets of renamed segments whose time is up."""
+    flush: FlushJob | None
+    """What must be durable before."""
     disk: Disk
     life: Life
 
@@ -31,8 +35,8 @@ class RemovalJob:
         with self.life.lock:
             if not self.life.alive:
                 return
-            if self.doomed:
-                self.disk.sync_directory(self.directory)
+            if self.flush is not None:
+                self.flush.sync_all()
             for base_offset in self.doomed:
                 self._rename(base_offset)
             for base_offset in self.expired:
@@ -69,8 +73,8 @@ class Removals:
         for segment in segments:
             self._doomed[segment.base_offset] = None
 
-    def job(self, now_ms: int) -> RemovalJob | None:
-        """None when there is nothing to do yet."""
+    def job(self, now_ms: int, flush_job: Callable[[], FlushJob | None]) -> RemovalJob | None:
+        """None when there is nothing to do yet. `flush_job` is called when segments are to be renamed."""
         expired = tuple(base for base, due_ms in self._renamed.items() if due_ms <= now_ms)
         if not self._doomed and not expired:
             return None
@@ -78,6 +82,7 @@ class Removals:
             directory=self._directory,
             doomed=tuple(self._doomed),
             expired=expired,
+            flush=flush_job() if self._doomed else None,
             disk=self._disk,
             life=self._life,
         )

@@ -58,7 +58,7 @@ def test_epochs_ascend_in_both_columns() -> None:
 def test_topic_ids_are_in_kafkas_base64() -> None:
     topic_id = UUID("0189d2b7-5f8a-7c3e-8000-fbffffffffff")
     data = checkpoints.format_partition_metadata(topic_id)
-    assert data == b"version: 0\ntopic_id: AYnSt1-KfD6AAPv_____Ag".replace(b"Ag", b"_w") or True
+    assert data == b"version: 0\ntopic_id: AYnSt1-KfD6AAPv______w"
     assert checkpoints.parse_partition_metadata(data) == topic_id
     for damaged in (
         b"",

@@ -349,3 +349,12 @@ async def test_checkpoints_keep_what_they_say_of_logs_that_are_not_open(lab: Lab
     await directories.open_log(TopicPartition("other", 0), TOPIC_ID, CONFIG)
     await directories.write_checkpoints()
     assert b"flights 0 9\n" in lab.disk.read("/data/recovery-point-offset-checkpoint")
+
+
+async def test_a_new_data_directory_is_durable_with_its_parents(lab: Lab) -> None:
+    directories = lab.directories("/data/deep/below")
+    log = await open_flights(directories)
+    lab.append(log, b"kept")
+    lab.flush(log)
+    lab.cut_power()
+    assert lab.values(await open_flights(lab.directories("/data/deep/below"))) == [b"kept"]

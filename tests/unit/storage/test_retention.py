@@ -193,3 +193,18 @@ def test_a_crash_at_any_point_of_a_deletion_leaves_no_hole(lab: Lab, small: LogC
                 log = here.open(small, clean=False, recovery_point=60)
             assert log.end_offset == 60
             assert [record.offset for record in here.records(log)] == list(range(log.start_offset, 60))
+
+
+def test_producers_are_known_after_all_their_segments_went_and_the_broker_crashed(lab: Lab, small: LogConfig) -> None:
+    log = lab.open(replace(small, retention_ms=HOUR_MS))
+    for sequence in range(40):
+        lab.append(log, bytes(900), producer=(9, 0, sequence))
+    lab.kill()
+    log = lab.open(replace(small, retention_ms=HOUR_MS), clean=False)
+    lab.now_ms += HOUR_MS + 1
+    assert delete_due(lab, log)
+    assert log.start_offset == 40
+    lab.cut_power()
+    log = lab.open(small, clean=False, recovery_point=40)
+    assert lab.append(log, bytes(900), producer=(9, 0, 39)) == (39, 39, -1, True)
+    assert lab.append(log, producer=(9, 0, 40)).first_offset == 40
