@@ -267,9 +267,10 @@ class BrokerConfig:
 
     topic_defaults: LogConfig = field(default_factory=LogConfig)
     """What a topic has that sets nothing itself."""
-    originals: Mapping[str, str] = field(default_factory=dict)
-    """What was given to `load`, as text: the broker's static configuration."""
-    dynamic: Mapping[str, str] = field(default_factory=dict)
+    originals: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold
+    passwords."""
+    dynamic: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What was changed on the running broker (`reconfigured`), as text: it outranks `originals`."""
 
     @classmethod

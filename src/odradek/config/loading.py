@@ -126,6 +126,8 @@ def _addresses(parsed: Values) -> Values:
     protocols = parse_protocol_map(
         "listener.security.protocol.map", parsed.get("listener.security.protocol.map", ())
     )
+    for name in parsed.get("controller.listener.names", ()):
+        protocols.setdefault(name.upper(), "PLAINTEXT")  # it is not opened, so anything will do
     attributes: Values = {"listener_security_protocol_map": protocols}
     listeners: tuple[Listener, ...] = (Listener(),)
     if "listeners" in parsed:

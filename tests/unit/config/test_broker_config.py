@@ -140,6 +140,18 @@ def test_a_listener_whose_security_is_missing_is_refused_rather_than_opened_with
     )
 
 
+def test_a_listener_for_a_controller_is_left_out_whatever_its_security() -> None:
+    given = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}
+    for more in ({}, {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"}):
+        config, _ = BrokerConfig.load({**given, **more})
+        assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]
+
+
+def test_a_password_does_not_show_when_a_configuration_is_printed() -> None:
+    config, warnings = BrokerConfig.load({"ssl.key.password": "hunter2"})
+    assert "hunter2" not in repr(config) + str(warnings)
+
+
 def test_a_running_broker_takes_only_what_may_change() -> None:
     config = load(log_retention_hours="1", node_id="5")
     changed = config.reconfigured({"log.retention.ms": "9", "message.max.bytes": "3"})
