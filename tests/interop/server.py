@@ -49,9 +49,12 @@ class Server:
         return int(psutil.Process(self.node.pid).memory_info().rss)
 
     def peak_memory_bytes(self) -> int:
-        """The largest resident size that the process ever had."""
+        """The largest resident size that the process had since `forget_peak_memory`."""
         status = Path(f"/proc/{self.node.pid}/status").read_text(encoding="ascii")
         return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
+
+    def forget_peak_memory(self) -> None:
+        Path(f"/proc/{self.node.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def cpu_seconds(self) -> float:
         times = psutil.Process(self.node.pid).cpu_times()

@@ -55,7 +55,8 @@ def test_a_frame_too_short_for_a_header_is_dropped(server, connect, size):
 MALFORMED = {
     "metadata-cut-short": (wire.METADATA, 4, wire.metadata_body(["a-topic"])[:-4]),
     "array-count-2g": (wire.METADATA, 4, wire.int32(2**31 - 1) + b"xx"),
-    "array-count-negative": (wire.METADATA, 4, wire.int32(-7) + wire.int8(0)),
+    "array-count-negative": (wire.CREATE_TOPICS, 2, wire.int32(-7) + wire.int32(1000) + wire.int8(0)),
+    "array-null-where-none-may-be": (wire.CREATE_TOPICS, 2, wire.int32(-1) + wire.int32(1000) + wire.int8(0)),
     "string-beyond-the-frame": (
         wire.METADATA,
         4,
@@ -76,10 +77,11 @@ MALFORMED = {
 
 @pytest.mark.parametrize("request_", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_malformed_body_drops_its_sender(server, connect, request_, server_kind):
+    if server_kind == "kafka" and request_ in {MALFORMED["not-utf-8"], MALFORMED["tagged-fields-count-huge"]}:
+        pytest.skip("Kafka reads these as something else")
     peer = connect()
     peer.send(*request_)
-    rest = peer.rest_until_closed() if server_kind == "odradek" else b""
-    assert rest == b""
+    assert peer.rest_until_closed() == b""
     server.assert_one_log_line(peer.name)
 
 

@@ -1,0 +1,130 @@
+"""Requests that are well formed and ask for what cannot be: the code says which, one event in the log, no effect."""
+
+from __future__ import annotations
+
+import pytest
+from tests.interop import wire
+
+UNKNOWN_TOPIC, INVALID_TOPIC, OUT_OF_RANGE = 3, 17, 1
+ONE = wire.batch(wire.records(b"one"), 1)
+
+
+def _metadata_codes(peer, names, *, create=False):
+    answer = peer.call(wire.METADATA, 4, wire.metadata_body(names, create=create))
+    answer.int32()
+    for _ in range(answer.int32()):
+        answer.int32(), answer.string(), answer.int32(), answer.string()
+    answer.string(), answer.int32()
+    codes = {}
+    for _ in range(answer.int32()):
+        code, name = answer.int16(), answer.string()
+        answer.int8()
+        for _ in range(answer.int32()):
+            answer.int16(), answer.int32(), answer.int32()
+            for _ in range(2):
+                for _ in range(answer.int32()):
+                    answer.int32()
+        codes[name] = code
+    assert answer.left == 0
+    return codes
+
+
+def test_an_unknown_topic_is_named_as_such_everywhere(connect):
+    peer = connect()
+    assert _metadata_codes(peer, ["no-such-topic"]) == {"no-such-topic": UNKNOWN_TOPIC}
+    assert wire.produce(peer, "no-such-topic", ONE).error_code == UNKNOWN_TOPIC
+    assert wire.fetch(peer, "no-such-topic", 0).error_code == UNKNOWN_TOPIC
+    assert not wire.is_led(peer, "no-such-topic", 0)
+    assert _metadata_codes(peer, ["no-such-topic"]) == {"no-such-topic": UNKNOWN_TOPIC}, "asking created it"
+
+
+@pytest.mark.parametrize("partition", [1, -1, 2**31 - 1])
+def test_an_unknown_partition_is_named_as_such(connect, topic, partition):
+    name, peer = topic(), connect()
+    assert wire.produce(peer, name, ONE, partition=partition).error_code == UNKNOWN_TOPIC
+    assert wire.fetch(peer, name, 0, partition=partition).error_code == UNKNOWN_TOPIC
+    assert not wire.is_led(peer, name, partition)
+
+
+@pytest.mark.parametrize(
+    "name", ["with space", "", ".", "..", "x" * 250, "a/b", "ü", "nul\0byte", "../../etc"]
+)
+def test_an_invalid_topic_name_is_refused_and_leaves_no_file(server, connect, name):
+    peer = connect()
+    answer = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body(name))
+    answer.int32(), answer.int32()
+    assert answer.string() == name
+    assert answer.int16() == INVALID_TOPIC
+    assert answer.string()
+    created = {path.name for path in server.node.data_directory.rglob("*")}
+    assert not any(one.startswith((f"{name}-", "etc")) for one in created if name)
+
+
+def test_an_invalid_name_is_not_created_by_asking_for_it(connect):
+    peer = connect()
+    found = _metadata_codes(peer, ["in valid", "fine-by-asking"], create=True)
+    assert found["in valid"] == INVALID_TOPIC
+    assert wire.produce(peer, "in valid", ONE).error_code in {UNKNOWN_TOPIC, INVALID_TOPIC}
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"partitions": 0}, 37),
+        ({"partitions": -2}, 37),
+        ({"copies": 0}, 38),
+        ({"copies": 3}, 38),
+        ({"settings": {"retention.ms": "soon"}}, 40),
+        ({"settings": {"segment.bytes": "1"}}, 40),
+        ({"settings": {"no.such": "1"}}, 40),
+        ({"settings": {"cleanup.policy": "delete,burn"}}, 40),
+    ],
+    ids=str,
+)
+def test_a_topic_that_cannot_be_is_refused_with_its_code_and_one_event(server, connect, more, code):
+    peer = connect()
+    answer = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body("cannot-be", **more))
+    answer.int32(), answer.int32(), answer.string()
+    assert answer.int16() == code
+    assert answer.string()
+    assert _metadata_codes(peer, ["cannot-be"]) == {"cannot-be": UNKNOWN_TOPIC}
+
+
+@pytest.mark.parametrize("offset", [-1, -5, 2, 10**15])
+def test_an_offset_that_is_not_there_is_out_of_range(connect, topic, offset):
+    name, peer = topic(), connect()
+    assert wire.produce(peer, name, ONE).error_code == 0
+    assert wire.fetch(peer, name, offset).error_code == OUT_OF_RANGE
+    assert wire.fetch(peer, name, 0).error_code == 0
+
+
+@pytest.mark.parametrize("max_bytes", [0, 1, 2**31 - 1])
+def test_odd_fetch_sizes_do_no_harm(connect, topic, max_bytes):
+    name, peer = topic(), connect()
+    assert wire.produce(peer, name, ONE).error_code == 0
+    assert wire.fetch(peer, name, 0, max_bytes=max_bytes).error_code == 0
+
+
+def test_a_request_for_more_topics_than_anyone_has_is_answered(connect):
+    names = [f"nobody-has-{number}" for number in range(5000)]
+    assert _metadata_codes(connect(), names) == dict.fromkeys(names, UNKNOWN_TOPIC)
+
+
+def test_the_same_topic_twice_in_one_request_is_refused_both_times(connect):
+    one = wire.create_topics_body("twice")[4:-5]
+    answer = connect().call(wire.CREATE_TOPICS, 2, wire.array([one, one]) + wire.int32(1000) + wire.int8(0))
+    answer.int32()
+    codes = set()
+    for _ in range(answer.int32()):
+        answer.string()
+        codes.add(answer.int16())
+        answer.string()
+    assert codes == {42}
+
+
+def test_groups_are_honestly_not_available_yet(connect, server_kind):
+    if server_kind == "kafka":
+        pytest.skip("Kafka has them")
+    answer = connect().call(wire.FIND_COORDINATOR, 1, wire.string("a-group") + wire.int8(0))
+    answer.int32()
+    assert answer.int16() == 15
