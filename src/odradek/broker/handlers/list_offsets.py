@@ -27,6 +27,7 @@ _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_P
     -6,
 )
 _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING: 11}
+_SINCE_LEADER_EPOCH = 4
 _READ_COMMITTED = 1
 
 
@@ -65,7 +66,8 @@ def _answer(
         timestamp, offset = _find(partition, wanted.timestamp, committed_only=committed_only)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
-    epoch = partition.log.epoch_of(offset) if offset >= 0 else -1
+    told = circumstances.api_version >= _SINCE_LEADER_EPOCH and offset >= 0
+    epoch = partition.log.epoch_of(offset) if told else -1
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,

@@ -1,0 +1,161 @@
+"""Every API that the broker lists answers a sensible request in every version that it lists."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.broker.handlers import served_apis
+from odradek.protocol import APIS
+from odradek.protocol.messages import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+
+OLDEST_PRODUCE = 3
+
+
+def versions() -> Iterator[tuple[str, int]]:
+    for served in served_apis():
+        api = APIS[served.api_key]
+        for version in api.offered(unstable=True):
+            if api.name != "Produce" or version >= OLDEST_PRODUCE:
+                yield api.name, version
+
+
+def request_of(name: str, version: int, topic_id: UUID, batch: bytes) -> Any:
+    """A request about the topic `t`, as a client of that version would fill it in."""
+    makers = {
+        "ApiVersions": lambda: api_versions.ApiVersionsRequest(
+            client_software_name="c" if version >= 3 else "",
+            client_software_version="1" if version >= 3 else "",
+        ),
+        "Metadata": lambda: metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")]),
+        "Produce": lambda: _produce(version, topic_id, batch),
+        "Fetch": lambda: _fetch(version, topic_id),
+        "ListOffsets": lambda: list_offsets.ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                list_offsets.ListOffsetsTopic(
+                    name="t",
+                    partitions=[
+                        list_offsets.ListOffsetsPartition(timestamp=timestamp) for timestamp in (-1, -2, 5)
+                    ],
+                )
+            ],
+        ),
+        "CreateTopics": lambda: create_topics.CreateTopicsRequest(
+            topics=[
+                create_topics.CreatableTopic(name=f"new{version}", num_partitions=1, replication_factor=1)
+            ]
+        ),
+        "DeleteTopics": lambda: delete_topics.DeleteTopicsRequest(
+            topics=[delete_topics.DeleteTopicState(name="gone")] if version >= 6 else [],
+            topic_names=["gone"] if version < 6 else [],
+        ),
+        "CreatePartitions": lambda: create_partitions.CreatePartitionsRequest(
+            topics=[create_partitions.CreatePartitionsTopic(name="t", count=2, assignments=None)]
+        ),
+        "DeleteRecords": lambda: delete_records.DeleteRecordsRequest(
+            topics=[
+                delete_records.DeleteRecordsTopic(
+                    name="t", partitions=[delete_records.DeleteRecordsPartition(offset=0)]
+                )
+            ]
+        ),
+        "OffsetForLeaderEpoch": lambda: offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+            replica_id=-1 if version >= 3 else -2,
+            topics=[
+                offset_for_leader_epoch.OffsetForLeaderTopic(
+                    topic="t", partitions=[offset_for_leader_epoch.OffsetForLeaderPartition(leader_epoch=0)]
+                )
+            ],
+        ),
+        "InitProducerId": lambda: init_producer_id.InitProducerIdRequest(transactional_id=None),
+        "FindCoordinator": lambda: find_coordinator.FindCoordinatorRequest(
+            key="g" if version < 4 else "", coordinator_keys=["g"] if version >= 4 else []
+        ),
+        "DescribeConfigs": lambda: describe_configs.DescribeConfigsRequest(
+            resources=[
+                describe_configs.DescribeConfigsResource(
+                    resource_type=2, resource_name="t", configuration_keys=None
+                )
+            ],
+            include_synonyms=True,
+        ),
+        "AlterConfigs": lambda: alter_configs.AlterConfigsRequest(
+            resources=[alter_configs.AlterConfigsResource(resource_type=2, resource_name="t")]
+        ),
+        "IncrementalAlterConfigs": lambda: incremental_alter_configs.IncrementalAlterConfigsRequest(
+            resources=[incremental_alter_configs.AlterConfigsResource(resource_type=2, resource_name="t")]
+        ),
+        "DescribeLogDirs": lambda: describe_log_dirs.DescribeLogDirsRequest(topics=None),
+        "DescribeCluster": describe_cluster.DescribeClusterRequest,
+        "DescribeTopicPartitions": describe_topic_partitions.DescribeTopicPartitionsRequest,
+    }
+    return makers[name]()
+
+
+def _produce(version: int, topic_id: UUID, batch: bytes) -> Any:
+    data = produce.PartitionProduceData(index=0, records=batch)
+    topic = (
+        produce.TopicProduceData(topic_id=topic_id, partition_data=[data])
+        if version >= 13
+        else produce.TopicProduceData(name="t", partition_data=[data])
+    )
+    return produce.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
+
+
+def _fetch(version: int, topic_id: UUID) -> Any:
+    partition = fetch.FetchPartition(fetch_offset=0, partition_max_bytes=1000)
+    topic = (
+        fetch.FetchTopic(topic_id=topic_id, partitions=[partition])
+        if version >= 13
+        else fetch.FetchTopic(topic="t", partitions=[partition])
+    )
+    return fetch.FetchRequest(
+        max_wait_ms=0, min_bytes=1, topics=[topic], session_epoch=0 if version >= 7 else -1
+    )
+
+
+def error_codes(message: Any) -> set[int]:
+    """Every error code anywhere inside a response."""
+    found: set[int] = set()
+    for field in message.FIELDS:
+        value = getattr(message, field.name)
+        if field.name == "error_code":
+            found.add(int(value))
+        elif isinstance(value, list):
+            for item in value:
+                if hasattr(item, "FIELDS"):
+                    found |= error_codes(item)
+    return found
+
+
+@pytest.mark.parametrize(("name", "version"), list(versions()))
+async def test_it_answers(wire: Any, make_batch: Any, name: str, version: int) -> None:
+    topic = await wire.create("t")
+    await wire.create("gone")
+    await wire.produce("t", [b"x"])
+    response = await wire.call(
+        name, version, request_of(name, version, topic.topic_id, bytes(make_batch([b"y"])))
+    )
+    expected = {15} if name == "FindCoordinator" else {0}
+    assert error_codes(response) <= expected | {0}
