@@ -87,6 +87,12 @@ _XERIAL_LENGTH: Final = struct.Struct(">i")
 _SNAPPY_EXPANSION_MAX: Final = 64
 """Snappy's densest element is a copy of 64 bytes in 2 or 3: a block that claims more than this is lying."""
 _GZIP_WINDOW: Final = 31
+_LZ4_FLAGS: Final = 4
+_LZ4_SIZE_FLAG: Final = 0x08
+_LZ4_SIZE: Final = 6
+_LZ4_SIZE_END: Final = 14
+_LZ4_GUESS: Final = 6
+_LZ4_PIECE_BYTES_MIN: Final = 64 << 10
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
@@ -205,11 +211,18 @@ def _snappy_size(block: memoryview) -> int:
 
 
 def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
+    """In pieces: the library sets aside all the memory it may fill, which for `allowed` costs more than to
+    fill it.
+    """
     import lz4.frame
 
+    first = _lz4_declared_bytes(data) or _LZ4_GUESS * len(data)
     reader = lz4.frame.LZ4FrameDecompressor(return_bytearray=True)
     try:
-        content: bytearray = reader.decompress(data, max_length=allowed + 1)
+        content: bytearray = reader.decompress(data, max_length=min(allowed, first) + 1)
+        while not reader.eof and not reader.needs_input and len(content) <= allowed:
+            more = min(allowed + 1 - len(content), max(len(content), _LZ4_PIECE_BYTES_MIN))
+            content += reader.decompress(b"", max_length=more)
     except RuntimeError as error:
         raise damaged("lz4", error) from None
     if len(content) > allowed:
@@ -217,3 +230,9 @@ def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
     if not reader.eof or reader.unused_data:
         raise damaged("lz4", "it is cut short or has bytes behind its end")
     return content
+
+
+def _lz4_declared_bytes(data: Buffer) -> int:
+    """The content size that the frame's header tells, 0 where it does not. It may lie: good for a first guess."""
+    has_size = len(data) >= _LZ4_SIZE_END and data[_LZ4_FLAGS] & _LZ4_SIZE_FLAG
+    return int.from_bytes(data[_LZ4_SIZE:_LZ4_SIZE_END], "little") if has_size else 0

@@ -182,6 +182,14 @@ def test_a_bomb_is_refused_in_memory_that_could_not_hold_it(codec: Codec, record
     assert (done.stdout.strip(), done.stderr) == ("INVALID_RECORD", "")
 
 
+@pytest.mark.parametrize("tells_size", [True, False])
+@pytest.mark.parametrize("size", [1, 1000, 64 << 10, (64 << 10) + 1, len(TEXT)])
+def test_lz4_limits_are_exact_whether_or_not_a_frame_tells_its_size(tells_size: bool, size: int) -> None:
+    frame = lz4.frame.compress(TEXT[:size], store_size=tells_size)
+    assert bytes(decompress(Codec.LZ4, frame, Limits(decompressed_bytes_max=size))) == TEXT[:size]
+    _refused(Codec.LZ4, frame, Limits(decompressed_bytes_max=size - 1))
+
+
 def test_a_snappy_block_that_claims_the_impossible_is_refused_unread() -> None:
     generous = Limits(decompressed_bytes_max=1 << 40, ratio_free_bytes=1 << 40)
     _refused(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\0" * 20, generous)
