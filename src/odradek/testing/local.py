@@ -1,9 +1,9 @@
 """A real broker inside a test: its own thread, its own event loop, a free port, a directory that goes away.
 
-    from odradek.testing import LocalBroker
+from odradek.testing import LocalBroker
 
-    with LocalBroker() as broker:
-        producer = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+with LocalBroker() as broker:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address})
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ from odradek.model.ids import TopicPartition, check_topic_name
 THEIRS = {
     cls.errno: cls
     for cls in vars(kafka_python).values()
-    if isinstance(cls, type) and issubclass(cls, kafka_python.BrokerResponseError) and getattr(cls, "errno", None) is not None
+    if isinstance(cls, type)
+    and issubclass(cls, kafka_python.BrokerResponseError)
+    and getattr(cls, "errno", None) is not None
 }
 
 
@@ -50,12 +52,16 @@ def test_an_error_without_a_message_says_what_its_code_means() -> None:
     assert not error.retriable
 
 
-@pytest.mark.parametrize("name", ["a", "flights", "with.dots", "with_underscores-and-dashes", "x" * 249, "..."])
+@pytest.mark.parametrize(
+    "name", ["a", "flights", "with.dots", "with_underscores-and-dashes", "x" * 249, "..."]
+)
 def test_kafkas_topic_names_are_accepted(name: str) -> None:
     check_topic_name(name)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "with space", "slash/", "ünïcode", "line\n", "null\0", "semi;"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "x" * 250, "with space", "slash/", "ünïcode", "line\n", "null\0", "semi;"]
+)
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(KafkaError) as refused:
         check_topic_name(name)

@@ -67,7 +67,9 @@ class World:
     def __init__(self, directory: Path, config: LogConfig) -> None:
         self.offload = HeldOffload()
         self.failures: list[tuple[Partition, OSError]] = []
-        self.flusher = Flusher(self.offload, lambda partition, error: self.failures.append((partition, error)))
+        self.flusher = Flusher(
+            self.offload, lambda partition, error: self.failures.append((partition, error))
+        )
         self.log = Log.open(
             real_runtime(),
             str(directory / "t-0"),

@@ -55,7 +55,9 @@ def test_descriptors_do_not_leak_into_children(tmp_path: Path) -> None:
     lock = disk.lock(str(tmp_path))
     open_files = {os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()}
     assert str(tmp_path / "a") in open_files
-    listing = "import os; print([os.path.realpath('/proc/self/fd/' + n) for n in os.listdir('/proc/self/fd')])"
+    listing = (
+        "import os; print([os.path.realpath('/proc/self/fd/' + n) for n in os.listdir('/proc/self/fd')])"
+    )
     child = subprocess.run(
         [sys.executable, "-c", listing], capture_output=True, text=True, check=True, close_fds=False
     )
