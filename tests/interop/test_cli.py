@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from odradek.cli.main import main
+from odradek.client import Admin
+from odradek.model.ids import TopicPartition
 
 ANY_BYTES = bytes(range(256))
 
@@ -139,6 +141,7 @@ def test_a_template_prints_what_it_says(run: Run, sent: Callable[..., str]) -> N
         ("3", ["3", "4"]),
         ("-2", ["3", "4"]),
         ("-99", ["0", "1", "2", "3", "4"]),
+        ("99", []),
         ("@2000", ["2", "3", "4"]),
         ("1970-01-01T00:00:03+00:00", ["3", "4"]),
         ("@9999", []),
@@ -151,6 +154,16 @@ def test_reading_starts_where_one_says(
     lines = "\n".join(json.dumps({"value": str(number), "timestamp": number * 1000}) for number in range(5))
     name = sent(lines.encode(), "--json", "-X", "linger.ms=0", "-X", "batch.size=1")
     assert run("consume", name, "--from", start_at, "-e").lines == values
+
+
+def test_reading_at_an_offset_that_was_deleted_starts_at_the_first_that_is_left(
+    run: Run, sent: Callable[..., str], bootstrap: str
+) -> None:
+    name = sent(b"0\n1\n2\n")
+    with Admin(bootstrap) as admin:
+        admin.delete_records({TopicPartition(name, 0): 2})
+    assert run("consume", name, "--from", "0", "-e").lines == ["2"]
+    assert run("topic", "describe", name).lines[-1].split()[-3:] == ["2", "3", "1"]
 
 
 def test_one_partition_can_be_written_and_read_alone(run: Run, sent: Callable[..., str]) -> None:

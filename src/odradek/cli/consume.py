@@ -117,6 +117,7 @@ def consume(
         "bootstrap.servers": bootstrap,
         "client.id": CLIENT_ID,
         "allow.auto.create.topics": "false",
+        "auto.offset.reset": "earliest",
         "default.api.timeout.ms": str(PATIENCE_MS),
         **pairs(properties, "--property"),
     }
@@ -150,15 +151,13 @@ def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start)
             consumer.seek_to_beginning()
         case End():
             consumer.seek_to_end()
-        case AtOffset(offset):
-            for each in assigned:
-                consumer.seek(each, offset)
         case AtTime(timestamp_ms):
             consumer.seek_to_timestamp(dict.fromkeys(assigned, timestamp_ms))
-        case LastRecords(count):
+        case AtOffset() | LastRecords():
             begins, ends = consumer.beginning_offsets(assigned), consumer.end_offsets(assigned)
             for each in assigned:
-                consumer.seek(each, max(begins[each], ends[each] - count))
+                offset = where.offset if isinstance(where, AtOffset) else ends[each] - where.count
+                consumer.seek(each, max(begins[each], min(offset, ends[each])))
     return assigned
 
 
