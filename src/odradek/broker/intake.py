@@ -16,6 +16,7 @@ from odradek.records import (
     BatchHeader,
     Codec,
     RecordsSummary,
+    assign,
     check_crc,
     decode_batch,
     read_header,
@@ -75,6 +76,10 @@ def checked_batches(records: Buffer | None, terms: Terms) -> Batches:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
     summary = validate_records(batch, header)
     _check_content(summary, terms)
+    if summary.max_timestamp != header.max_timestamp:
+        # Indexes and retention go by the header, so it must not lie about what is inside.
+        assign(batch, header.base_offset, header.partition_leader_epoch, max_timestamp=summary.max_timestamp)
+        header = read_header(batch)
     target = _TARGET_CODEC.get(terms.config.compression_type)
     if target is not None and target is not header.codec:
         header, batch = _recompressed(header, batch, target, terms.config)

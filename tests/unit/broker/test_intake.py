@@ -1,5 +1,6 @@
 """What the broker accepts from producers, and the code that each kind of bad batch gets."""
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from odradek.broker.intake import Terms, checked_batches
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.records import BatchBuilder, Codec, control_batch, decode_batch
+from odradek.records import BatchBuilder, Codec, check_crc, control_batch, crc_of, decode_batch
 from odradek.records.control import ControlKind
 
 NOW_MS = 1_700_000_000_000
@@ -83,6 +84,16 @@ def test_timestamps_out_of_bounds_are_refused_unless_the_broker_stamps() -> None
     assert refusal(batch(timestamp=NOW_MS + 1001), terms(config)) is ErrorCode.INVALID_TIMESTAMP
     stamped = replace(config, message_timestamp_type="LogAppendTime")
     assert checked_batches(batch(timestamp=NOW_MS - 99999), terms(stamped))
+
+
+def test_a_header_that_lies_about_its_latest_timestamp_is_mended() -> None:
+    lying = batch(timestamp=NOW_MS)
+    struct.pack_into(">q", lying, 35, NOW_MS + 10_000_000_000)
+    struct.pack_into(">I", lying, 17, crc_of(lying))
+    [(header, view)] = checked_batches(lying, terms())
+    assert header.max_timestamp == NOW_MS + 2
+    assert decode_batch(view)[-1].timestamp == NOW_MS + 2
+    check_crc(view)
 
 
 def test_a_compacted_topic_needs_keys() -> None:
