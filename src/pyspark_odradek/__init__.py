@@ -5,8 +5,6 @@ session and every format, so this module costs nothing until it is asked, and ne
 cannot be imported must not break the other formats.
 """
 
-from __future__ import annotations
-
 
 def __getattr__(name: str) -> object:
     if name == "DefaultSource":

@@ -52,7 +52,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker process; its address."""
+    """A broker process; its address. Or the address in ODRADEK_SPARK_SERVERS, to see that any Kafka will do."""
+    elsewhere = os.environ.get("ODRADEK_SPARK_SERVERS")
+    if elsewhere:
+        yield elsewhere
+        return
     directory = tmp_path_factory.mktemp("broker")
     command = [str(Path(sys.executable).with_name("odradek")), "serve"]
     arguments = ["--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
