@@ -110,6 +110,11 @@ class Durability:
         self._sealed.append(writer)
 
     @property
+    def has_sealed(self) -> bool:
+        """Finished segments wait for a job; until then each holds its files open."""
+        return bool(self._sealed)
+
+    @property
     def pending(self) -> bool:
         """Whether something besides appended batches waits for a job."""
         return bool(self._sealed or self._directories or self._files)

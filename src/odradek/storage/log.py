@@ -169,8 +169,6 @@ class Log:
         writer, _ = active.writing()
         active.write_index()
         self._write_snapshot()
-        writer.offset_file.sync()
-        writer.time_file.sync()
         job = self._durability.job(self.end_offset, writer)
         if job is not None:
             job.sync_all()
@@ -259,7 +257,9 @@ class Log:
 
     @property
     def flush_due(self) -> bool:
-        """Whether `flush.messages` or `flush.ms` ask for a flush now, whatever the acks."""
+        """Whether a flush is called for, whatever the acks: by a finished segment, `flush.messages` or `flush.ms`."""
+        if self._durability.has_sealed:
+            return True
         unflushed = self.end_offset - self._durability.flushed_offset
         if unflushed <= 0 or self._unflushed_since is None:
             return False

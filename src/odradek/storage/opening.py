@@ -213,28 +213,19 @@ class _Opener:
 
     def _resume(self, active: Segment) -> BuiltIndex:
         file, interval = active.log_file, active.index_interval_bytes
-        built = resume_index(
-            file,
-            active.base_offset,
-            active.size_bytes,
-            interval,
-            self._disk.read(active.path(naming.OFFSET_INDEX)),
-            self._disk.read(active.path(naming.TIME_INDEX)),
+        offsets, times = (
+            self._read_if_there(active.path(kind)) for kind in (naming.OFFSET_INDEX, naming.TIME_INDEX)
         )
+        built = resume_index(file, active.base_offset, active.size_bytes, interval, offsets, times)
         if built is not None:
             return built
         log.warning(
             "index_rebuilt", directory=self._directory, base_offset=active.base_offset, reason="in doubt"
         )
-        built = build_index(file, active.base_offset, active.size_bytes, interval)
-        self._reset_index_files(active)
-        return built
+        return build_index(file, active.base_offset, active.size_bytes, interval)
 
-    def _reset_index_files(self, active: Segment) -> None:
-        writer = active.writer
-        if writer is not None:
-            writer.offset_file.truncate(0)
-            writer.time_file.truncate(0)
+    def _read_if_there(self, path: str) -> bytes:
+        return self._disk.read(path) if self._disk.exists(path) else b""
 
     def _activate(self, active: Segment, built: BuiltIndex) -> None:
         active.index = built.index
@@ -322,7 +313,6 @@ class _Opener:
     def _keep_active(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync the last scanned segment and make it the active one."""
         writer = segment.open_writer()
-        self._reset_index_files(segment)
         writer.log_file.sync()
         epoch = scanned.epochs[-1].epoch if scanned.epochs else -1
         self._activate(segment, BuiltIndex(scanned.index, scanned.next_offset, epoch))

@@ -45,12 +45,12 @@ class SegmentWriter:
     `sync` runs on any thread, one at a time under the log's lock; everything else on the loop.
     """
 
-    __slots__ = ("durable", "log_file", "offset_file", "sealed", "time_file")
+    __slots__ = ("durable", "index_files", "log_file", "sealed")
 
-    def __init__(self, log_file: DiskFile, offset_file: DiskFile, time_file: DiskFile) -> None:
+    def __init__(self, log_file: DiskFile) -> None:
         self.log_file = log_file
-        self.offset_file = offset_file
-        self.time_file = time_file
+        self.index_files: tuple[DiskFile, ...] = ()
+        """`.index` and `.timeindex`, once there was something to write: an idle partition holds one open file."""
         self.sealed = False
         """Nothing more will be written, and the index files are complete."""
         self.durable = False
@@ -63,12 +63,12 @@ class SegmentWriter:
         sealed = self.sealed
         self.log_file.sync()
         if sealed:
-            self.offset_file.sync()
-            self.time_file.sync()
+            for file in self.index_files:
+                file.sync()
             self.durable = True
 
     def close(self) -> None:
-        for file in (self.log_file, self.offset_file, self.time_file):
+        for file in (self.log_file, *self.index_files):
             file.close()
 
 
@@ -80,6 +80,7 @@ class Segment:
         "_disk",
         "_files",
         "_hints",
+        "_max_time",
         "_offsets_checked",
         "_times_checked",
         "appended_ms",
@@ -107,6 +108,7 @@ class Segment:
         self._hints: dict[int, int] = {}
         self._offsets_checked = False
         self._times_checked = False
+        self._max_time: TimeEntry | None = None
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.index_interval_bytes = index_interval_bytes
@@ -131,30 +133,41 @@ class Segment:
     # ---- writing ---------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Create the files, empty, and become a log's active segment."""
-        self.open_writer(create=True)
+        """Create the log file, empty, and become a log's active segment."""
+        self.open_writer(create=True).log_file.truncate(0)
         self.index = ActiveIndex(self.base_offset)
 
     def open_writer(self, *, create: bool = False) -> SegmentWriter:
-        """Open (or create empty) the files for appending. On OSError nothing stays open."""
-        opened: list[DiskFile] = []
-        try:
-            for kind in (naming.LOG, naming.OFFSET_INDEX, naming.TIME_INDEX):
-                self._files.forget(self.path(kind))
-                opened.append(self._disk.open(self.path(kind), create=create or kind != naming.LOG))
-                if create:
-                    opened[-1].truncate(0)
-        except OSError:
-            for file in opened:
-                file.close()
-            raise
-        self.writer = SegmentWriter(*opened)
+        """Open the log file for appending."""
+        path = self.path(naming.LOG)
+        self._files.forget(path)
+        self.writer = SegmentWriter(self._disk.open(path, create=create))
         return self.writer
 
     def write_index(self) -> None:
         """Put index entries that are only in memory into the files. An OSError leaves everything as it was."""
         writer, index = self.writing()
-        index.write(writer.offset_file, writer.time_file)
+        if not writer.index_files:
+            writer.index_files = self._open_index_files(index)
+        index.write(*writer.index_files)
+
+    def _open_index_files(self, index: ActiveIndex) -> tuple[DiskFile, ...]:
+        """The files with exactly the entries that were written before, whatever else was in them."""
+        opened: list[DiskFile] = []
+        written = (
+            (naming.OFFSET_INDEX, index.offset_bytes_written),
+            (naming.TIME_INDEX, index.time_bytes_written),
+        )
+        try:
+            for kind, length in written:
+                self._files.forget(self.path(kind))
+                opened.append(self._disk.open(self.path(kind), create=True))
+                opened[-1].truncate(length)
+        except OSError:
+            for file in opened:
+                file.close()
+            raise
+        return tuple(opened)
 
     def complete_index(self) -> None:
         """No batch will follow: write the last time entry, too. An OSError leaves the segment fit for more batches."""
@@ -292,11 +305,10 @@ class Segment:
         if self.index is not None:
             found = TimeEntry(self.index.max_timestamp, self.index.max_timestamp_offset)
             return found if found.timestamp >= 0 else None
-        self._check_times()
-        return self.index_last_time()
-
-    def index_last_time(self) -> TimeEntry | None:
-        return self.index.last_time if self.index is not None else self._time_file().last
+        if self._max_time is None:
+            self._check_times()
+            self._max_time = self._time_file().last if self.index is None else self.index.last_time
+        return self._max_time
 
     def floor_time(self, timestamp: int) -> TimeEntry | None:
         """The last time entry at or before `timestamp`, checked against the batch that it names."""

@@ -99,6 +99,14 @@ class ActiveIndex:
         return len(self._times)
 
     @property
+    def offset_bytes_written(self) -> int:
+        return self._offsets_written * OFFSET_ENTRY.size
+
+    @property
+    def time_bytes_written(self) -> int:
+        return self._times_written * TIME_ENTRY.size
+
+    @property
     def unwritten_count(self) -> int:
         return len(self._offsets) - self._offsets_written + len(self._times) - self._times_written
 
@@ -183,11 +191,11 @@ class ActiveIndex:
         """Put what is not yet in the files there. An OSError leaves the index as it was: the next call does it again."""
         if self._offsets_written < len(self._offsets):
             data = self.offset_bytes(self._offsets_written)
-            offset_file.pwrite(data, self._offsets_written * OFFSET_ENTRY.size)
+            offset_file.pwrite(data, self.offset_bytes_written)
             self._offsets_written = len(self._offsets)
         if self._times_written < len(self._times):
             data = self.time_bytes(self._times_written)
-            time_file.pwrite(data, self._times_written * TIME_ENTRY.size)
+            time_file.pwrite(data, self.time_bytes_written)
             self._times_written = len(self._times)
 
 

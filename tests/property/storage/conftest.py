@@ -98,6 +98,6 @@ class Bench:
             log.removed(job, self.now_ms)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def bench_of() -> type[Bench]:
     return Bench

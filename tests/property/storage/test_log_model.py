@@ -138,6 +138,6 @@ def test_the_log_behaves_like_a_dict_that_survives_crashes(bench_of: type[Bench]
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -172,6 +172,17 @@ def test_flushes_are_due_by_records_and_by_time(lab: Lab) -> None:
     assert log.flush_due
 
 
+def test_a_finished_segment_calls_for_a_flush(lab: Lab, small: LogConfig) -> None:
+    log = lab.open(small)
+    lab.fill(log, 10)
+    assert not log.flush_due
+    lab.fill(log, 10)
+    assert log.segment_count == 2
+    assert log.flush_due
+    lab.flush(log)
+    assert not log.flush_due
+
+
 def test_an_epoch_that_began_is_durable_before_it_wrote_anything(lab: Lab) -> None:
     log = lab.open()
     lab.append(log, epoch=1)
