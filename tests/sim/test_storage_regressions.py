@@ -99,7 +99,9 @@ def flush(log: Log) -> None:
 
 
 def names(log: Log) -> list[str]:
-    """The names of the records that the log holds, read one by one from the last, so that each is looked up."""
+    """The names of the records that the log holds, read one by one from the last, so that each is
+    looked up.
+    """
     found = []
     for offset in reversed(range(log.start_offset, log.end_offset)):
         answer = log.read(offset, 1, end_offset=log.end_offset, at_least_one=True)

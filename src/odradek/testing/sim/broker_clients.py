@@ -50,9 +50,8 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from odradek.records import decode_batch, split_batches
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.ledger import Found, Ledger
+from odradek.testing.sim.ledger import Found, Ledger, found_in
 from odradek.testing.sim.record_source import Batch, RecordSource
 from odradek.testing.sim.wire_client import WireClient
 
@@ -157,8 +156,8 @@ class ProducerClient:
                 in_flight.append((batch, client.send(self._request(batch), self._version)))
             batch, future = in_flight.popleft()
             self._acknowledged(batch, await client.answer(future, ProduceResponse))
-            if rng.random() < 0.3:
-                await asyncio.sleep(rng.uniform(0, 0.05))
+            if rng.random() < 0.5:
+                await asyncio.sleep(rng.uniform(0, 0.4))
 
     def _request(self, batch: Batch) -> ProduceRequest:
         topic = self._partition.topic
@@ -295,11 +294,7 @@ class ConsumerClient:
 
 def records_of(data: PartitionData, offset: int) -> list[Found]:
     """The records of a fetch answer from `offset` on."""
-    return [
-        Found(record.offset, record.value or b"", record.timestamp)
-        for header, batch in split_batches(data.records or b"", allow_partial=True)
-        for record in decode_batch(batch, header, from_offset=offset)
-    ]
+    return found_in(data.records or b"", offset, allow_partial=True)
 
 
 async def delete_records(context: ClientContext, partition: TopicPartition, offset: int) -> None:

@@ -73,7 +73,7 @@ class BrokerPlan:
         }
         return cls(
             partition_count=rng.choice((1, 2)),
-            record_count=rng.choice((20, 60)),
+            record_count=rng.choice((30, 120)),
             padding_bytes=rng.choice(((0, 20, 300), (0, 100, 3000))),
             topic=topic,
             calm_after_s=rng.uniform(1.0, 12.0),
@@ -94,6 +94,7 @@ class BrokerScenario:
         self._plan = BrokerPlan.draw(seed)
         self._host: Host = world.host("broker")
         self._clients: list[Host] = [world.host(f"client-{number}") for number in range(3)]
+        world.excuse = self._is_excused
         self._stop = asyncio.Event()
         self._producing = True
         self._context = ClientContext(
@@ -120,6 +121,10 @@ class BrokerScenario:
             record_count=self._plan.record_count,
             padding_bytes=self._plan.padding_bytes,
         )
+
+    def _is_excused(self, error: BaseException) -> bool:
+        """A request that failed on a failing disk; the operator will restart the broker."""
+        return is_disk_trouble(error) and any(life.disk.failure_count for life in self._world.lives)
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""

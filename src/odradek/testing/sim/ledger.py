@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from odradek.model.errors import KafkaError
+from odradek.records import check_crc, decode_batch, split_batches
+from odradek.runtime.ports import Buffer
 from odradek.testing.sim.failures import ViolationError
 
 
@@ -132,12 +135,29 @@ class Ledger:
         raise ViolationError(f"{self.partition}: {problem}")
 
 
+def found_in(records: Buffer, offset: int, *, allow_partial: bool = False) -> list[Found]:
+    """The records from `offset` on in batches that a reader got. Each batch must have the CRC that it
+    says.
+    """
+    found: list[Found] = []
+    try:
+        for header, batch in split_batches(records, allow_partial=allow_partial):
+            check_crc(batch)
+            found += [
+                Found(record.offset, record.value or b"", record.timestamp)
+                for record in decode_batch(batch, header, from_offset=offset)
+            ]
+    except KafkaError as error:
+        raise ViolationError(f"a reader at offset {offset} got what is no batch: {error}") from error
+    return found
+
+
 def _runs(offsets: Sequence[int]) -> str:
-    """`0-4, 7-9`."""
+    """`0-4, 7`."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and runs[-1][1] == offset - 1:
             runs[-1][1] = offset
         else:
             runs.append([offset, offset])
-    return ", ".join(f"{first}-{last}" for first, last in runs) or "none"
+    return ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in runs) or "none"

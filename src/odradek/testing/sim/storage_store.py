@@ -13,14 +13,13 @@ from uuid import UUID
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import LeaderEpoch, TopicPartition
-from odradek.records import decode_batch, split_batches
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import LogDirectories
 from odradek.storage.log import Log
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.ledger import Found
+from odradek.testing.sim.ledger import Found, found_in
 
 
 class Store:
@@ -72,11 +71,7 @@ class Store:
 def read_found(log: Log, offset: int, end_offset: int, max_bytes: int) -> list[Found]:
     """One read, as records from `offset` on."""
     answer = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=True)
-    return [
-        Found(record.offset, record.value or b"", record.timestamp)
-        for header, batch in split_batches(answer.records)
-        for record in decode_batch(batch, header, from_offset=offset)
-    ]
+    return found_in(answer.records, offset)
 
 
 def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Found]:

@@ -153,6 +153,8 @@ class World:
         self.network = Network(self.loop, stream(seed, "network"), trace=self.trace, conditions=conditions)
         self.lives: list[Life] = []
         self.errors: list[str] = []
+        """What reached the loop's exception handler, but for what `excuse` accepts."""
+        self.excuse: Callable[[BaseException], bool] = lambda error: False
         self._surroundings = ExitStack()
 
     def host(self, name: str, *, capacity_bytes: int | None = None) -> Host:
@@ -186,7 +188,9 @@ class World:
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not isinstance(error, HostCrashed | asyncio.CancelledError):
+        if isinstance(error, HostCrashed | asyncio.CancelledError) or (error and self.excuse(error)):
+            self.trace.remark(f"excused: {error!r}")
+        else:
             self.errors.append(f"{self.loop.time():.6f} s: {context.get('message')}: {error!r}")
 
     def __enter__(self) -> Self:

@@ -1,0 +1,51 @@
+"""The storage and the broker under crashes, disk errors and a bad network; each run twice, the traces
+compared.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.testing.sim.fault_plan import FaultPlan, PlannedFault
+from odradek.testing.sim.sweep import crash_points, run_once, run_twice
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.mark.parametrize("first", range(0, 160, 20))
+def test_storage_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    for seed in range(first, first + 20):
+        run = run_twice("storage", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_the_broker_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    for seed in range(first, first + 10):
+        run = run_twice("broker", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+@pytest.mark.parametrize("seed", [0, 3, 14])
+def test_a_crash_at_any_io_point_and_another_while_recovering_lose_nothing(seed: int, kind: str) -> None:
+    for point in range(1, crash_points("storage", seed) + 1):
+        second = PlannedFault("power" if point % 2 else "kill", 1 + point % 60)
+        run, _ = run_once("storage", seed, FaultPlan(((PlannedFault(kind, point),), (second,))))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+def test_the_broker_survives_a_crash_at_any_io_point_of_its_start(kind: str) -> None:
+    for point in range(1, 80):
+        run, _ = run_once("broker", 1, FaultPlan(((PlannedFault(kind, point),),)))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("kind", ["eio", "fsync", "enospc"])
+def test_a_disk_error_at_any_io_point_acknowledges_nothing_that_is_lost(kind: str) -> None:
+    for point in range(1, crash_points("storage", 3) + 1, 2):
+        run, _ = run_once(
+            "storage", 3, FaultPlan(((PlannedFault(kind, point),), (PlannedFault("power", 90),)))
+        )
+        assert run.failure is None, run.command
