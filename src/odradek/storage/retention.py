@@ -1,4 +1,4 @@
-"""Which segments may go. Pure; `docs/decisions/retention-by-append-time.md` says why age is counted as it is."""
+"""Which segments may go. Pure; `docs/decisions/0006-retention-counts-from-the-append.md` says why age counts as it does."""
 
 from __future__ import annotations
 
