@@ -132,14 +132,14 @@ class Topic:
 
 @pytest.fixture
 def new_topic(servers: str, request: pytest.FixtureRequest) -> Callable[..., Topic]:
-    """Make topics named after the test."""
+    """Make topics named after the test. Records stay, however old their timestamps are."""
     made: list[Topic] = []
 
     def make(partitions: int = 1) -> Topic:
         name = re.sub(r"[^a-zA-Z0-9_.]+", "-", request.node.name)[:180]
         topic = Topic(f"{name}-{len(made)}", servers)
         with Admin(servers) as admin:
-            admin.create_topics([NewTopic(topic.name, partitions)])
+            admin.create_topics([NewTopic(topic.name, partitions, configs={"retention.ms": "-1"})])
         made.append(topic)
         return topic
 

@@ -113,6 +113,13 @@ def test_a_partition_is_cut_into_as_many_tasks_as_asked_for(topic: Any, read: Re
     assert read(topic, maxRecordsPerPartition="40").rdd.getNumPartitions() == 3
 
 
+def test_a_read_that_stops_early_does_not_disturb_the_next(topic: Any, read: Read) -> None:
+    topic.send_numbers(0, 50_000)
+    for _ in range(3):
+        assert len(read(topic).limit(2).collect()) == 2
+        assert read(topic).count() == 50_000
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_compression_is_read(topic: Any, read: Read, servers: str, codec: str) -> None:
     from odradek.client import Producer

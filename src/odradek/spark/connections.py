@@ -26,12 +26,11 @@ log: Final = logging.getLogger("odradek.spark")
 
 IDLE_CLIENTS_MAX: Final = 8
 """Of each kind, in each process; beyond that, the one idle for longest is closed."""
-READ_DEFAULTS: Final = {
-    "auto.offset.reset": "none",
-    "allow.auto.create.topics": "false",
-    "max.partition.fetch.bytes": "8388608",
-}
-"""What lies outside the log is for `fetch.py` to judge; a task reads one partition, in few large answers."""
+READ_DEFAULTS: Final = {"auto.offset.reset": "none", "allow.auto.create.topics": "false"}
+"""What lies outside the log is for `fetch.py` to judge, and reading creates no topics."""
+MANY_RECORDS: Final = 8_192
+BYTES_PER_FETCH: Final = 8 << 20
+"""For a range of many records: few, large answers. A small range would throw most of such an answer away."""
 WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
 """A task sends as fast as it can: large batches."""
 
@@ -127,8 +126,10 @@ def check_write_settings(config: ClientConfig) -> None:
 
 
 @contextmanager
-def reading(config: ClientConfig) -> Iterator[Consumer]:
-    """A consumer with nothing assigned."""
+def reading(config: ClientConfig, record_count: int) -> Iterator[Consumer]:
+    """A consumer with nothing assigned, fit for about `record_count` records of one partition."""
+    if record_count >= MANY_RECORDS:
+        config = {"max.partition.fetch.bytes": str(BYTES_PER_FETCH), **config}
     with _consumers.lend(config) as consumer:
         try:
             yield consumer

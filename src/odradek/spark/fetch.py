@@ -35,7 +35,7 @@ def read_range(extent: OffsetRange, options: ReadOptions, schema: pa.Schema) -> 
     Records that the log no longer holds are reported as `failOnDataLoss` says. TimedOutError when no record came for
     `kafkaConsumer.pollTimeoutMs`.
     """
-    with reading(options.client) as consumer:
+    with reading(options.client, extent.size) as consumer:
         for rows in _records(consumer, extent, options, SystemClock()):
             yield to_columns(rows, extent.partition, schema, options.projection)
 

@@ -104,7 +104,9 @@ def lost_records(start: Offsets, earliest: Offsets, latest: Offsets) -> list[str
     losses: list[str] = []
     for partition, offset in sorted(start.items()):
         if partition not in latest:
-            losses.append(f"{partition} no longer exists (it was read up to offset {offset})")
+            losses.append(
+                f"{partition} no longer exists, or is no longer among what is read (offset {offset} was next)"
+            )
         elif offset > latest[partition]:
             losses.append(f"{partition} ends at offset {latest[partition]}, before offset {offset}")
         elif offset < earliest.get(partition, 0):
