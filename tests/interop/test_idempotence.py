@@ -33,7 +33,9 @@ def _values(clients, name, count):
 
 
 def _end(bootstrap, name):
-    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "end", "log_level": 2})
+    consumer = ck.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "end", "enable.auto.commit": False, "log_level": 2}
+    )
     try:
         return consumer.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=10)[1]
     finally:

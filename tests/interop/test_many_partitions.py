@@ -20,7 +20,9 @@ def test_one_consumer_reads_all_partitions_of_a_wide_topic(bootstrap, topic):
     for number in range(PARTITIONS * 10):
         producer.produce(name, b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(30) == 0
-    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "wide", "log_level": 2})
+    consumer = ck.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "wide", "enable.auto.commit": False, "log_level": 2}
+    )
     consumer.assign([ck.TopicPartition(name, number, 0) for number in range(PARTITIONS)])
     seen: dict[int, list[int]] = {}
     try:
@@ -74,7 +76,9 @@ def test_many_producers_write_to_one_partition_at_once(bootstrap, topic):
         for who, producer in enumerate(producers):
             producer.produce(name, b"%d" % number, key=b"%d" % who)
     assert [producer.flush(20) for producer in producers] == [0] * 10
-    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "one", "log_level": 2})
+    consumer = ck.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "one", "enable.auto.commit": False, "log_level": 2}
+    )
     consumer.assign([ck.TopicPartition(name, 0, 0)])
     seen: list[ck.Message] = []
     try:

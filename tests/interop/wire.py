@@ -322,6 +322,18 @@ def batch(
     return struct.pack(">qiibI", base_offset, size, -1, magic, sum_) + checked
 
 
+def values(data: bytes) -> list[bytes]:
+    """The values in batches that hold one small uncompressed record each, as the tests here produce them."""
+    found = []
+    while data:
+        size = 12 + struct.unpack_from(">i", data, 8)[0]
+        content, data = data[61:size], data[size:]
+        found.append(
+            content[6:-1]
+        )  # length, attributes, two deltas, null key, value length; at the end no headers
+    return found
+
+
 def message_set(value: bytes, *, magic: int) -> bytes:
     """One message of the formats before v2, with a right CRC-32."""
     stamp = int64(1_750_000_000_000) if magic == 1 else b""
