@@ -19,7 +19,7 @@ from odradek.storage.leftovers import clear_leftovers
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.producer_snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.producers import Producers
-from odradek.storage.recovery import ScannedSegment, cut, scan_file, set_aside
+from odradek.storage.recovery import ScannedSegment, cut, rewrite, scan_file, set_aside
 from odradek.storage.segment import Segment, write_index_files
 from odradek.storage.segments import SegmentList
 from odradek.telemetry import events
@@ -109,6 +109,7 @@ class _Opener:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
         names = clear_leftovers(self._disk, self._directory, names)
         self._segments = self._list_segments(names)
+        self._drop_empty(self._segments[:-1])
         created = not self._segments
         saved_epochs = self._load_epochs(names)
         if created:
@@ -165,6 +166,14 @@ class _Opener:
             index_interval_bytes=self._opening.config.index_interval_bytes,
         )
 
+    def _drop_empty(self, segments: list[Segment]) -> None:
+        """Remove empty segments that others follow: a roll that did not succeed, after which the log went on."""
+        for segment in segments:
+            if not segment.size_bytes:
+                log.warning("empty_segment_removed", path=segment.path(naming.LOG))
+                self._disk.remove(segment.path(naming.LOG))
+                self._segments.remove(segment)
+
     def _create(self, topic_id: UUID | None) -> None:
         if self._opening.recovery_point > self._opening.start_offset:
             raise self._lost(f"no segments are left, the recovery point is {self._opening.recovery_point}")
@@ -198,6 +207,12 @@ class _Opener:
 
     def _open_active(self) -> bool:
         """Open the last segment without reading more of it than its end. False when it is not as a clean close leaves it."""
+        if len(self._segments) > 1 and not self._segments[-1].size_bytes:
+            end_offset = self._segments[-2].next_offset()
+            if end_offset < self._segments[-1].base_offset:
+                return False
+            if end_offset > self._segments[-1].base_offset:
+                self._drop_empty(self._segments[-1:])
         active = self._segments[-1]
         active.open_writer()
         try:
@@ -246,10 +261,20 @@ class _Opener:
         first = max(
             (n for n, segment in enumerate(self._segments) if segment.base_offset <= point), default=0
         )
+        if not self._segments[first].size_bytes:
+            first = max(first - 1, 0)  # does the one before it end where it begins?
         segment, number = self._segments[first], first
         scanned = self._scan(segment)
         while scanned.problem is None and number + 1 < len(self._segments):
             following, expected = self._segments[number + 1], scanned.next_offset
+            if following.base_offset < expected:
+                if following.size_bytes:
+                    self._drop_from(
+                        number + 1, expected, f"segment {following.base_offset} overlaps {expected - 1}"
+                    )
+                else:
+                    self._drop_empty([following])
+                continue
             if following.base_offset > expected and not self._may_have_gaps():
                 self._drop_from(
                     number + 1, expected, f"offsets {expected} to {following.base_offset - 1} are missing"
@@ -303,6 +328,7 @@ class _Opener:
         """Sync a scanned segment that others follow: what was read may have been in the page cache only."""
         scanned.index.seal()
         write_index_files(self._disk, self._files, segment, scanned.index)
+        rewrite(self._disk, segment, scanned, self._opening.recovery_point)
         for kind in (naming.LOG, naming.OFFSET_INDEX, naming.TIME_INDEX):
             file = self._disk.open(segment.path(kind))
             try:
@@ -312,6 +338,7 @@ class _Opener:
 
     def _keep_active(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync the last scanned segment and make it the active one."""
+        rewrite(self._disk, segment, scanned, self._opening.recovery_point)
         writer = segment.open_writer()
         writer.log_file.sync()
         epoch = scanned.epochs[-1].epoch if scanned.epochs else -1

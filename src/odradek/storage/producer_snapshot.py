@@ -4,7 +4,12 @@
     producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64 |
     coordinator epoch i32 | first offset of the open transaction i64
 
-The file's name says up to which offset (exclusive) the state is of. Of the last five batches only the newest is kept.
+The file's name says up to which offset (exclusive) the state is of. Kafka keeps only the newest of a producer's last five
+batches. We add the older ones behind the entries, under the same CRC, where Kafka does not look, so that after a restart, too,
+each of the five batches that may be in flight is recognised:
+
+    mark "ODR1" | for each entry above: count u8 | count times, the oldest first:
+    last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ _HEADER: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 _VERSION: Final = 1
+_MARK: Final = b"ODR1"
+_BATCH: Final = struct.Struct(">iqiq")
 
 
 class BadSnapshotError(Exception):
@@ -27,8 +34,10 @@ class BadSnapshotError(Exception):
 
 
 def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
-    entries = [_ENTRY.pack(*_fields(state)) for state in states]
-    body = _COUNT.pack(len(entries)) + b"".join(entries)
+    states = list(states)
+    body = _COUNT.pack(len(states)) + b"".join(_ENTRY.pack(*_fields(state)) for state in states)
+    if any(len(state.batches) > 1 for state in states):
+        body += _MARK + b"".join(_older_batches(state) for state in states)
     return _HEADER.pack(_VERSION, crc32c(body)) + body
 
 
@@ -50,6 +59,15 @@ def _fields(state: ProducerState) -> tuple[int, ...]:
     )
 
 
+def _older_batches(state: ProducerState) -> bytes:
+    older = state.batches[:-1]
+    packed = (
+        _BATCH.pack(batch.last_sequence, batch.last_offset, batch.offset_delta, batch.timestamp)
+        for batch in older
+    )
+    return bytes([len(older)]) + b"".join(packed)
+
+
 def decode_snapshot(data: bytes, now_ms: int) -> list[ProducerState]:
     """The states, or BadSnapshotError. A timestamp ahead of `now_ms` is taken as now, so that it can expire."""
     head = _HEADER.size + _COUNT.size
@@ -61,9 +79,35 @@ def decode_snapshot(data: bytes, now_ms: int) -> list[ProducerState]:
     if crc32c(memoryview(data)[_HEADER.size :]) != crc:
         raise BadSnapshotError("the CRC does not match")
     (count,) = _COUNT.unpack_from(data, _HEADER.size)
-    if count < 0 or head + count * _ENTRY.size != len(data):
-        raise BadSnapshotError(f"{count} entries do not fill {len(data)} bytes")
-    return [_state(fields, now_ms) for fields in _ENTRY.iter_unpack(data[head:])]
+    end = head + count * _ENTRY.size
+    if count < 0 or end > len(data):
+        raise BadSnapshotError(f"{count} entries do not fit into {len(data)} bytes")
+    states = [_state(fields, now_ms) for fields in _ENTRY.iter_unpack(data[head:end])]
+    return _with_older_batches(states, data[end:]) if end < len(data) else states
+
+
+def _with_older_batches(states: list[ProducerState], data: bytes) -> list[ProducerState]:
+    complete = []
+    try:
+        if not data.startswith(_MARK):
+            raise BadSnapshotError(f"{len(data)} unknown bytes behind the entries")
+        position = len(_MARK)
+        for state in states:
+            count = data[position]
+            position += 1
+            older = []
+            for _ in range(count):
+                older.append(_batch(*_BATCH.unpack_from(data, position)))
+                position += _BATCH.size
+            complete.append(state._replace(batches=(*older, *state.batches)))
+    except (IndexError, struct.error):
+        raise BadSnapshotError("the older batches are cut short") from None
+    return complete
+
+
+def _batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> WrittenBatch:
+    first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX
+    return WrittenBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
 
 
 def _state(fields: tuple[int, ...], now_ms: int) -> ProducerState:
@@ -72,7 +116,6 @@ def _state(fields: tuple[int, ...], now_ms: int) -> ProducerState:
     )
     batches: tuple[WrittenBatch, ...] = ()
     if offset >= 0 and sequence >= 0:
-        first = (sequence - delta) & SEQUENCE_MAX
-        batches = (WrittenBatch(first, sequence, offset, delta, timestamp),)
+        batches = (_batch(sequence, offset, delta, timestamp),)
     seen_ms = min(timestamp, now_ms)
     return ProducerState(producer_id, epoch, batches, seen_ms, coordinator_epoch, transaction_first_offset)

@@ -176,6 +176,24 @@ def cut(disk: Disk, segment: Segment, scanned: ScannedSegment) -> bool:
     return keep
 
 
+def rewrite(disk: Disk, segment: Segment, scanned: ScannedSegment, recovery_point: int) -> None:
+    """Write what lies from the recovery point on once more, the same bytes at the same place.
+
+    If the process before this one died of a failed fsync, the kernel shows data that is not on the disk and believes that
+    it is: an fsync now would do nothing. Pages written anew are dirty again. The caller syncs.
+    """
+    if scanned.next_offset <= recovery_point:
+        return
+    entry = scanned.index.floor(recovery_point)
+    file = disk.open(segment.path(naming.LOG))
+    try:
+        for position in range(entry.position if entry is not None else 0, scanned.good_bytes, _WINDOW_BYTES):
+            length = min(_WINDOW_BYTES, scanned.good_bytes - position)
+            file.pwrite(file.pread(length, position), position)
+    finally:
+        file.close()
+
+
 def _copy(disk: Disk, source: DiskFile, start: int, end: int, path: str) -> None:
     target = disk.open(path, create=True)
     try:

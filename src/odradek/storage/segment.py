@@ -30,6 +30,7 @@ from odradek.telemetry import events
 log = events.get("storage")
 
 _HINTS_MAX: Final = 64
+OFFSET_MAX: Final = 2**63 - 1
 
 
 class Chunk(NamedTuple):
@@ -257,12 +258,23 @@ class Segment:
 
     def _walk_to(self, offset: int, entry: OffsetEntry | None) -> int:
         position = entry.position if entry is not None else 0
+        if entry is not None and not 0 <= position < self.size_bytes:
+            raise BrokenChain(position, "an offset index entry points outside of the log")
         for mark in walk(self.log_file, position, self.size_bytes):
             if entry is not None and mark.position == position and mark.last_offset != entry.offset:
                 raise BrokenChain(position, "an offset index entry names another batch")
             if mark.last_offset >= offset:
                 return mark.position
         return self.size_bytes
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch, read from the file; the base offset of an empty segment."""
+        self._search(OFFSET_MAX)  # finds out whether the last index entry is true
+        entry = self._floor(OFFSET_MAX)
+        next_offset = self.base_offset
+        for mark in self.marks(entry.position if entry is not None else 0):
+            next_offset = mark.last_offset + 1
+        return next_offset
 
     def remember(self, offset: int, position: int) -> None:
         """The batch that begins with `offset` is (or will be) at `position`."""

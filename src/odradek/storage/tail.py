@@ -144,7 +144,11 @@ class Tail:
         )
         if old.base_offset == end_offset:
             raise AssertionError(f"{old.path(naming.LOG)} would be replaced by a segment of the same name")
-        new.begin()
+        try:
+            new.begin()
+        except OSError:
+            self._take_back(new)
+            raise
         self._durability.sealed(old.detach())
         self._segments.add(new)
         self._durability.names_changed(self._directory)
@@ -152,6 +156,15 @@ class Tail:
         self._limits = self._draw_limits()
         log.debug("segment_rolled", directory=self._directory, base_offset=end_offset, reason=reason.value)
         return new
+
+    def _take_back(self, segment: Segment) -> None:
+        """Remove the empty file of a segment that did not come to be: the log goes on without it."""
+        try:
+            self._runtime.disk.remove(segment.path(naming.LOG))
+        except FileNotFoundError:
+            pass
+        except OSError as error:  # the next opening will know it for what it is
+            log.warning("segment_not_removed", path=segment.path(naming.LOG), error=error)
 
     def repair_job(self, life: Life) -> RepairJob | None:
         """Once there is space again; None until then."""
