@@ -18,7 +18,7 @@ from typing import Final
 
 from odradek.client.fetch_session import FetchWish
 from odradek.client.fetched import FetchedChunk
-from odradek.client.image import ClusterImage
+from odradek.client.image import ClusterImage, missing_partition
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import NO_EPOCH, TopicPartition
@@ -345,19 +345,3 @@ class Assignment:
     def _drop_buffered(self, state: PartitionState) -> None:
         self._buffered_bytes -= state.buffered_bytes
         state.buffered_bytes = 0
-
-
-def missing_partition(tp: TopicPartition, image: ClusterImage, patience_s: float) -> KafkaError:
-    """What to say about a partition that the cluster does not have, or that has no leader."""
-    topic = image.topics.get(tp.topic)
-    if topic is None or not topic.partitions:
-        code = image.topic_errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return KafkaError(code, f"there is no topic {tp.topic!r} (waited {patience_s:g} s for it)")
-        return KafkaError(code, f"topic {tp.topic!r}: {code.meaning}")
-    if not 0 <= tp.partition < len(topic.partitions):
-        return KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {tp.topic!r} has partitions 0 to {len(topic.partitions) - 1}, not {tp.partition}",
-        )
-    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has had no leader for {patience_s:g} s")

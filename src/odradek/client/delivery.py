@@ -129,9 +129,7 @@ class ProducerBatch:
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self.error = error
-        self._release()
-        if self.parent is not None:
-            self.parent.part_settled(self)
+        self._finish()
 
     def encode(self) -> bytearray:
         """The bytes to send, under the batch's present identity. Compresses on the first call."""
@@ -158,7 +156,7 @@ class ProducerBatch:
         if part.error is not None:
             self.error = self.error or part.error
         if all(each.done for each in self.parts):
-            self._release()
+            self._finish()
 
     def outcome_of(self, index: int) -> tuple[ProducerBatch, int]:
         """The batch that decided record `index`, and the record's place in it."""
@@ -198,7 +196,7 @@ class ProducerBatch:
         self.when_done(lambda: _wake(loop, future))
         await future
 
-    def _release(self) -> None:
+    def _finish(self) -> None:
         self.append = _takes_no_more
         self.builder = None
         self.payload = None
@@ -207,6 +205,8 @@ class ProducerBatch:
             waiters, self._waiters = self._waiters, None
         for tell in waiters or ():
             tell()
+        if self.parent is not None:
+            self.parent.part_settled(self)
 
 
 def _takes_no_more(*_record: object) -> bool:

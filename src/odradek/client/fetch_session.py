@@ -16,7 +16,6 @@ from odradek.model.ids import TopicPartition
 
 NO_SESSION: Final = 0
 FULL_EPOCH: Final = 0
-CLOSING_EPOCH: Final = -1
 _EPOCH_MAX: Final = 0x7FFF_FFFF
 
 
@@ -48,10 +47,6 @@ class FetchSession:
         self._id = NO_SESSION
         self._epoch = FULL_EPOCH
         self._known: dict[TopicPartition, FetchWish] = {}
-
-    @property
-    def session_id(self) -> int:
-        return self._id
 
     def next(self, wanted: dict[TopicPartition, FetchWish]) -> SessionRequest:
         """The request by which the broker comes to hold exactly `wanted`."""

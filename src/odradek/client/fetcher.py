@@ -19,8 +19,6 @@ from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientBrokenError
 from odradek.client.fetch_session import (
-    CLOSING_EPOCH,
-    NO_SESSION,
     FetchSession,
     FetchWish,
     SessionRequest,
@@ -47,8 +45,6 @@ _FETCH: Final = api_by_name("Fetch")
 _EPOCHS: Final = api_by_name("OffsetForLeaderEpoch")
 _LAST_VERSION_WITH_NAMES: Final = 12
 _LAST_VERSION_WITHOUT_SESSIONS: Final = 6
-_GRACE_S: Final = 1.0
-"""How long closing the sessions may take."""
 ISOLATION: Final[Mapping[str, int]] = {"read_uncommitted": 0, "read_committed": 1}
 
 Generations = dict[TopicPartition, int]
@@ -93,7 +89,7 @@ class Fetcher:
             self._break_down(error)
 
     async def stop(self) -> None:
-        """No more turns; brokers are told that the sessions end, so that they need not keep them."""
+        """No more turns. Brokers drop sessions that nobody uses by themselves."""
         self._stopped = True
         for handle in (self._soon, self._timer):
             if handle is not None:
@@ -102,12 +98,6 @@ class Fetcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        farewells = [
-            self._end_session(broker, session)
-            for broker, session in self._sessions.items()
-            if session.session_id != NO_SESSION and broker not in self._fetching
-        ]
-        await asyncio.gather(*farewells)
 
     # -- one turn
 
@@ -386,13 +376,3 @@ class Fetcher:
         delay_s = self._cluster.backoff.delay_s(state.trouble_count)
         state.trouble_count += 1
         state.not_before = self._cluster.clock.monotonic() + delay_s
-
-    async def _end_session(self, broker: int, session: FetchSession) -> None:
-        connection = self._cluster.ready(broker)
-        if connection is None:
-            return
-        request = FetchRequest(replica_id=-1, session_id=session.session_id, session_epoch=CLOSING_EPOCH)
-        try:
-            await connection.send(request, timeout_s=_GRACE_S)
-        except KafkaError:
-            _log.debug("fetch_session_not_closed", broker=broker)

@@ -9,7 +9,7 @@ from typing import Final, Self
 from uuid import UUID
 
 from odradek.client.address import Address
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -162,3 +162,19 @@ def _merged_topic(known: TopicImage | None, told: MetadataResponseTopic, name: s
         internal=told.is_internal,
         partitions=tuple(fresh.get(number) or PartitionImage(partition=number) for number in range(count)),
     )
+
+
+def missing_partition(tp: TopicPartition, image: ClusterImage, patience_s: float) -> KafkaError:
+    """What to say about a partition that the cluster does not have, or that has no leader."""
+    topic = image.topics.get(tp.topic)
+    if topic is None or not topic.partitions:
+        code = image.topic_errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return KafkaError(code, f"there is no topic {tp.topic!r} (waited {patience_s:g} s for it)")
+        return KafkaError(code, f"topic {tp.topic!r}: {code.meaning}")
+    if not 0 <= tp.partition < len(topic.partitions):
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {tp.topic!r} has partitions 0 to {len(topic.partitions) - 1}, not {tp.partition}",
+        )
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has had no leader for {patience_s:g} s")

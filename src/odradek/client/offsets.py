@@ -8,6 +8,7 @@ from typing import Final
 
 from odradek.client.cluster import Cluster
 from odradek.client.errors import TimedOutError
+from odradek.client.image import missing_partition
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from odradek.protocol.messages.list_offsets import (
@@ -93,75 +94,75 @@ async def find_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int, timeout_s: float
 ) -> OffsetAnswers:
     """Ask the leader of each partition, again where it is worth it; errors are what is left after `timeout_s`."""
-    result = OffsetAnswers(found={}, errors={})
-    await _know_topics(cluster, wanted, result, timeout_s)
-
-    async def attempt(left_s: float) -> None:
-        by_leader: dict[int, dict[TopicPartition, int]] = {}
-        for tp, timestamp in wanted.items():
-            if tp not in result.found and _worth_asking(result.errors.get(tp)):
-                leader = cluster.image.leader(tp)
-                if leader is None:
-                    result.errors[tp] = KafkaError(
-                        ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at present"
-                    )
-                else:
-                    by_leader.setdefault(leader, {})[tp] = timestamp
-        for leader, questions in by_leader.items():
-            answers = await ask_offsets(cluster, leader, questions, isolation=isolation, timeout_s=left_s)
-            result.found.update(answers.found)
-            for tp in answers.found:
-                result.errors.pop(tp, None)
-            result.errors.update(answers.errors)
-        again = [error for error in result.errors.values() if error.retriable]
-        if again:
-            raise again[0]
-
-    try:
-        await cluster.retrying("looking up offsets", timeout_s, attempt)
-    except TimedOutError as error:
-        for tp in wanted:
-            if tp not in result.found:
-                result.errors.setdefault(tp, error)
-    return result
-
-
-def _worth_asking(error: KafkaError | None) -> bool:
-    return error is None or error.retriable
-
-
-async def _know_topics(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], result: OffsetAnswers, timeout_s: float
-) -> None:
-    """Get the topics into the image; what cannot be found is an error that is not asked about again."""
+    search = _OffsetSearch(cluster, isolation)
     deadline = cluster.clock.monotonic() + timeout_s
-    problems: dict[str, KafkaError] = {}
-    counts: dict[str, int] = {}
-    for topic in dict.fromkeys(tp.topic for tp in wanted):
-        try:
-            known = await cluster.metadata.topic(topic, max(0.0, deadline - cluster.clock.monotonic()))
-            counts[topic] = len(known.partitions)
-        except KafkaError as error:
-            problems[topic] = error
-    for tp in wanted:
-        if tp.topic in problems:
-            result.errors[tp] = problems[tp.topic]
-        elif not 0 <= tp.partition < counts[tp.topic]:
-            result.errors[tp] = NoSuchPartitionError(tp, counts[tp.topic])
+    await search.begin(wanted, timeout_s)
+    try:
+        await cluster.retrying("looking up offsets", deadline - cluster.clock.monotonic(), search.attempt)
+    except TimedOutError as error:
+        for tp in search.open:
+            search.result.errors.setdefault(tp, error)
+    return search.result
 
 
-class NoSuchPartitionError(KafkaError):
-    """The topic exists and has no such partition. Not worth a retry, unlike the same code from a broker."""
+class _OffsetSearch:
+    """The partitions still to be answered for, and what was answered."""
 
-    def __init__(self, tp: TopicPartition, partition_count: int) -> None:
-        super().__init__(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {tp.topic!r} has partitions 0 to {partition_count - 1}, not {tp.partition}",
-        )
+    def __init__(self, cluster: Cluster, isolation: int) -> None:
+        self._cluster = cluster
+        self._isolation = isolation
+        self.open: dict[TopicPartition, int] = {}
+        self.result = OffsetAnswers(found={}, errors={})
 
-    @property
-    def retriable(self) -> bool:
-        return False
+    async def begin(self, wanted: Mapping[TopicPartition, int], timeout_s: float) -> None:
+        """Get the topics into the image. What cannot be found is an error, and not asked about."""
+        clock, metadata = self._cluster.clock, self._cluster.metadata
+        deadline = clock.monotonic() + timeout_s
+        problems: dict[str, KafkaError] = {}
+        for topic in dict.fromkeys(tp.topic for tp in wanted):
+            try:
+                await metadata.topic(topic, max(0.0, deadline - clock.monotonic()))
+            except KafkaError as error:
+                problems[topic] = error
+        for tp, timestamp in wanted.items():
+            if tp.topic in problems:
+                self.result.errors[tp] = problems[tp.topic]
+            elif metadata.image.partition(tp) is None:
+                self.result.errors[tp] = missing_partition(tp, metadata.image, timeout_s)
+            else:
+                self.open[tp] = timestamp
+
+    async def attempt(self, left_s: float) -> None:
+        """Ask for what is open; raises a retriable error if some of it still is."""
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for tp, timestamp in self.open.items():
+            leader = self._cluster.image.leader(tp)
+            if leader is None:
+                self.result.errors[tp] = KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at present"
+                )
+            else:
+                by_leader.setdefault(leader, {})[tp] = timestamp
+        for leader, questions in by_leader.items():
+            self._note(
+                await ask_offsets(
+                    self._cluster, leader, questions, isolation=self._isolation, timeout_s=left_s
+                )
+            )
+        for tp in self.open:
+            raise self.result.errors.get(tp) or KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for"
+            )
+
+    def _note(self, answers: OffsetAnswers) -> None:
+        self.result.found.update(answers.found)
+        self.result.errors.update(answers.errors)
+        for tp in answers.found:
+            self.result.errors.pop(tp, None)
+            self.open.pop(tp, None)
+        for tp, error in answers.errors.items():
+            if not error.retriable:
+                self.open.pop(tp, None)
 
 
 async def ask_epoch_ends(

@@ -140,11 +140,12 @@ class Sender:
 
     def _expire(self, batch: ProducerBatch) -> None:
         self._accumulator.abandon(batch)
-        tp = batch.topic_partition
-        cause = batch.last_problem or self._cluster.metadata.problem
+        self._fail(batch, self._too_late(batch, batch.last_problem or self._cluster.metadata.problem))
+
+    def _too_late(self, batch: ProducerBatch, cause: Exception | None) -> TimedOutError:
         limit_ms = self._settings.delivery_timeout_ms
-        what = f"{batch.record_count} record(s) for {tp} were not acknowledged within {limit_ms} ms"
-        self._fail(batch, TimedOutError(what, cause))
+        what = f"{batch.record_count} record(s) for {batch.topic_partition} were not acknowledged within {limit_ms} ms"
+        return TimedOutError(what, cause)
 
     def _fail(self, batch: ProducerBatch, error: Exception) -> None:
         if not batch.done:
@@ -286,7 +287,11 @@ class Sender:
             batch.settle(base_offset=answer.base_offset, log_append_time_ms=answer.log_append_time_ms)
             return
         if verdict is Verdict.GIVE_UP:
-            self._fail(batch, answer.error or KafkaError(answer.code))
+            error = answer.error or KafkaError(answer.code)
+            self._fail(
+                batch,
+                self._too_late(batch, error) if answer.code.retriable and now >= batch.deadline else error,
+            )
             return
         _log.debug(
             "produce_retry", partition=batch.topic_partition, code=answer.code.name, verdict=verdict.name

@@ -243,49 +243,59 @@ steps = st.lists(
 )
 
 
+class Trial:
+    """A queue and a model broker, and what the user was told."""
+
+    def __init__(self) -> None:
+        self.queue = queue_of(established=False)
+        self.broker = ModelBroker()
+        self.count = 0
+        self.delivered: list[int] = []
+        self.refused: set[int] = set()
+
+    def step(self, what: str) -> None:
+        if what == "add":
+            add(self.queue, self.count, 1 + self.count % 3)
+            self.count += 1
+        elif what == "send":
+            take_all(self.queue)
+        elif self.queue.in_flight:
+            self.hear(what, self.queue.in_flight[0])
+
+    def hear(self, what: str, first: ProducerBatch) -> None:
+        if what == "answer":
+            self.settle(first, Answer(code=self.broker.produce(first)))
+        elif what == "refuse":
+            self.settle(first, MOVED)
+        elif what == "invalid":
+            self.settle(first, INVALID)
+        else:  # the connection breaks: all in flight is lost, and the broker saw the first of it or did not
+            if what == "lose answer":
+                self.broker.produce(first)
+            for batch in list(self.queue.in_flight):
+                self.settle(batch, LOST)
+
+    def settle(self, batch: ProducerBatch, told: Answer) -> None:
+        verdict = answer(self.queue, batch, told)
+        if verdict is Verdict.DELIVERED:
+            self.delivered.append(batch.order[0])
+        elif verdict is Verdict.GIVE_UP:
+            self.refused.add(batch.order[0])
+
+    def finish(self) -> None:
+        while self.queue.length:
+            self.step("send")
+            self.step("answer")
+
+
 @settings(deadline=None, max_examples=400)
 @given(steps)
 def test_whatever_is_lost_every_batch_is_written_once_and_in_order(schedule: list[str]) -> None:
-    queue = queue_of(established=False)
-    broker = ModelBroker()
-    delivered: list[int] = []
-    refused: set[int] = set()
-    count = 0
-
-    def settle(batch: ProducerBatch, told: Answer) -> None:
-        verdict = answer(queue, batch, told)
-        if verdict is Verdict.DELIVERED:
-            delivered.append(batch.order[0])
-        elif verdict is Verdict.GIVE_UP:
-            refused.add(batch.order[0])
-
-    def step(what: str) -> None:
-        nonlocal count
-        if what == "add":
-            add(queue, count, 1 + count % 3)
-            count += 1
-        elif what == "send":
-            take_all(queue)
-        elif queue.in_flight:
-            first = queue.in_flight[0]
-            if what == "answer":
-                settle(first, Answer(code=broker.produce(first)))
-            elif what == "refuse":
-                settle(first, MOVED)
-            elif what == "invalid":
-                settle(first, INVALID)
-            else:  # the connection breaks: everything in flight is lost, after the broker saw the first of it or not
-                if what == "lose answer":
-                    broker.produce(first)
-                for batch in list(queue.in_flight):
-                    settle(batch, LOST)
-
+    trial = Trial()
     for what in schedule:
-        step(what)
-    while queue.length:
-        step("send")
-        step("answer")
-    certain = [number for number in range(count) if number not in refused]
-    assert [number for number in broker.log if number not in refused] == certain
-    assert delivered == certain
-    assert len(set(broker.log)) == len(broker.log)
+        trial.step(what)
+    trial.finish()
+    certain = [number for number in range(trial.count) if number not in trial.refused]
+    assert trial.delivered == certain
+    assert [number for number in trial.broker.log if number not in trial.refused] == certain
+    assert len(set(trial.broker.log)) == len(trial.broker.log)

@@ -1,0 +1,41 @@
+"""The package's own names: lazy, complete, and cheap to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import odradek
+import odradek.client
+
+
+@pytest.mark.parametrize("module", [odradek, odradek.client])
+def test_every_public_name_can_be_had(module: object) -> None:
+    for name in module.__all__:  # type: ignore[attr-defined]
+        assert getattr(module, name) is not None
+
+
+@pytest.mark.parametrize("module", [odradek, odradek.client])
+def test_other_names_are_refused(module: object) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Subscriber'"):
+        module.Subscriber  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import odradek; print(sorted(set(sys.modules) - before))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert [name for name in eval(told.stdout) if name.startswith(("odradek.", "asyncio", "pyarrow"))] == []
+
+
+def test_a_client_does_not_import_pyarrow_before_arrow_is_asked_for() -> None:
+    program = "import sys, odradek; odradek.Consumer, odradek.Producer, odradek.Admin; print('pyarrow' in sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert told.stdout.strip() == "False"
