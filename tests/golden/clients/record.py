@@ -43,7 +43,7 @@ from confluent_kafka.admin import (
 from tests.interop.adapters import CLIENTS, Row
 from tests.interop.proxy import Proxy, RecordedRequest
 
-from odradek.protocol import APIS
+from odradek.protocol import APIS, decode_request_header
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -90,7 +90,7 @@ def _write(name: str, version: str, recorded: list[RecordedRequest]) -> None:
     frames: dict[tuple[int, int], dict[int, bytes]] = {}
     for one in recorded:
         kinds = frames.setdefault((one.api_key, one.api_version), {})
-        if one.api_key in APIS and len(kinds) < KINDS_MAX:
+        if one.api_key in APIS and len(kinds) < KINDS_MAX and not _from_the_broker(one.frame):
             kinds.setdefault(len(one.frame), one.frame)
     listed = [
         {"api": APIS[key].name, "version": spoken, "frame": frame.hex()}
@@ -100,6 +100,12 @@ def _write(name: str, version: str, recorded: list[RecordedRequest]) -> None:
     document = {"client": name, "client_version": version, "requests": listed}
     (HERE / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(f"{name} {version}: {len(listed)} requests")  # noqa: T201
+
+
+def _from_the_broker(frame: bytes) -> bool:
+    """Kafka's transaction coordinator, too, talks to the address that its broker advertises."""
+    client_id = decode_request_header(frame)[0].client_id or ""
+    return client_id.startswith(("broker-", "AddPartitionsManager"))
 
 
 def _produce_and_consume(name: str, bootstrap: str, codecs: tuple[str, ...]) -> None:

@@ -13,7 +13,9 @@ import pytest
 from odradek.protocol import APIS, decode, decode_request_header, encode_request
 from odradek.records import check_crc, split_batches, validate_records
 
-RECORDINGS = {path.stem: json.loads(path.read_text()) for path in sorted(Path(__file__).parent.glob("*.json"))}
+RECORDINGS = {
+    path.stem: json.loads(path.read_text()) for path in sorted(Path(__file__).parent.glob("*.json"))
+}
 CASES = [
     pytest.param(one, id=f"{client}-{one['api']}-v{one['version']}-{number}")
     for client, recording in RECORDINGS.items()
@@ -48,7 +50,9 @@ def test_a_clients_batches_are_valid_records(recorded):
 
 @pytest.mark.parametrize("client", RECORDINGS)
 def test_every_client_was_caught_producing_and_fetching(client):
-    assert {"ApiVersions", "Metadata", "Produce", "Fetch"} <= {one["api"] for one in RECORDINGS[client]["requests"]}
+    assert {"ApiVersions", "Metadata", "Produce", "Fetch"} <= {
+        one["api"] for one in RECORDINGS[client]["requests"]
+    }
 
 
 def test_the_java_client_is_caught_at_the_versions_of_kafka_4():
