@@ -118,7 +118,8 @@ class LogDirectory:
         self.was_clean = self._disk.exists(marker)
         if self.was_clean:
             self._disk.remove(marker)
-            self._disk.sync_directory(self.path)
+        # Also for what a killed process renamed and did not sync: what is read here must not turn into something older.
+        self._disk.sync_directory(self.path)
         self.recovery_points = self._read_offsets(naming.RECOVERY_POINTS)
         self.start_offsets = self._read_offsets(naming.START_OFFSETS)
         return self._disk.list_directory(self.path)

@@ -201,6 +201,25 @@ async def test_a_topic_created_again_and_again_through_crashes_is_never_refused(
         (lab.cut_power if round_number % 3 else lab.kill)()
 
 
+async def test_a_checkpoint_that_a_killed_broker_replaced_does_not_come_back(lab: Lab) -> None:
+    directories = lab.directories()
+    log = await open_flights(directories)
+    lab.fill(log, 9)
+    lab.flush(log)
+    await directories.write_checkpoints()
+    await directories.delete_log(FLIGHTS)
+    real, lab.disk.sync_directory = lab.disk.sync_directory, lambda path: None
+    log = await open_flights(directories, OTHER_ID)  # its checkpoints are renamed, and never synced
+    lab.disk.sync_directory = real
+    lab.kill()
+    directories = lab.directories()
+    log = await open_flights(directories, OTHER_ID)
+    lab.append(log, b"kept")
+    lab.flush(log)
+    lab.cut_power()
+    assert lab.values(await open_flights(lab.directories(), OTHER_ID)) == [b"kept"]
+
+
 async def test_strays_are_named(lab: Lab) -> None:
     directories = lab.directories()
     await open_flights(directories)
