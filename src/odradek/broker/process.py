@@ -43,8 +43,8 @@ async def _serve(config: BrokerConfig) -> int:
         return 1
     print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with whoever started this process
     # What was imported and built so far lives as long as the process: keep the collector away from it.
-    gc.collect()
     gc.freeze()
+    gc.enable()
     stopped, failed = loop.create_task(_wait(stopping)), loop.create_task(_wait(broker.fatal))
     try:
         first = await _first([stopped, failed])
