@@ -41,20 +41,31 @@ class EmbeddedRegistry:
 
     @classmethod
     def open(cls, runtime: Runtime, directory: str) -> EmbeddedRegistry:
-        """Read the journal in `directory`, or start one. Raises `RegistryError` when it is damaged."""
-        disk = runtime.disk
+        """Read the journal in `directory`, or start one. Raises `RegistryError` when it is damaged or cannot be used."""
         path = posixpath.join(directory, JOURNAL_NAME)
+        try:
+            return cls._open(runtime, directory, path)
+        except OSError as error:
+            raise RegistryError(f"cannot open {path}: {error.strerror or error}") from error
+
+    @classmethod
+    def _open(cls, runtime: Runtime, directory: str, path: str) -> EmbeddedRegistry:
+        disk = runtime.disk
         content = disk.read(path) if disk.exists(path) else b""
         nodes, good_length = _replay(content, path)
         if len(content) > _SLACK_BYTES and len(snapshot := _snapshot(nodes)) < len(content) // 2:
             disk.replace(path, snapshot)
             good_length = len(snapshot)
         file = disk.open(path, create=True)
-        if good_length < file.length():
-            _log.warning("registry_tail_cut", path=path, bytes=file.length() - good_length)
-            file.truncate(good_length)
-        file.sync()
-        disk.sync_directory(directory)
+        try:
+            if good_length < file.length():
+                _log.warning("registry_tail_cut", path=path, bytes=file.length() - good_length)
+                file.truncate(good_length)
+            file.sync()
+            disk.sync_directory(directory)
+        except OSError:
+            file.close()
+            raise
         return cls(runtime, path, file, nodes, good_length)
 
     async def get(self, path: str) -> Node | None:
@@ -67,6 +78,11 @@ class EmbeddedRegistry:
         )
 
     async def commit(self, operations: Sequence[Operation]) -> None:
+        # What is on its way to the disk cannot be called back: a caller that gives up must not leave the file and
+        # `_length` at odds.
+        await asyncio.shield(asyncio.ensure_future(self._commit(operations)))
+
+    async def _commit(self, operations: Sequence[Operation]) -> None:
         async with self._writing:
             if self._broken is not None:
                 raise RegistryError(self._broken)

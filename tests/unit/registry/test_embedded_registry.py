@@ -1,13 +1,19 @@
 """The embedded registry: what was committed survives, what was torn is cut, what is damaged is refused."""
 
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from odradek.registry import Create, Delete, EmbeddedRegistry, Put, RegistryConflict, RegistryError
 from odradek.registry.embedded import JOURNAL_NAME
 from odradek.runtime.ports import Runtime
-from odradek.runtime.real import real_runtime
+from odradek.runtime.real import PosixFile, real_runtime
 
 
 @pytest.fixture
@@ -111,3 +117,66 @@ async def test_a_closed_registry_accepts_nothing(runtime: Runtime, tmp_path: Pat
     await registry.close()
     with pytest.raises(RegistryError):
         await registry.commit([Create(path="/x", data=b"")])
+
+
+class SlowOffload:
+    """Work goes to the end even when nobody waits for it any more, as it does on a thread; `begin` lets it start."""
+
+    def __init__(self) -> None:
+        self.begin = asyncio.Event()
+        self.started = asyncio.Event()
+
+    async def run(self, work: Callable[..., Any], *arguments: object) -> Any:
+        async def on_its_thread() -> Any:
+            await self.begin.wait()
+            return work(*arguments)
+
+        self.started.set()
+        return await asyncio.shield(asyncio.ensure_future(on_its_thread()))
+
+
+async def test_a_commit_whose_caller_gives_up_is_whole_and_the_next_one_follows_it(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    offload = SlowOffload()
+    registry = EmbeddedRegistry.open(replace(runtime, offload=offload), str(tmp_path))
+    first = asyncio.ensure_future(registry.commit([Create(path="/a", data=b"x" * 500)]))
+    await offload.started.wait()
+    first.cancel()
+    second = asyncio.ensure_future(registry.commit([Create(path="/b", data=b"2")]))
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    offload.begin.set()
+    await second
+    await registry.close()
+    reopened = EmbeddedRegistry.open(runtime, str(tmp_path))
+    assert await reopened.children("/") == ["a", "b"]
+    await reopened.close()
+
+
+async def test_a_full_disk_refuses_a_commit_and_takes_the_next_one(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = await filled(runtime, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixFile, "sync", _no_space)
+        with pytest.raises(RegistryError, match="No space left"):
+            await registry.commit([Create(path="/topics/c", data=b"1")])
+    assert await registry.get("/topics/c") is None
+    await registry.close()
+    reopened = EmbeddedRegistry.open(runtime, str(tmp_path))
+    await reopened.commit([Create(path="/topics/d", data=b"1")])
+    assert await reopened.children("/topics") == ["a", "d"]
+    await reopened.close()
+
+
+async def test_a_journal_that_cannot_be_opened_is_one_clear_sentence(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PosixFile, "sync", _no_space)
+    with pytest.raises(RegistryError, match=r"registry\.journal.*No space left"):
+        EmbeddedRegistry.open(runtime, str(tmp_path))
+
+
+def _no_space(_: PosixFile) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
