@@ -13,8 +13,9 @@ from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.handlers import served_apis
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
-from odradek.cluster.controller import ClusterDefaults, Controller
+from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
+from odradek.cluster.planning import ClusterDefaults
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config

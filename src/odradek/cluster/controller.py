@@ -1,8 +1,8 @@
 """The controller: the one place where topics come, change and go.
 
-It checks a change against the current image, commits it to the registry, and only then publishes the next image. One
-change runs at a time. The broker that applies an image (opens and removes logs) does so before the change returns, so a
-client that was told "created" can produce at once.
+It checks a change against the current image, commits it to the registry, lets the broker apply the next image (open and
+remove logs), and only then publishes it: what an image shows can be used, and a client that was told "created" can produce
+at once. One change runs at a time, and once begun it runs to its end, whether or not its asker is still there.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from odradek.cluster.placement import check_assignment, place
+from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic, Planner
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import BrokerId, LeaderEpoch, ProducerId, check_topic_name
-from odradek.registry import Create, Delete, Node, Operation, Put, Registry
+from odradek.model.ids import BrokerId, LeaderEpoch, ProducerId
+from odradek.registry import Create, Delete, Node, Operation, Put, Registry, RegistryError
 from odradek.runtime.ports import Entropy
 from odradek.telemetry import events
 
@@ -29,42 +29,17 @@ _TOPICS: Final = "/topics"
 _PRODUCER_IDS: Final = "/producer_ids"
 _BROKER_CONFIGS: Final = "/configs/brokers"
 
+T = TypeVar("T")
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
-"""Called with the image before and after a change."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
-    """What a client asks for; -1 means the broker's default; `assignment` is partition -> brokers."""
-
-    name: str
-    partition_count: int = -1
-    replication_factor: int = -1
-    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MorePartitions:
-    """The new total, and optionally who holds each added partition."""
-
-    name: str
-    total: int
-    assignment: Sequence[Sequence[int]] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterDefaults:
-    """What the broker's settings say where a client does not; `check_configs` raises INVALID_CONFIG."""
-
-    partition_count: int
-    replication_factor: int
-    check_configs: Callable[[Mapping[str, str]], None]
-    partition_count_max: int = 200_000
+"""Called with the image before and after a change. What it cannot do for one partition must not stop the others."""
 
 
 class Controller:
-    """Single-broker form: this broker leads everything. Make it with `load`."""
+    """Single-broker form: this broker leads everything. Make it with `load`.
+
+    Every change raises KafkaError where it is refused, KAFKA_STORAGE_ERROR when the registry cannot write it.
+    """
 
     def __init__(
         self,
@@ -79,6 +54,8 @@ class Controller:
         self._defaults = defaults
         self._apply = apply
         self._changing = asyncio.Lock()
+        self._under_way: dict[asyncio.Task[Any], None] = {}
+        self._closed = False
         self._image = image
 
     @classmethod
@@ -118,194 +95,155 @@ class Controller:
         """The live brokers changed (here: the listener's port became known)."""
         self._image = self._image.with_brokers(brokers)
 
+    async def close(self) -> None:
+        """Let the changes under way come to their end; refuse all later ones."""
+        self._closed = True
+        async with self._changing:
+            pass
+
+    # -- changes
+
     async def begin_epoch(self) -> None:
         """Lead every partition under the next epoch: what a crash may have cut from a log becomes detectable (KIP-320)."""
-        async with self._changing:
-            elected: list[TopicImage] = []
-            operations: list[Operation] = []
-            for topic in self._image.topics.values():
-                led = replace(
-                    topic,
-                    partitions=tuple(
-                        replace(partition, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
-                        for partition in topic.partitions
-                    ),
-                )
-                node = await self._node(topic.name)
-                operations.append(
-                    Put(path=f"{_TOPICS}/{topic.name}", data=_topic_data(led), version=node.version)
-                )
-                elected.append(led)
-            if operations:
-                await self._commit(operations, self._image, self._image.with_topics(elected))
+        await self._alone(lambda: self._begin_epoch())
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
         """One outcome for each, in order; a topic that cannot be made does not stop the others."""
-        async with self._changing:
-            before = after = self._image
-            outcomes: list[TopicImage | KafkaError] = []
-            operations: list[Operation] = []
-            for new in wanted:
-                try:
-                    topic = self._plan_topic(new, after)
-                except KafkaError as error:
-                    outcomes.append(error)
-                    continue
-                outcomes.append(topic)
-                after = after.with_topic(topic)
-                operations.append(Create(path=f"{_TOPICS}/{topic.name}", data=_topic_data(topic)))
-            if operations and not validate_only:
-                await self._commit(operations, before, after)
-                for outcome in outcomes:
-                    if isinstance(outcome, TopicImage):
-                        _log.info(
-                            "topic_created",
-                            topic=outcome.name,
-                            id=outcome.topic_id,
-                            partitions=len(outcome.partitions),
-                        )
-            return outcomes
+        return await self._alone(lambda: self._create_topics(wanted, validate_only=validate_only))
 
-    async def delete_topic(self, name: str) -> TopicImage:
-        """Forget the topic; its data is removed when the image is applied."""
-        async with self._changing:
-            topic = self._known(name)
-            node = await self._node(name)
-            await self._commit(
-                [Delete(path=f"{_TOPICS}/{name}", version=node.version)],
-                self._image,
-                self._image.without_topic(name),
-            )
-            _log.info("topic_deleted", topic=name, id=topic.topic_id)
-            return topic
+    async def delete_topic(self, name: str, *, topic_id: UUID | None = None) -> TopicImage:
+        """Forget the topic; its data is removed when the image is applied. UNKNOWN_TOPIC_ID when the id is another's."""
+        return await self._alone(lambda: self._delete_topic(name, topic_id))
 
     async def create_partitions(self, more: MorePartitions, *, validate_only: bool = False) -> TopicImage:
         """Grow a topic. INVALID_PARTITIONS unless the total is above what it has."""
-        async with self._changing:
-            topic = self._known(more.name)
-            grown = self._plan_growth(topic, more)
-            if not validate_only:
-                await self._put_topic(grown)
-                _log.info("partitions_added", topic=topic.name, before=len(topic.partitions), now=more.total)
-            return grown
+        return await self._alone(lambda: self._create_partitions(more, validate_only=validate_only))
 
     async def alter_topic_configs(
-        self,
-        name: str,
-        change: Callable[[Mapping[str, str]], Mapping[str, str]],
-        *,
-        validate_only: bool = False,
+        self, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> TopicImage:
         """Replace a topic's overrides by what `change` makes of them, after they were checked."""
-        async with self._changing:
-            topic = self._known(name)
-            configs = dict(change(topic.configs))
-            self._defaults.check_configs(configs)
-            altered = replace(topic, configs=configs)
-            if not validate_only and configs != topic.configs:
-                await self._put_topic(altered)
-                _log.info("topic_configs_altered", topic=name, configs=json.dumps(configs, sort_keys=True))
-            return altered
+        return await self._alone(lambda: self._alter_topic_configs(name, change, validate_only=validate_only))
 
     async def alter_broker_configs(
-        self, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool = False
+        self, change: ConfigChange, *, validate_only: bool = False
     ) -> Mapping[str, str]:
         """Replace the dynamic broker settings by what `change` makes of them (it checks them)."""
-        async with self._changing:
-            configs = dict(change(self._image.broker_configs))
-            if not validate_only and configs != self._image.broker_configs:
-                data = json.dumps(configs, sort_keys=True).encode()
-                node = await self._registry.get(_BROKER_CONFIGS)
-                operation: Operation = (
-                    Create(path=_BROKER_CONFIGS, data=data)
-                    if node is None
-                    else Put(path=_BROKER_CONFIGS, data=data, version=node.version)
-                )
-                await self._commit([operation], self._image, self._image.with_broker_configs(configs))
-            return configs
+        return await self._alone(lambda: self._alter_broker_configs(change, validate_only=validate_only))
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no broker was given before, durable before it is handed out."""
+        return await self._alone(lambda: self._allocate_producer_ids())
+
+    # -- one change
+
+    async def _alone(self, change: Callable[[], Awaitable[T]]) -> T:
+        """Run a change in a task of its own: half a change (committed, not applied) would be worse than none."""
+        task = asyncio.get_running_loop().create_task(self._in_turn(change))
+        self._under_way[task] = None
+        task.add_done_callback(lambda done: self._under_way.pop(done, None))
+        return await asyncio.shield(task)
+
+    async def _in_turn(self, change: Callable[[], Awaitable[T]]) -> T:
         async with self._changing:
-            node = await self._registry.get(_PRODUCER_IDS)
-            first = int(node.data) if node else 0
-            if first > 2**63 - 1 - PRODUCER_ID_BLOCK:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids were handed out")
-            data = str(first + PRODUCER_ID_BLOCK).encode()
-            await self._registry.commit(
-                [
-                    Put(path=_PRODUCER_IDS, data=data, version=node.version)
-                    if node
-                    else Create(path=_PRODUCER_IDS, data=data)
-                ]
-            )
-            return range(ProducerId(first), first + PRODUCER_ID_BLOCK)
+            if self._closed:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the broker is stopping")
+            return await change()
 
-    # -- decisions
-
-    def _plan_topic(self, new: NewTopic, image: ClusterImage) -> TopicImage:
-        check_topic_name(new.name)
-        if new.name in image.topics:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name!r} already exists")
-        _check_collision(new.name, image)
-        self._defaults.check_configs(new.configs)
-        brokers = [broker.broker_id for broker in image.brokers]
-        if new.assignment:
-            if new.partition_count != -1 or new.replication_factor != -1:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    "give either a replica assignment or a partition count and replication factor, not both",
-                )
-            replica_lists = check_assignment(new.assignment, brokers)
-        else:
-            count = self._defaults.partition_count if new.partition_count == -1 else new.partition_count
-            self._check_partition_count(count, image)
-            factor = (
-                self._defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
+    async def _begin_epoch(self) -> None:
+        elected: list[TopicImage] = []
+        operations: list[Operation] = []
+        for topic in self._image.topics.values():
+            partitions = tuple(
+                replace(partition, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
+                for partition in topic.partitions
             )
-            replica_lists = place(count, factor, brokers, first=len(image.topics))
-        return TopicImage(
-            name=new.name,
-            topic_id=self._entropy.uuid(),
-            partitions=tuple(_fresh_partition(replicas) for replicas in replica_lists),
-            configs=dict(new.configs),
+            led = replace(topic, partitions=partitions)
+            elected.append(led)
+            operations.append(await self._put(led))
+        if operations:
+            await self._commit(operations, self._image.with_topics(elected))
+
+    async def _create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool
+    ) -> list[TopicImage | KafkaError]:
+        planner = Planner(self._image, self._defaults)
+        outcomes: list[TopicImage | KafkaError] = []
+        for new in wanted:
+            try:
+                outcomes.append(planner.topic(new, self._entropy.uuid()))
+            except KafkaError as error:
+                outcomes.append(error)
+        planned = planner.planned.values()
+        if validate_only or not planned:
+            return outcomes
+        operations = [Create(path=f"{_TOPICS}/{topic.name}", data=_topic_data(topic)) for topic in planned]
+        try:
+            await self._commit(operations, self._image.with_topics(planned))
+        except KafkaError as error:
+            return [error if isinstance(one, TopicImage) else one for one in outcomes]
+        for topic in planned:
+            _log.info("topic_created", topic=topic.name, id=topic.topic_id, partitions=len(topic.partitions))
+        return outcomes
+
+    async def _delete_topic(self, name: str, topic_id: UUID | None) -> TopicImage:
+        topic = self._known(name)
+        if topic_id is not None and topic.topic_id != topic_id:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+        node = await self._node(name)
+        operation = Delete(path=f"{_TOPICS}/{name}", version=node.version)
+        await self._commit([operation], self._image.without_topic(name))
+        _log.info("topic_deleted", topic=name, id=topic.topic_id)
+        return topic
+
+    async def _create_partitions(self, more: MorePartitions, *, validate_only: bool) -> TopicImage:
+        topic = self._known(more.name)
+        grown = Planner(self._image, self._defaults).growth(topic, more)
+        if not validate_only:
+            await self._commit([await self._put(grown)], self._image.with_topic(grown))
+            _log.info("partitions_added", topic=topic.name, before=len(topic.partitions), now=more.total)
+        return grown
+
+    async def _alter_topic_configs(
+        self, name: str, change: ConfigChange, *, validate_only: bool
+    ) -> TopicImage:
+        topic = self._known(name)
+        configs = dict(change(topic.configs))
+        self._defaults.check_configs(configs)
+        altered = replace(topic, configs=configs)
+        if not validate_only and configs != topic.configs:
+            await self._commit([await self._put(altered)], self._image.with_topic(altered))
+            _log.info("topic_configs_altered", topic=name, configs=json.dumps(configs, sort_keys=True))
+        return altered
+
+    async def _alter_broker_configs(self, change: ConfigChange, *, validate_only: bool) -> Mapping[str, str]:
+        configs = dict(change(self._image.broker_configs))
+        if not validate_only and configs != self._image.broker_configs:
+            data = json.dumps(configs, sort_keys=True).encode()
+            node = await self._registry.get(_BROKER_CONFIGS)
+            operation: Operation = (
+                Create(path=_BROKER_CONFIGS, data=data)
+                if node is None
+                else Put(path=_BROKER_CONFIGS, data=data, version=node.version)
+            )
+            await self._commit([operation], self._image.with_broker_configs(configs))
+        return configs
+
+    async def _allocate_producer_ids(self) -> range:
+        node = await self._registry.get(_PRODUCER_IDS)
+        first = int(node.data) if node else 0
+        if first > 2**63 - 1 - PRODUCER_ID_BLOCK:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids were handed out")
+        data = str(first + PRODUCER_ID_BLOCK).encode()
+        operation: Operation = (
+            Put(path=_PRODUCER_IDS, data=data, version=node.version)
+            if node
+            else Create(path=_PRODUCER_IDS, data=data)
         )
-
-    def _plan_growth(self, topic: TopicImage, more: MorePartitions) -> TopicImage:
-        present = len(topic.partitions)
-        if more.total <= present:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"topic {topic.name!r} has {present} partition(s); the new total must be higher, not {more.total}",
-            )
-        self._check_partition_count(more.total, self._image, present)
-        brokers = [broker.broker_id for broker in self._image.brokers]
-        added = more.total - present
-        if more.assignment is not None:
-            if len(more.assignment) != added:
-                raise KafkaError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"{added} partition(s) are added but {len(more.assignment)} assigned",
-                )
-            numbered = dict(enumerate(more.assignment, start=present))
-            replica_lists = check_assignment(numbered, brokers, first_partition=present)
-        else:
-            factor = len(topic.partitions[0].replicas)
-            replica_lists = place(added, factor, brokers, first=present)
-        fresh = tuple(_fresh_partition(replicas) for replicas in replica_lists)
-        return replace(topic, partitions=topic.partitions + fresh)
-
-    def _check_partition_count(self, count: int, image: ClusterImage, present: int = 0) -> None:
-        if count < 1:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
-        total = sum(len(topic.partitions) for topic in image.topics.values()) + count - present
-        if total > self._defaults.partition_count_max:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION,
-                f"{total} partitions would be more than the {self._defaults.partition_count_max} this broker may hold",
-            )
+        await self._write([operation])
+        return range(ProducerId(first), first + PRODUCER_ID_BLOCK)
 
     def _known(self, name: str) -> TopicImage:
         topic = self._image.topics.get(name)
@@ -321,36 +259,25 @@ class Controller:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return node
 
-    async def _put_topic(self, topic: TopicImage) -> None:
+    async def _put(self, topic: TopicImage) -> Put:
         node = await self._node(topic.name)
-        operation = Put(path=f"{_TOPICS}/{topic.name}", data=_topic_data(topic), version=node.version)
-        await self._commit([operation], self._image, self._image.with_topic(topic))
+        return Put(path=f"{_TOPICS}/{topic.name}", data=_topic_data(topic), version=node.version)
 
-    async def _commit(
-        self, operations: Sequence[Operation], before: ClusterImage, after: ClusterImage
-    ) -> None:
-        await self._registry.commit(operations)
-        self._image = replace(after, version=before.version + 1)
-        await self._apply(before, self._image)
+    async def _commit(self, operations: Sequence[Operation], after: ClusterImage) -> None:
+        before = self._image
+        await self._write(operations)
+        image = replace(after, version=before.version + 1)
+        try:
+            await self._apply(before, image)
+        finally:
+            self._image = image
 
-
-def _fresh_partition(replicas: Sequence[BrokerId]) -> PartitionImage:
-    return PartitionImage(
-        leader=replicas[0], leader_epoch=LeaderEpoch(0), replicas=tuple(replicas), isr=tuple(replicas)
-    )
-
-
-def _check_collision(name: str, image: ClusterImage) -> None:
-    """'.' and '_' look the same in metric names, so Kafka lets only one of two such names exist."""
-    if "." not in name and "_" not in name:
-        return
-    flat = name.replace(".", "_")
-    for other in image.topics:
-        if other != name and other.replace(".", "_") == flat:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic name {name!r} collides with {other!r} ('.' and '_' count as one)",
-            )
+    async def _write(self, operations: Sequence[Operation]) -> None:
+        try:
+            await self._registry.commit(operations)
+        except RegistryError as error:
+            _log.error("change_not_written", reason=error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
 
 def _topic_data(topic: TopicImage) -> bytes:

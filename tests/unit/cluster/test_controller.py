@@ -1,17 +1,19 @@
 """The controller's decisions: what is created, grown, altered and deleted, and what is refused with which code."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from odradek.cluster.controller import ClusterDefaults, Controller, MorePartitions, NewTopic
+from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
+from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
 from odradek.config.broker import BrokerConfig
 from odradek.config.topic import topic_config
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
-from odradek.registry import EmbeddedRegistry
+from odradek.registry import EmbeddedRegistry, RegistryError
 from odradek.runtime.real import real_runtime
 
 
@@ -22,9 +24,14 @@ class World:
         self.directory = directory
         self.runtime = real_runtime()
         self.published: list[ClusterImage] = []
+        self.applied = asyncio.Event()
+        self.applying = asyncio.Event()
+        self.applying.set()
 
     async def start(self) -> Controller:
         async def apply(before: ClusterImage, after: ClusterImage) -> None:
+            self.applied.set()
+            await self.applying.wait()
             self.published.append(after)
 
         def check(configs: Mapping[str, str]) -> None:
@@ -165,3 +172,109 @@ async def test_producer_ids_are_never_given_twice_across_restarts(world: World) 
     await world.registry.close()
     second = await (await world.start()).allocate_producer_ids()
     assert not set(first) & set(second)
+
+
+async def test_a_change_whose_asker_goes_away_is_still_applied(world: World) -> None:
+    controller = await world.start()
+    world.applying.clear()
+    asking = asyncio.ensure_future(controller.create_topics([NewTopic(name="t")]))
+    await world.applied.wait()
+    asking.cancel()
+    world.applying.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await controller.delete_topic("t")
+    assert [sorted(image.topics) for image in world.published] == [["t"], []]
+
+
+async def test_a_topic_is_shown_only_once_it_can_be_used(world: World) -> None:
+    controller = await world.start()
+    world.applying.clear()
+    asking = asyncio.ensure_future(controller.create_topics([NewTopic(name="t")]))
+    await world.applied.wait()
+    assert "t" not in controller.image.topics
+    world.applying.set()
+    await asking
+    assert "t" in controller.image.topics
+
+
+async def test_many_who_ask_for_the_same_topic_at_once_get_it_once(world: World) -> None:
+    controller = await world.start()
+    outcomes = await asyncio.gather(*(controller.create_topics([NewTopic(name="t")]) for _ in range(50)))
+    made = [one for [one] in outcomes if isinstance(one, TopicImage)]
+    refused = [one.code for [one] in outcomes if isinstance(one, KafkaError)]
+    assert len(made) == 1
+    assert refused == [ErrorCode.TOPIC_ALREADY_EXISTS] * 49
+    assert len(world.published) == 1
+
+
+async def test_a_registry_that_cannot_write_refuses_each_change_with_a_code(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = await world.start()
+    await created(controller, NewTopic(name="t"))
+
+    async def full(operations: object) -> None:
+        raise RegistryError("no space")
+
+    monkeypatch.setattr(world.registry, "commit", full)
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    outcomes = await controller.create_topics([NewTopic(name="a"), NewTopic(name="bad name")])
+    assert [one.code for one in outcomes if isinstance(one, KafkaError)] == [
+        code,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    for change in (
+        lambda: controller.delete_topic("t"),
+        lambda: controller.create_partitions(MorePartitions(name="t", total=9)),
+        lambda: controller.alter_topic_configs("t", lambda _: {"retention.ms": "1"}),
+        lambda: controller.alter_broker_configs(lambda _: {"message.max.bytes": "1"}),
+        controller.allocate_producer_ids,
+    ):
+        with pytest.raises(KafkaError) as caught:
+            await change()
+        assert caught.value.code == code
+    assert sorted(controller.image.topics) == ["t"]
+
+
+async def test_deleting_by_id_leaves_a_newer_topic_of_the_name_alone(world: World) -> None:
+    controller = await world.start()
+    old = await created(controller, NewTopic(name="t"))
+    await controller.delete_topic("t")
+    new = await created(controller, NewTopic(name="t"))
+    with pytest.raises(KafkaError) as caught:
+        await controller.delete_topic("t", topic_id=old.topic_id)
+    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert (await controller.delete_topic("t", topic_id=new.topic_id)).topic_id == new.topic_id
+
+
+async def test_a_closed_controller_finishes_what_it_began_and_begins_nothing(world: World) -> None:
+    controller = await world.start()
+    world.applying.clear()
+    asking = asyncio.ensure_future(controller.create_topics([NewTopic(name="t")]))
+    await world.applied.wait()
+    closing = asyncio.ensure_future(controller.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    world.applying.set()
+    await closing
+    assert isinstance((await asking)[0], TopicImage)
+    with pytest.raises(KafkaError) as caught:
+        await controller.delete_topic("t")
+    assert caught.value.code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_names_that_collide_within_one_request_are_refused(world: World) -> None:
+    controller = await world.start()
+    outcomes = await controller.create_topics([NewTopic(name=name) for name in ("a.b", "a_b", "a.b")])
+    codes = [one.code if isinstance(one, KafkaError) else None for one in outcomes]
+    assert codes == [None, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+async def test_the_limit_of_partitions_counts_those_of_the_same_request(world: World) -> None:
+    controller = await world.start()
+    wanted = [NewTopic(name=f"t{number}", partition_count=60) for number in range(2)]
+    first, second = await controller.create_topics(wanted)
+    assert isinstance(first, TopicImage)
+    assert isinstance(second, KafkaError)
+    assert second.code == ErrorCode.POLICY_VIOLATION

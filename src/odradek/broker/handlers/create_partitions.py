@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.cluster.controller import MorePartitions
+from odradek.cluster.planning import MorePartitions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.cluster.controller import NewTopic
 from odradek.cluster.image import TopicImage
+from odradek.cluster.planning import NewTopic
 from odradek.config.describe import DescribedSetting, describe_topic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_topics import (

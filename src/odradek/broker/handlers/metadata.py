@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Iterable
 
 from odradek.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.cluster.controller import NewTopic
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.planning import NewTopic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition, check_topic_name
 from odradek.protocol.messages.metadata import (

@@ -1,0 +1,152 @@
+"""What a topic that a client asks for would be, or why it may not be. A pure core: image and wish in, plan out.
+
+A planner serves one change. It remembers what it planned, so that the topics of one request are checked against each other
+as they are against those that exist, and its work grows with the number of topics, not with its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.placement import check_assignment, place
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, LeaderEpoch, check_topic_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """What a client asks for; -1 means the broker's default; `assignment` is partition -> brokers."""
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorePartitions:
+    """The new total, and optionally who holds each added partition."""
+
+    name: str
+    total: int
+    assignment: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDefaults:
+    """What the broker's settings say where a client does not; `check_configs` raises INVALID_CONFIG."""
+
+    partition_count: int
+    replication_factor: int
+    check_configs: Callable[[Mapping[str, str]], None]
+    partition_count_max: int = 200_000
+
+
+class Planner:
+    """`planned` holds the topics planned so far, by name."""
+
+    def __init__(self, image: ClusterImage, defaults: ClusterDefaults) -> None:
+        self._image = image
+        self._defaults = defaults
+        self._brokers = [broker.broker_id for broker in image.brokers]
+        self._partition_count = sum(len(topic.partitions) for topic in image.topics.values())
+        self._flat_names: dict[str, str] | None = None
+        self.planned: dict[str, TopicImage] = {}
+
+    def topic(self, new: NewTopic, topic_id: UUID) -> TopicImage:
+        """A topic to be created. KafkaError where it cannot be: nothing is planned then."""
+        check_topic_name(new.name)
+        if new.name in self._image.topics or new.name in self.planned:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name!r} already exists")
+        self._check_collision(new.name)
+        self._defaults.check_configs(new.configs)
+        replica_lists = self._assigned(new) if new.assignment else self._placed(new)
+        topic = TopicImage(
+            name=new.name,
+            topic_id=topic_id,
+            partitions=tuple(_fresh_partition(replicas) for replicas in replica_lists),
+            configs=dict(new.configs),
+        )
+        self._partition_count += len(replica_lists)
+        self.planned[new.name] = topic
+        if self._flat_names is not None:
+            self._flat_names[_flat(new.name)] = new.name
+        return topic
+
+    def growth(self, topic: TopicImage, more: MorePartitions) -> TopicImage:
+        """The topic with more partitions. INVALID_PARTITIONS unless the total is above what it has."""
+        present = len(topic.partitions)
+        added = more.total - present
+        if added <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {topic.name!r} has {present} partition(s); the new total must be higher, not {more.total}",
+            )
+        self._check_room(added)
+        if more.assignment is not None:
+            if len(more.assignment) != added:
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{added} partition(s) are added but {len(more.assignment)} assigned",
+                )
+            numbered = dict(enumerate(more.assignment, start=present))
+            replica_lists = check_assignment(numbered, self._brokers, first_partition=present)
+        else:
+            factor = len(topic.partitions[0].replicas)
+            replica_lists = place(added, factor, self._brokers, first=present)
+        fresh = tuple(_fresh_partition(replicas) for replicas in replica_lists)
+        return replace(topic, partitions=topic.partitions + fresh)
+
+    def _assigned(self, new: NewTopic) -> list[list[BrokerId]]:
+        if new.partition_count != -1 or new.replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "give either a replica assignment or a partition count and replication factor, not both",
+            )
+        self._check_room(len(new.assignment))
+        return check_assignment(new.assignment, self._brokers)
+
+    def _placed(self, new: NewTopic) -> list[list[BrokerId]]:
+        defaults = self._defaults
+        count = defaults.partition_count if new.partition_count == -1 else new.partition_count
+        if count < 1:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
+        self._check_room(count)
+        factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
+        first = len(self._image.topics) + len(self.planned)
+        return place(count, factor, self._brokers, first=first)
+
+    def _check_room(self, added: int) -> None:
+        total = self._partition_count + added
+        if total > self._defaults.partition_count_max:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{total} partitions would be more than the {self._defaults.partition_count_max} this broker may hold",
+            )
+
+    def _check_collision(self, name: str) -> None:
+        """'.' and '_' look the same in metric names, so Kafka lets only one of two such names exist."""
+        if "." not in name and "_" not in name:
+            return
+        if self._flat_names is None:
+            self._flat_names = {_flat(other): other for other in (*self._image.topics, *self.planned)}
+        other = self._flat_names.get(_flat(name))
+        if other is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic name {name!r} collides with {other!r} ('.' and '_' count as one)",
+            )
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _fresh_partition(replicas: Sequence[BrokerId]) -> PartitionImage:
+    return PartitionImage(
+        leader=replicas[0], leader_epoch=LeaderEpoch(0), replicas=tuple(replicas), isr=tuple(replicas)
+    )
