@@ -92,6 +92,9 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.log.level", "OFF")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config(
+            "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        )  # it lives briefly
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", "Asia/Tokyo")  # far from UTC: instants must not care
         .config("spark.task.maxFailures", "1")

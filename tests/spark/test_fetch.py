@@ -1,0 +1,64 @@
+"""A task's range, without Spark: it begins and ends at its very offset, whatever the batches look like."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.spark.fetch import read_range
+from odradek.spark.offsets import OffsetRange
+from odradek.spark.option_table import Use
+from odradek.spark.options import read_options
+
+SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+
+
+def fetched(topic: Any, start: int, end: int, **options: str) -> list[int]:
+    given = {
+        "kafka.bootstrap.servers": topic.servers,
+        "subscribe": topic.name,
+        "columns": "offset,value",
+        **options,
+    }
+    extent = OffsetRange(partition=TopicPartition(topic.name, 0), start=start, end=end)
+    batches = list(read_range(extent, read_options(given, Use.BATCH_READ), SCHEMA))
+    assert all(batch.schema == SCHEMA for batch in batches)
+    assert all(int(row["value"]) == row["offset"] for batch in batches for row in batch.to_pylist())
+    return [offset for batch in batches for offset in batch["offset"].to_pylist()]
+
+
+def test_ranges_cut_batches_where_they_like(topic: Any) -> None:
+    topic.send_numbers(0, 3_000)
+    borders = [0, 1, 999, 1_000, 2_500, 3_000]
+    pieces = [fetched(topic, start, end) for start, end in pairwise(borders)]
+    assert [offset for piece in pieces for offset in piece] == list(range(3_000))
+
+
+def test_small_fetches_and_large_ones_give_the_same(topic: Any) -> None:
+    topic.send_numbers(0, 20_000)
+    assert fetched(topic, 10, 19_990) == list(range(10, 19_990))
+    small = {"kafka.max.partition.fetch.bytes": "2000", "kafka.prefetch.max.bytes": "1000"}
+    assert fetched(topic, 10, 400, **small) == list(range(10, 400))
+
+
+def test_records_that_never_come_are_an_error_that_says_where(topic: Any) -> None:
+    topic.send_numbers(0, 10)
+    with pytest.raises(
+        KafkaError, match=rf"{topic.name}-0: no record came from offset 10 on for 1 ms"
+    ) as caught:
+        fetched(topic, 10, 12, **{"kafkaConsumer.pollTimeoutMs": "1"})
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_records_lost_before_the_task_ran_are_skipped_only_when_told_to(topic: Any) -> None:
+    topic.send_numbers(0, 10)
+    topic.cut(6)
+    with pytest.raises(KafkaError, match="no longer holds offsets 2 to 5"):
+        fetched(topic, 2, 8)
+    assert fetched(topic, 2, 8, failOnDataLoss="false") == [6, 7]
+    assert fetched(topic, 2, 5, failOnDataLoss="false") == []
