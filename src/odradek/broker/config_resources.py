@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, Protocol
@@ -91,7 +92,7 @@ def replacing(entries: Iterable[Entry]) -> Change:
     for entry in entries:
         if entry.value is None:
             raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"setting {entry.name} has no value: leave it out to reset it"
+                ErrorCode.INVALID_REQUEST, f"setting {entry.name} has no value: leave it out to reset it"
             )
         if entry.name in wanted:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {entry.name} is named twice")
@@ -102,9 +103,8 @@ def replacing(entries: Iterable[Entry]) -> Change:
 def incremental(entries: Iterable[IncrementalEntry], kind: int) -> Change:
     """IncrementalAlterConfigs: only what is named changes."""
     entries = list(entries)
-    names = [entry.name for entry in entries]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(entry.name for entry in entries).items():
+        if count > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"setting {name} is named twice")
 
     def change(before: Mapping[str, str]) -> Mapping[str, str]:

@@ -7,8 +7,10 @@ KAFKA_STORAGE_ERROR, and leaves the others alone. A partition offline because th
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, TopicImage
@@ -24,6 +26,8 @@ from odradek.storage.directories import LogDirectories
 from odradek.telemetry import events
 
 _log = events.get("broker")
+_PASSES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""Why a log could not be opened, and may be later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,12 @@ class Replicas:
         self._offline: dict[TopicPartition, KafkaError] = {}
         self._timed: dict[Partition, None] = {}
         """Those with a `flush.ms`: the clock must look at them, and at no others."""
+        self._unopened: dict[TopicPartition, UUID] = {}
+        """Those that wait for space, or for a free file descriptor, to be opened."""
         self._topic_ids: Mapping[UUID, TopicImage] = {}
+        self._config: BrokerConfig | None = None
+        self._changing = asyncio.Lock()
+        """Logs are opened and deleted by one at a time."""
         directories.on_failure = self._directory_failed
 
     # -- finding
@@ -113,8 +122,8 @@ class Replicas:
     # -- following the cluster
 
     async def load(self, image: ClusterImage, config: BrokerConfig) -> None:
-        """Open every partition of the image; logs of topics that the image does not know are set aside."""
-        self._topic_ids = image.topics_by_id
+        """Open every partition of the image; logs of topics that the image does not know are left alone."""
+        self._topic_ids, self._config = image.topics_by_id, config
         for topic in image.topics.values():
             await self._open_topic(topic, config, range(len(topic.partitions)), are_new=False)
         known = {
@@ -127,7 +136,11 @@ class Replicas:
 
     async def apply(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
         """Do what it takes to get from one image to the next."""
-        self._topic_ids = after.topics_by_id
+        async with self._changing:
+            self._topic_ids, self._config = after.topics_by_id, config
+            await self._follow(before, after, config)
+
+    async def _follow(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
         for topic_id, topic in before.topics_by_id.items():
             if topic_id not in after.topics_by_id:
                 await self._remove_topic(topic)
@@ -154,16 +167,25 @@ class Replicas:
             try:
                 log = await self._directories.open_log(name, topic.topic_id, log_config, is_new=are_new)
             except KafkaError as error:
-                self._offline[name] = error
-                _log.error("partition_offline", partition=name, reason=error.message)
+                self._not_opened(name, topic, error)
                 continue
             self._add(
                 Partition(name, topic.topic_id, log, topic.partitions[index].leader_epoch, self._flusher)
             )
 
+    def _not_opened(self, name: TopicPartition, topic: TopicImage, error: KafkaError) -> None:
+        if name not in self._offline:
+            _log.error("partition_offline", partition=name, reason=error.message)
+        self._offline[name] = error
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSES:
+            self._unopened[name] = topic.topic_id
+        else:
+            self._unopened.pop(name, None)
+
     def _add(self, partition: Partition) -> None:
         partition.log.begin_epoch(partition.leader_epoch)
         self._offline.pop(partition.name, None)
+        self._unopened.pop(partition.name, None)
         self._partitions[partition.name] = partition
         self._note_flush_time(partition)
         self._by_id[partition.topic_id, partition.name.partition] = partition
@@ -189,10 +211,14 @@ class Replicas:
             partition = self._partitions.pop(name, None)
             self._by_id.pop((topic.topic_id, index), None)
             self._offline.pop(name, None)
+            self._unopened.pop(name, None)
             if partition is not None:
                 self._timed.pop(partition, None)
                 partition.retire(gone)
-            await self._directories.delete_log(name)
+            try:
+                await self._directories.delete_log(name)
+            except KafkaError as error:
+                _log.error("partition_not_deleted", partition=name, reason=error.message)
 
     # -- the clockwork
 
@@ -200,9 +226,15 @@ class Replicas:
         now_ms = self._runtime.clock.wall_ms()
         for partition in list(self._partitions.values()):
             if partition.retired is None:
-                await self._directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
+                await self._retain(partition, now_ms)
             await asyncio.sleep(0)  # tens of thousands of partitions must not hold the loop
         await self._directories.remove_deleted()
+
+    async def _retain(self, partition: Partition, now_ms: int) -> None:
+        try:
+            await self._directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
+        except KafkaError as error:
+            _log.warning("retention_failed", partition=partition.name, reason=error.message)
 
     async def write_checkpoints(self) -> None:
         await self._directories.write_checkpoints()
@@ -211,6 +243,15 @@ class Replicas:
         """Give back partitions whose disk was full and is not any more."""
         for log in self._directories.failed_logs():
             await self._directories.repair(log)
+        for name, topic_id in list(self._unopened.items()):
+            await self._open_again(name, topic_id)
+
+    async def _open_again(self, name: TopicPartition, topic_id: UUID) -> None:
+        async with self._changing:
+            topic = self._topic_ids.get(topic_id)
+            if topic is None or self._config is None or self._unopened.get(name) != topic_id:
+                return  # it was deleted, or opened, meanwhile
+            await self._open_topic(topic, self._config, [name.partition], are_new=True)
 
     async def flush_by_time(self) -> None:
         """Flush what `flush.ms` says has waited long enough."""
@@ -223,6 +264,11 @@ class Replicas:
     # -- failures
 
     def _flush_failed(self, partition: Partition, error: OSError) -> None:
+        if (
+            partition.retired is not None
+        ):  # deleted meanwhile: nobody waits for it, and its name may be another's
+            _log.warning("flush_of_retired_failed", partition=partition.name, error=error)
+            return
         self._directories.fail(partition.log, error)
 
     def _directory_failed(self, path: str, error: OSError) -> None:

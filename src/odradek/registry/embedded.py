@@ -37,7 +37,9 @@ class EmbeddedRegistry:
         self._nodes = nodes
         self._length = length
         self._writing = asyncio.Lock()
-        self._broken: str | None = None
+        self._tail_unknown = False
+        """A write failed, and what it left behind `_length` was not cut off yet."""
+        self._closed = False
 
     @classmethod
     def open(cls, runtime: Runtime, directory: str) -> EmbeddedRegistry:
@@ -84,40 +86,44 @@ class EmbeddedRegistry:
 
     async def _commit(self, operations: Sequence[Operation]) -> None:
         async with self._writing:
-            if self._broken is not None:
-                raise RegistryError(self._broken)
+            if self._closed:
+                raise RegistryError("the registry is closed")
+            if self._tail_unknown:
+                await self._cut()
             changes = [_checked(self._nodes, operation) for operation in operations]
             line = _line(changes)
             try:
                 await self._runtime.offload.run(self._write, line)
             except OSError as error:
-                await self._give_up(error)
+                self._tail_unknown = True
+                await self._cut()
+                raise self._refusal(error) from error
             self._length += len(line)
             _apply(self._nodes, changes)
 
     async def close(self) -> None:
         async with self._writing:
             self._file.close()
-            self._broken = "the registry is closed"
+            self._closed = True
 
     def _write(self, line: bytes) -> None:
         self._file.pwrite(line, self._length)
         self._file.sync()
 
-    async def _give_up(self, error: OSError) -> None:
-        """After a failed write the tail is unknown: cut it, and if even that fails accept nothing more."""
-        reason = f"cannot write {self._path}: {error.strerror or error}"
+    async def _cut(self) -> None:
+        """Undo what a failed write left; as long as that fails, too, nothing more is written."""
         try:
-            await self._runtime.offload.run(self._cut)
-        except OSError as second:
-            self._broken = (
-                f"{reason}; then cutting the tail failed too: {second}. Restart the broker once it is mended"
-            )
-        raise RegistryError(self._broken or reason) from error
+            await self._runtime.offload.run(self._truncate)
+        except OSError as error:
+            raise self._refusal(error) from error
+        self._tail_unknown = False
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         self._file.truncate(self._length)
         self._file.sync()
+
+    def _refusal(self, error: OSError) -> RegistryError:
+        return RegistryError(f"cannot write {self._path}: {error.strerror or error}")
 
 
 _Change = dict[str, Any]

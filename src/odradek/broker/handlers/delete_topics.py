@@ -14,6 +14,7 @@ from odradek.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 
+_SINCE_DISABLED = 3
 _SINCE_TOPIC_STATES = 6
 
 
@@ -24,14 +25,25 @@ async def handle(
     if circumstances.api_version < _SINCE_TOPIC_STATES:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     unique = {(topic.name, topic.topic_id): topic for topic in wanted}
-    return DeleteTopicsResponse(responses=[await _delete(parts, topic) for topic in unique.values()])
+    return DeleteTopicsResponse(
+        responses=[await _delete(parts, circumstances, topic) for topic in unique.values()]
+    )
 
 
-async def _delete(parts: Parts, wanted: DeleteTopicState) -> DeletableTopicResult:
+async def _delete(
+    parts: Parts, circumstances: Circumstances, wanted: DeleteTopicState
+) -> DeletableTopicResult:
     try:
         if not parts.config.delete_topic_enable:
-            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
-        topic = await parts.controller.delete_topic(_name_of(parts, wanted.name, wanted.topic_id))
+            told = circumstances.api_version >= _SINCE_DISABLED
+            raise KafkaError(
+                ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST,
+                "topics cannot be deleted: delete.topic.enable is false",
+            )
+        topic = await parts.controller.delete_topic(
+            _name_of(parts, wanted.name, wanted.topic_id),
+            topic_id=None if wanted.topic_id == ZERO_UUID else wanted.topic_id,
+        )
     except KafkaError as error:
         return DeletableTopicResult(
             name=wanted.name, topic_id=wanted.topic_id, error_code=error.code, error_message=error.message

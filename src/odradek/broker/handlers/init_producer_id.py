@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
@@ -24,7 +24,10 @@ def handle(
 
 async def _fresh(parts: Parts) -> InitProducerIdResponse:
     # Without a transactional id Kafka ignores the id that a client had: it gets a new one, with epoch 0.
-    producer_id = await parts.producer_ids.next()
+    try:
+        producer_id = await parts.producer_ids.next()
+    except KafkaError as error:
+        return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
 

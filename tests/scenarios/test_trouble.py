@@ -1,0 +1,180 @@
+"""When the disk, the client or another request gets in the way: everyone concerned gets an answer, nobody else notices."""
+
+import asyncio
+import errno
+import os
+from typing import Any
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.runtime.real import PosixDisk, PosixFile
+
+TOPIC, BROKER = 2, 4
+
+
+def no_space(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def metadata_of(*names: str) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
+    )
+
+
+def settings(kind: int, name: str, **values: str) -> IncrementalAlterConfigsRequest:
+    configs = [
+        AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+        for key, value in values.items()
+    ]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    return IncrementalAlterConfigsRequest(resources=[resource])
+
+
+async def codes_of_changes(wire: Any) -> dict[str, int]:
+    """What each API that writes to the registry answers."""
+    new = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
+    more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=5, assignments=None)])
+    gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+    return {
+        "CreateTopics": (await wire.call("CreateTopics", 7, new)).topics[0].error_code,
+        "Metadata": (await wire.call("Metadata", 12, metadata_of("asked"))).topics[0].error_code,
+        "CreatePartitions": (await wire.call("CreatePartitions", 3, more)).results[0].error_code,
+        "topic settings": (
+            await wire.call("IncrementalAlterConfigs", 1, settings(TOPIC, "t", retention_ms="5"))
+        )
+        .responses[0]
+        .error_code,
+        "broker settings": (
+            await wire.call("IncrementalAlterConfigs", 1, settings(BROKER, "1", message_max_bytes="500"))
+        )
+        .responses[0]
+        .error_code,
+        "InitProducerId": (
+            await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
+        ).error_code,
+        "DeleteTopics": (await wire.call("DeleteTopics", 6, gone)).responses[0].error_code,
+    }
+
+
+async def test_changes_that_cannot_be_written_are_refused_and_work_once_there_is_space(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.start(auto_create_topics_enable="true")
+    wire = await scene.connect()
+    await wire.create("t")
+    real_sync = PosixFile.sync
+
+    def sync(self: PosixFile) -> None:  # of the line, and of the cut that should undo it
+        if self._path.endswith("registry.journal"):
+            no_space()
+        real_sync(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixFile, "sync", sync)
+        codes = await codes_of_changes(wire)
+    assert set(codes.values()) == {ErrorCode.KAFKA_STORAGE_ERROR}, codes
+    assert (await wire.produce("t", [b"x"])).error_code == 0
+    codes = await codes_of_changes(wire)
+    assert set(codes.values()) == {0}, codes
+
+
+async def test_a_topic_made_on_a_full_disk_can_be_used_once_there_is_space(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixDisk, "make_directory", no_space)
+        created = await wire.create("t", partitions=2)
+    assert created.error_code == 0
+    assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    await broker._replicas.try_to_recover()
+    assert (await wire.produce("t", [b"x"], partition=1)).error_code == 0
+    found = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
+    assert [partition.leader_id for partition in found.partitions] == [1, 1]
+
+
+async def test_a_topic_that_never_got_its_log_can_be_deleted(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixDisk, "make_directory", no_space)
+        await wire.create("t")
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+    assert (await wire.call("DeleteTopics", 6, request)).responses[0].error_code == 0
+    await broker._replicas.try_to_recover()
+    assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not (scene.directory / "data" / "t-0").exists()
+
+
+async def test_a_client_that_leaves_while_its_topic_is_made_leaves_a_whole_topic(scene: Any) -> None:
+    await scene.start()
+    for number in range(20):
+        leaving = await scene.connect()
+        topic = CreatableTopic(name=f"t{number}", num_partitions=3, replication_factor=1)
+        leaving.send("CreateTopics", 7, CreateTopicsRequest(topics=[topic]))
+        for _ in range(number % 7):
+            await asyncio.sleep(0.001)
+        leaving._writer.transport.abort()
+    wire = await scene.connect()
+    await wire.create("last")
+    found = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
+    for topic in found:
+        for index in range(len(topic.partitions)):
+            assert (await wire.produce(topic.name, [b"x"], partition=index)).error_code == 0
+    await scene.stop()
+    await scene.start()
+    wire = await scene.connect()
+    again = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
+    assert {topic.name for topic in again} == {topic.name for topic in found}
+
+
+async def test_many_clients_that_ask_for_the_same_missing_topic_get_one_topic(scene: Any) -> None:
+    await scene.start(auto_create_topics_enable="true", num_partitions="2")
+    wires = [await scene.connect() for _ in range(30)]
+
+    async def ask_and_write(wire: Any) -> tuple[int, Any]:
+        found = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
+        return (await wire.produce("t", [b"x"], partition=1)).error_code, found.topic_id
+
+    answers = await asyncio.gather(*(ask_and_write(wire) for wire in wires))
+    assert {code for code, _ in answers} == {0}
+    assert len({topic_id for _, topic_id in answers}) == 1
+    assert len(await wires[0].values("t", partition=1)) == 30
+
+
+async def test_deletion_goes_on_where_one_partitions_files_cannot_be_moved(
+    scene: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    await scene.start(log_dirs=f"{tmp_path / 'one'},{tmp_path / 'two'}")
+    wire = await scene.connect()
+    await wire.create("t", partitions=4)
+    bad = str(tmp_path / "two")
+    real_rename = PosixDisk.rename
+
+    def rename(self: PosixDisk, source: str, target: str) -> None:
+        if source.startswith(bad):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real_rename(self, source, target)
+
+    monkeypatch.setattr(PosixDisk, "rename", rename)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+    assert (await wire.call("DeleteTopics", 6, request)).responses[0].error_code == 0
+    for index in range(4):
+        response = await wire.produce("t", [b"x"], partition=index)
+        assert response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not [name for name in os.listdir(tmp_path / "one") if name.startswith("t-") and len(name) == 3]
