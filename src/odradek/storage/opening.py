@@ -109,7 +109,6 @@ class _Opener:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
         names = clear_leftovers(self._disk, self._directory, names)
         self._segments = self._list_segments(names)
-        self._drop_empty(self._segments[:-1])
         created = not self._segments
         saved_epochs = self._load_epochs(names)
         if created:
@@ -207,6 +206,7 @@ class _Opener:
 
     def _open_active(self) -> bool:
         """Open the last segment without reading more of it than its end. False when it is not as a clean close leaves it."""
+        self._drop_empty(self._segments[:-1])
         if len(self._segments) > 1 and not self._segments[-1].size_bytes:
             end_offset = self._segments[-2].next_offset()
             if end_offset < self._segments[-1].base_offset:
@@ -247,11 +247,15 @@ class _Opener:
         self._end_offset = built.next_offset
         self._last_epoch = built.leader_epoch
         if active.size_bytes:
-            first = active.mark(0)
-            written_ms = active.last_append_ms()
-            active.first_append_ms = (
-                min(first.max_timestamp, written_ms) if first.max_timestamp >= 0 else written_ms
-            )
+            active.first_append_ms = self._first_append_ms(active)
+
+    def _first_append_ms(self, active: Segment) -> int:
+        """When the segment before was last written, or what the first batch says, if that is not after the last write."""
+        number = self._segments.index(active)
+        if number > 0:
+            return self._segments[number - 1].last_append_ms()
+        written_ms, claimed_ms = active.last_append_ms(), active.mark(0).max_timestamp
+        return min(claimed_ms, written_ms) if claimed_ms >= 0 else written_ms
 
     # ---- after a crash ---------------------------------------------------------------------------------------------
 
@@ -261,9 +265,11 @@ class _Opener:
         first = max(
             (n for n, segment in enumerate(self._segments) if segment.base_offset <= point), default=0
         )
-        if not self._segments[first].size_bytes:
-            first = max(first - 1, 0)  # does the one before it end where it begins?
-        segment, number = self._segments[first], first
+        while first > 0 and not self._segments[first].size_bytes:
+            first -= 1  # does the one before it end where it begins?
+        segment = self._segments[first]
+        self._drop_empty(self._segments[:first])
+        first = number = self._segments.index(segment)
         scanned = self._scan(segment)
         while scanned.problem is None and number + 1 < len(self._segments):
             following, expected = self._segments[number + 1], scanned.next_offset

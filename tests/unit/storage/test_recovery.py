@@ -218,3 +218,32 @@ def test_a_log_that_ends_before_its_start_offset_is_refused(lab: Lab) -> None:
     with pytest.raises(KafkaError) as caught:
         lab.open(CONFIG, start_offset=4)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_empty_segment_that_lost_its_batches_hides_none_behind_it(lab: Lab) -> None:
+    log = lab.open(CONFIG)
+    lab.fill(log, 5)
+    log.close()
+    lab.write("00000000000000000005.log", b"")
+    lab.write("00000000000000000008.log", b"")
+    reopened = lab.open(CONFIG, clean=False, recovery_point=5)
+    assert (reopened.start_offset, reopened.end_offset) == (0, 5)
+    assert lab.segment_names() == ["00000000000000000000.log", "00000000000000000005.log"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("recovery_point", [0, 3, 16, 60])
+def test_the_empty_file_of_a_roll_that_failed_hides_nothing(
+    lab: Lab, clean: bool, recovery_point: int
+) -> None:
+    log = lab.open(CONFIG)
+    lab.fill(log, 60)
+    log.close()
+    for offset in (3, 25, 58):
+        lab.write(f"{offset:020d}.log", b"")
+    reopened = lab.open(CONFIG, clean=clean, recovery_point=recovery_point)
+    assert reopened.end_offset == 60
+    assert [record.offset for record in lab.records(reopened)] == list(range(60))
+    for offset in range(60):
+        (header, _), *_ = split_batches(reopened.read(offset, 1, end_offset=60, at_least_one=True).records)
+        assert header.base_offset == offset
