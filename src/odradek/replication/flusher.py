@@ -38,15 +38,18 @@ class Flusher:
             return
         self._queued[partition] = None
         if len(self._workers) < _WORKERS and partition not in self._under_way:
-            # The worker starts in the loop's next round: everything appended in this one shares its flush.
-            task = asyncio.get_running_loop().create_task(self._work())
-            self._workers[task] = None
-            task.add_done_callback(self._finished)
+            self._start_worker()
+
+    def _start_worker(self) -> None:
+        # It starts in the loop's next round: everything appended in this one shares its flush.
+        task = asyncio.get_running_loop().create_task(self._work())
+        self._workers[task] = None
+        task.add_done_callback(self._finished)
 
     async def drain(self) -> None:
         """Wait until nothing is queued or under way."""
         while self._workers:
-            await asyncio.gather(*self._workers)
+            await asyncio.gather(*self._workers, return_exceptions=True)
 
     async def _work(self) -> None:
         while jobs := self._take():
@@ -55,13 +58,20 @@ class Flusher:
             except BaseException as reason:
                 self._abandon(jobs, reason)
                 raise
-            for (partition, job), error in zip(jobs, outcomes, strict=True):
+            for partition, _ in jobs:
                 self._under_way.pop(partition, None)
-                if error is not None:
-                    self._on_failure(partition, error)
-                elif partition.retired is None:
-                    partition.log.flushed(job)
-                    partition.flushed()
+            for (partition, job), error in zip(jobs, outcomes, strict=True):
+                try:
+                    self._done(partition, job, error)
+                except Exception as reason:  # noqa: BLE001 - one partition's trouble must not keep the others waiting
+                    _report(reason)
+
+    def _done(self, partition: Partition, job: FlushJob, error: OSError | None) -> None:
+        if error is not None:
+            self._on_failure(partition, error)
+        elif partition.retired is None:
+            partition.log.flushed(job)
+            partition.flushed()
 
     def _abandon(self, jobs: list[tuple[Partition, FlushJob]], error: BaseException) -> None:
         """Nobody knows what these flushes did, so nothing they covered may ever be acknowledged."""
@@ -86,9 +96,13 @@ class Flusher:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._workers.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "the flusher failed", "exception": error}
-            )
+            _report(error)
+            if self._queued and not self._workers:
+                self._start_worker()
+
+
+def _report(error: BaseException) -> None:
+    asyncio.get_running_loop().call_exception_handler({"message": "the flusher failed", "exception": error})
 
 
 def _run(jobs: list[FlushJob]) -> list[OSError | None]:

@@ -20,7 +20,8 @@ from odradek.storage.log import AppendResult, Log
 
 
 class Watcher(Protocol):
-    """Someone who waits for records: called after each move of the high watermark, and when the partition fails."""
+    """Someone who waits for records: told of each move of the high watermark, with the bytes that became readable by it, and
+    of the partition's end."""
 
     def advanced(self, partition: Partition, added_bytes: int) -> None: ...
 
@@ -37,7 +38,7 @@ class Partition:
     __slots__ = (
         "_acknowledgements",
         "_flushing",
-        "_unannounced_bytes",
+        "_unannounced",
         "_watchers",
         "high_watermark",
         "in_sync_count",
@@ -61,7 +62,8 @@ class Partition:
         )
         self.retired: KafkaError | None = None
         self._flushing = flushing
-        self._unannounced_bytes = 0
+        self._unannounced: deque[tuple[int, int]] = deque()
+        """(Next offset, bytes) of each append that nobody may read yet."""
         self._acknowledgements: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._watchers: dict[Watcher, None] = {}
         if self.high_watermark < log.end_offset:
@@ -106,7 +108,8 @@ class Partition:
             raise self.retired
         result = self.log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if not result.duplicate:
-            self._unannounced_bytes += sum(header.size_bytes for header, _ in batches)
+            size_bytes = sum(header.size_bytes for header, _ in batches)
+            self._unannounced.append((result.last_offset + 1, size_bytes))
         self._settle()
         return result
 
@@ -176,6 +179,14 @@ class Partition:
             self._announce()
 
     def _announce(self) -> None:
-        added, self._unannounced_bytes = self._unannounced_bytes, 0
+        added = 0
+        unannounced = self._unannounced
+        while unannounced and unannounced[0][0] <= self.high_watermark:
+            added += unannounced.popleft()[1]
         for watcher in list(self._watchers):
-            watcher.advanced(self, added)
+            try:
+                watcher.advanced(self, added)
+            except Exception as error:  # noqa: BLE001 - one reader's trouble is not the writers', nor other readers'
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"a watcher of {self.name} failed", "exception": error}
+                )

@@ -189,3 +189,68 @@ async def test_a_request_of_another_leader_epoch_is_fenced(world: World, epoch: 
     with pytest.raises(KafkaError) as refused:
         world.partition.check_leader_epoch(epoch)
     assert refused.value.code is code
+
+
+async def test_watchers_are_told_of_bytes_when_they_can_be_read_and_not_before(world: World) -> None:
+    early = Seen()
+    world.partition.watch(early)
+    world.append()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    first_bytes = world.log.size_bytes
+    world.append()  # its flush is the next one
+    await world.offload.release()
+    assert (early.marks, early.added_bytes) == ([1], first_bytes)
+    late = Seen()
+    world.partition.watch(late)
+    await world.offload.release()
+    assert (late.marks, late.added_bytes) == ([2], world.log.size_bytes - first_bytes)
+
+
+class Failing:
+    """A watcher with a bug."""
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        raise RuntimeError("a bug")
+
+
+async def test_a_watcher_that_fails_harms_neither_the_flusher_nor_the_others(world: World) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    seen = Seen()
+    world.partition.watch(Failing())
+    world.partition.watch(seen)
+    world.append()
+    await world.offload.release()
+    assert seen.marks == [1]
+    last = world.append()
+    future = world.partition.acknowledgement(last)
+    assert future is not None
+    await world.offload.release()
+    assert future.done()
+    assert [str(context["exception"]) for context in reported] == ["a bug", "a bug"]
+
+
+async def test_partitions_of_one_share_are_flushed_again_whatever_became_of_the_others(
+    world: World, tmp_path: Path
+) -> None:
+    other = World(tmp_path / "other", LogConfig())
+    partition = Partition(NAME, UUID(int=2), other.log, LeaderEpoch(0), world.flusher)
+
+    def fail(_: Partition, __: OSError) -> None:
+        raise RuntimeError("a bug in what handles failures")
+
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    world.flusher._on_failure = fail
+    world.append()
+    partition.append(batches(), now_ms=1_700_000_000_000)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    [(future, _, _)] = world.offload.waiting
+    world.offload.waiting.clear()
+    future.set_result([OSError("a disk error"), None])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    partition.append(batches(), now_ms=1_700_000_000_000)
+    await world.offload.release()
+    assert partition.high_watermark == 2
