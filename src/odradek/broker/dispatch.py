@@ -13,13 +13,17 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.broker.context import Circumstances, Holding, Parts, Served
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
 from odradek.protocol import APIS, Api, Message, decode, decode_request_header, encode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.runtime.ports import Buffer
 
 _API_VERSIONS: Final = 18
+
+
+class UnfitResponse(Exception):
+    """A handler's mistake: its response cannot be sent in the version that was asked for."""
 
 
 class Dispatcher:
@@ -51,14 +55,14 @@ class Dispatcher:
         if response is None:
             return None
         if isinstance(response, asyncio.Future):
-            encode = partial(encode_response, header.api_key, version, header.correlation_id)
+            encode = partial(_encoded, header.api_key, version, header.correlation_id)
             later = _encoded_later(response, encode)
             return Held(later) if served.holds else later
         if isinstance(response, Holding):
             return Held(self._finish(response.response, header.api_key, version, header.correlation_id))
         if isinstance(response, Awaitable):
             return self._finish(response, header.api_key, version, header.correlation_id)
-        return encode_response(header.api_key, version, header.correlation_id, response)
+        return _encoded(header.api_key, version, header.correlation_id, response)
 
     def _refuse_api_versions(self, connection: Connection, correlation_id: int) -> list[Buffer]:
         """Version 0 with error 35 and the supported range, so that the client can come again with one of them."""
@@ -73,7 +77,14 @@ class Dispatcher:
         self, response: Awaitable[Message | None], api_key: int, version: int, correlation_id: int
     ) -> Chunks | None:
         message = await response
-        return None if message is None else encode_response(api_key, version, correlation_id, message)
+        return None if message is None else _encoded(api_key, version, correlation_id, message)
+
+
+def _encoded(api_key: int, version: int, correlation_id: int, message: Message) -> Chunks:
+    try:
+        return encode_response(api_key, version, correlation_id, message)
+    except OdradekError as error:
+        raise UnfitResponse(f"{APIS[api_key].name} version {version}: {error}") from error
 
 
 def _encoded_later(
@@ -90,7 +101,10 @@ def _encoded_later(
         elif (error := done.exception()) is not None:
             target.set_exception(error)
         else:
-            target.set_result(encode(done.result()))
+            try:
+                target.set_result(encode(done.result()))
+            except UnfitResponse as unfit:
+                target.set_exception(unfit)
 
     def cancel(done: asyncio.Future[Chunks | None]) -> None:
         if done.cancelled():

@@ -71,8 +71,12 @@ class _Waiter:
             self._answer()
 
     def _answer(self) -> None:
-        if not self.response.done():
+        if self.response.done():
+            return
+        try:
             self.response.set_result(_response(self._plan, self._reading.read()))
+        except Exception as error:  # noqa: BLE001 - whoever called (a writer, a timer) has no part in it; the asker has
+            self.response.set_exception(error)
 
     def _stop(self, _: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()

@@ -1,0 +1,137 @@
+"""Frames to handlers to bytes: what is refused before a handler sees it, and what becomes of answers."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.broker.context import Served
+from odradek.broker.dispatch import Dispatcher, UnfitResponse
+from odradek.broker.handlers import served_apis
+from odradek.model.errors import KafkaError
+from odradek.net.connection import Held, PeerError
+from odradek.protocol import APIS, RequestHeader, api_by_name, decode_response, encode_request
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+FETCH, LIST_OFFSETS = 1, 2
+UNFIT = ListOffsetsResponse(
+    topics=[ListOffsetsTopicResponse(name="t", partitions=[ListOffsetsPartitionResponse(leader_epoch=7)])]
+)
+"""Version 1 has no leader epoch to put the 7 into."""
+
+
+class Parts:
+    class config:  # noqa: N801
+        unstable_api_versions_enable = False
+
+
+def frame(name: str, version: int, request: Any) -> memoryview:
+    header = RequestHeader(
+        api_key=api_by_name(name).key, api_version=version, correlation_id=9, client_id="test"
+    )
+    return memoryview(encode_request(header, request))[4:]
+
+
+def header_only(api_key: int, version: int) -> memoryview:
+    start = b"".join(number.to_bytes(2, "big", signed=True) for number in (api_key, version))
+    return memoryview(start + (9).to_bytes(4, "big") + b"\xff\xff" + b"\0\0\0\0")
+
+
+def dispatcher(*served: Served) -> Dispatcher:
+    return Dispatcher(Parts(), served or served_apis())  # type: ignore[arg-type]
+
+
+def answering(api_key: int, answer: Callable[[], Any], *, holds: bool = False) -> Served:
+    return Served(api_key, lambda parts, circumstances, request: answer(), holds=holds)
+
+
+def test_an_unknown_api_is_refused_by_its_number() -> None:
+    with pytest.raises(PeerError, match=r"API 999 .unknown. is not served"):
+        dispatcher().handle(None, header_only(999, 0))  # type: ignore[arg-type]
+
+
+def test_an_api_that_exists_and_is_not_served_is_refused_by_its_name() -> None:
+    unserved = next(key for key in APIS if key not in {one.api_key for one in served_apis()} and key > 0)
+    with pytest.raises(PeerError, match=APIS[unserved].name):
+        dispatcher().handle(None, header_only(unserved, APIS[unserved].versions.max))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("version", [-1, 0, 99])
+def test_an_unsupported_version_is_refused_with_those_that_are(version: int) -> None:
+    with pytest.raises((PeerError, KafkaError)):
+        dispatcher().handle(None, header_only(LIST_OFFSETS, version))  # type: ignore[arg-type]
+
+
+def test_api_versions_in_an_unknown_version_is_answered_in_version_0() -> None:
+    reply = dispatcher().handle(None, frame_of_api_versions(99))  # type: ignore[arg-type]
+    assert isinstance(reply, list)
+    correlation_id, response = decode_response(18, 0, b"".join(reply)[4:])
+    assert (correlation_id, response.error_code) == (9, 35)
+    assert {entry.api_key for entry in response.api_keys} == {one.api_key for one in served_apis()}
+
+
+def frame_of_api_versions(version: int) -> memoryview:
+    data = bytearray(
+        frame("ApiVersions", 3, ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+    )
+    data[2:4] = version.to_bytes(2, "big")
+    return memoryview(data)
+
+
+def test_a_body_cut_short_is_refused_before_its_handler_sees_it() -> None:
+    seen: list[int] = []
+    one = answering(LIST_OFFSETS, lambda: seen.append(1))
+    with pytest.raises(KafkaError, match="ListOffsetsRequest"):
+        dispatcher(one).handle(None, frame("ListOffsets", 5, ListOffsetsRequest(replica_id=-1))[:-2])  # type: ignore[arg-type]
+    assert not seen
+
+
+async def test_a_response_that_its_version_cannot_carry_is_our_fault_and_not_the_peers() -> None:
+    request = frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1))
+    with pytest.raises(UnfitResponse, match="ListOffsets"):
+        dispatcher(answering(LIST_OFFSETS, lambda: UNFIT)).handle(None, request)  # type: ignore[arg-type]
+
+    async def later() -> ListOffsetsResponse:
+        return UNFIT
+
+    reply = dispatcher(answering(LIST_OFFSETS, later)).handle(None, request)  # type: ignore[arg-type]
+    with pytest.raises(UnfitResponse):
+        await reply  # type: ignore[misc]
+
+
+async def test_a_promise_that_turns_out_unfit_fails_instead_of_waiting_for_ever() -> None:
+    promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    one = answering(LIST_OFFSETS, lambda: promise, holds=True)
+    reply = dispatcher(one).handle(None, frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1)))  # type: ignore[arg-type]
+    assert isinstance(reply, Held)
+    promise.set_result(UNFIT)
+    async with asyncio.timeout(5):
+        with pytest.raises(UnfitResponse):
+            await reply.chunks
+
+
+async def test_giving_up_on_an_answer_cancels_the_work_behind_it() -> None:
+    promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    one = answering(FETCH, lambda: promise, holds=True)
+    reply = dispatcher(one).handle(None, frame("Fetch", 11, FetchRequest()))  # type: ignore[arg-type]
+    assert isinstance(reply, Held)
+    assert isinstance(reply.chunks, asyncio.Future)
+    reply.chunks.cancel()
+    await asyncio.sleep(0)
+    assert promise.cancelled()
+
+
+async def test_a_promise_that_is_kept_is_encoded_in_the_version_of_the_request() -> None:
+    promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    reply = dispatcher(answering(FETCH, lambda: promise)).handle(None, frame("Fetch", 11, FetchRequest()))  # type: ignore[arg-type]
+    promise.set_result(FetchResponse(session_id=5))
+    chunks = await reply  # type: ignore[misc]
+    assert decode_response(FETCH, 11, b"".join(chunks)[4:]) == (9, FetchResponse(session_id=5))
