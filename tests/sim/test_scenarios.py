@@ -42,10 +42,9 @@ def test_the_broker_survives_a_crash_at_any_io_point_of_its_start(kind: str) -> 
         assert run.failure is None, run.command
 
 
-@pytest.mark.parametrize("kind", ["eio", "fsync", "enospc"])
-def test_a_disk_error_at_any_io_point_acknowledges_nothing_that_is_lost(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "target"), [("eio", ""), ("eio", "sync"), ("enospc", "")])
+def test_a_disk_error_at_any_io_point_acknowledges_nothing_that_is_lost(kind: str, target: str) -> None:
     for point in range(1, crash_points("storage", 3) + 1, 2):
-        run, _ = run_once(
-            "storage", 3, FaultPlan(((PlannedFault(kind, point),), (PlannedFault("power", 90),)))
-        )
+        faults = (PlannedFault(kind, point, target),)
+        run, _ = run_once("storage", 3, FaultPlan((faults, (PlannedFault("power", 90),))))
         assert run.failure is None, run.command

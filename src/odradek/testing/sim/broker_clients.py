@@ -127,6 +127,7 @@ class ProducerClient:
         self._version = context.rng.choice((3, 7, 8, 9, 11, 12, 13))
 
     async def run(self) -> None:
+        await asyncio.sleep(self._context.rng.choice((0.0, self._context.rng.uniform(0, 5))))
         while not self._source.is_done:
             try:
                 client = await self._context.connect()

@@ -108,7 +108,7 @@ class BrokerScenario:
         self._sources = [
             (name, self._source(seed, number, name, is_idempotent))
             for number, (name, is_idempotent) in enumerate(
-                (name, one) for name in names for one in (True, False)
+                (name, one) for name in names for one in (True, True, False)
             )
         ]
 

@@ -62,16 +62,22 @@ class DiskFault(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class CrashAt:
-    """Dies at point `number`."""
+    """Dies at point `number`, or at the first one behind it that is one of `operations`."""
 
     number: int
     kind: CrashKind
     rng: Random
+    operations: Collection[str] | None = None
+    """None: whatever the operation is."""
+    suffix: str = ""
+    """Of the path."""
 
     def at(self, point: Point) -> Outcome | None:
-        if point.number != self.number:
+        if point.number < self.number or not point.path.endswith(self.suffix):
             return None
-        return Crash(kind=self.kind, done=self.rng.choice((0.0, self.rng.random(), 1.0)))
+        if self.operations is not None and point.operation not in self.operations:
+            return None
+        return Crash(kind=self.kind, done=self.rng.choice((0.0, self.rng.random(), 1.0, 1.0)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,11 +88,13 @@ class FailAt:
     error: int
     operations: Collection[str] | None = None
     """None: whatever the operation is."""
+    suffix: str = ""
+    """Of the path."""
     done: float = 0.0
     _struck: bool = False
 
     def at(self, point: Point) -> Outcome | None:
-        if self._struck or point.number < self.number:
+        if self._struck or point.number < self.number or not point.path.endswith(self.suffix):
             return None
         if self.operations is not None and point.operation not in self.operations:
             return None

@@ -1,34 +1,65 @@
 """Which disk faults each life of a host meets, as a line of text that a command can repeat.
 
-`kill@79,eio@12+power@40` reads: the first life is killed at its I/O point 79; in the second the operation at
-point 12 fails with EIO and the power goes at point 40; later lives are spared. `none` spares a life in
-between.
+`kill@79,eio@12:sync+power@40` reads: the first life is killed at its I/O point 79; in the second the first
+sync at or behind point 12 fails with EIO, and the power goes at point 40; later lives are spared. `none`
+spares a life in between. `kill` and `power` end a life, `eio` and `enospc` fail an operation. What may stand
+behind the colon: `write` (to a log file), `sync`, `create` (a log file), `delete` (the renaming of a log
+file).
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.testing.sim.chance import stream
-from odradek.testing.sim.disk_faults import GROWING, SYNCS, CrashAt, CrashKind, DiskFault, FailAt
+from odradek.testing.sim.disk_faults import (
+    GROWING,
+    SYNCS,
+    WRITES,
+    CrashAt,
+    CrashKind,
+    DiskFault,
+    FailAt,
+)
 
-_ERRORS: Final = {"eio": errno.EIO, "fsync": errno.EIO, "enospc": errno.ENOSPC}
-_STRIKES: Final = {"fsync": SYNCS, "enospc": GROWING}
+_POINT_MAX: Final = 250
+_ERRORS: Final = {"eio": errno.EIO, "enospc": errno.ENOSPC}
 _CRASHES: Final = {kind.value: kind for kind in CrashKind}
-_POINT_MAX: Final = 500
+
+
+class _Target(NamedTuple):
+    operations: Collection[str] | None = None
+    suffix: str = ""
+
+
+_TARGETS: Final = {
+    "": _Target(),
+    "write": _Target(WRITES, ".log"),
+    "sync": _Target(SYNCS),
+    "create": _Target(frozenset({"create"}), ".log"),
+    "delete": _Target(frozenset({"rename"}), ".log"),
+}
+_DRAWN: Final = (
+    *(("kill", target) for target in ("", "write", "sync", "create", "delete")),
+    *(("power", target) for target in ("", "write", "write", "write", "sync", "sync", "create", "delete")),
+    *(("eio", target) for target in ("", "sync", "sync")),
+    *(("enospc", target) for target in ("", "write", "create")),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """`kind` at I/O point `point` of a life."""
+    """`kind` at I/O point `point` of a life, or at the first one behind it that is a `target`."""
 
     kind: str
     point: int
+    target: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}@{self.point}"
+        return f"{self.kind}@{self.point}:{self.target}".rstrip(":")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +81,12 @@ class FaultPlan:
         """Up to three lives that end badly. Early points are likelier, so that recovery is hit as well."""
         rng = stream(seed, "faults")
         lives = []
-        for _ in range(rng.randint(0, 3)):
+        for _ in range(rng.choice((0, 1, 2, 3, 3))):
             faults = []
             for _ in range(rng.choice((1, 1, 2))):
-                kind = rng.choice((*_CRASHES, *_CRASHES, *_ERRORS))
+                kind, target = rng.choice(_DRAWN)
                 early = int(_POINT_MAX ** rng.random())
-                faults.append(PlannedFault(kind, rng.choice((early, rng.randint(1, _POINT_MAX)))))
+                faults.append(PlannedFault(kind, rng.choice((early, rng.randint(1, _POINT_MAX))), target))
             lives.append(tuple(faults))
         return cls(tuple(lives))
 
@@ -69,12 +100,23 @@ class FaultPlan:
     @staticmethod
     def _fault(seed: int, life: int, planned: PlannedFault) -> DiskFault:
         rng = stream(seed, f"fault {life} {planned}")
+        target = _TARGETS[planned.target]
         if planned.kind in _CRASHES:
-            return CrashAt(number=planned.point, kind=_CRASHES[planned.kind], rng=rng)
+            return CrashAt(
+                number=planned.point,
+                kind=_CRASHES[planned.kind],
+                rng=rng,
+                operations=target.operations,
+                suffix=target.suffix,
+            )
+        operations = target.operations
+        if planned.kind == "enospc" and operations is None:
+            operations = GROWING
         return FailAt(
             number=planned.point,
             error=_ERRORS[planned.kind],
-            operations=_STRIKES.get(planned.kind),
+            operations=operations,
+            suffix=target.suffix,
             done=rng.random(),
         )
 
@@ -84,10 +126,9 @@ def _parse_life(text: str) -> tuple[PlannedFault, ...]:
         return ()
     faults = []
     for part in text.split("+"):
-        kind, _, point = part.partition("@")
-        if kind not in _CRASHES and kind not in _ERRORS:
-            raise ValueError(
-                f"{part!r}: a fault is one of {', '.join((*_CRASHES, *_ERRORS))} and a point: kill@79"
-            )
-        faults.append(PlannedFault(kind, int(point)))
+        kind, _, where = part.partition("@")
+        point, _, target = where.partition(":")
+        if not (kind in _CRASHES or kind in _ERRORS) or target not in _TARGETS or not point.isdigit():
+            raise ValueError(f"{part!r} is no fault: a fault reads like kill@79 or eio@12:sync")
+        faults.append(PlannedFault(kind, int(point), target))
     return tuple(faults)

@@ -109,7 +109,7 @@ class Inode:
         """The platter's content if the power failed now."""
         if not self._unsynced:
             return bytearray(self.platter)
-        fate = rng.choice(("nothing", "everything", "prefix", "prefix", "sectors", "sectors"))
+        fate = rng.choice(("nothing", "everything", "prefix", "sectors", "sectors", "sectors"))
         if fate == "nothing":
             return bytearray(self.platter)
         if fate == "everything":

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest.mock import patch
 
+from odradek.broker.producer_ids import ProducerIds
+from odradek.net.connection import Connection
+from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage import opening, recovery
 from odradek.storage.batch_walk import walk
@@ -303,3 +306,46 @@ def retention_ignores_the_high_watermark() -> Patches:
             self._durability.flushed_offset = flushed
 
     yield patch.object(Log, "apply_retention", apply_retention)
+
+
+# -- the broker around the log -------------------------------------------------------------------------------
+
+
+@_mutant("acks=all is answered without waiting for the high watermark", "broker")
+def answer_before_the_high_watermark() -> Patches:
+    yield patch.object(Partition, "acknowledgement", lambda self, last_offset: None)
+
+
+@_mutant("a fetch returns what is above the high watermark", "broker")
+def fetch_above_the_high_watermark() -> Patches:
+    real = Log.read
+
+    def read(self: Log, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = False) -> Any:
+        return real(self, offset, max_bytes, end_offset=self.end_offset, at_least_one=at_least_one)
+
+    yield patch.object(Log, "read", read)
+
+
+@_mutant("answers overtake each other on a connection", "broker")
+def answers_out_of_order() -> Patches:
+    real = Connection._settle
+
+    def settle(self: Connection, slot: Any, chunks: Any) -> None:
+        self._slots.remove(slot)
+        self._slots.appendleft(slot)
+        real(self, slot, chunks)
+
+    yield patch.object(Connection, "_settle", settle)
+
+
+@_mutant("producer ids begin again at 0 with every start", "broker")
+def producer_ids_repeat() -> Patches:
+    real = ProducerIds.__init__
+
+    def init(self: ProducerIds, allocate_block: Any) -> None:
+        async def first_block() -> range:
+            return range(1000)
+
+        real(self, first_block)
+
+    yield patch.object(ProducerIds, "__init__", init)

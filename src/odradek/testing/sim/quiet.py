@@ -1,33 +1,39 @@
-"""Where the broker's events go while a world runs: into its trace, or nowhere."""
+"""Where the broker's events go while a world runs: into its trace; and an unexpected error into its verdict."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from odradek.testing.sim.trace import Trace
 
 
 class _TraceHandler(logging.Handler):
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, on_traceback: Callable[[str, BaseException], None]) -> None:
         super().__init__()
         self._trace = trace
+        self._on_traceback = on_traceback
 
     def emit(self, record: logging.LogRecord) -> None:
         values = getattr(record, "odradek_values", {})
         text = " ".join(f"{key}={value}" for key, value in values.items())
         self._trace.remark(f"{record.levelname} {record.name} {record.getMessage()} {text}")
+        if record.exc_info and record.exc_info[1] is not None:
+            self._on_traceback(record.getMessage(), record.exc_info[1])
 
 
 @contextmanager
-def events_into(trace: Trace) -> Iterator[None]:
-    """Within, what the package logs is added to a kept trace (outside of its hash), and printed nowhere."""
+def events_into(trace: Trace, on_traceback: Callable[[str, BaseException], None]) -> Iterator[None]:
+    """Within, what the package logs is added to a kept trace (outside of its hash), and printed nowhere.
+
+    An event that comes with a traceback is one that its author did not expect: `on_traceback` gets it.
+    """
     logger = logging.getLogger("odradek")
     before = (logger.handlers[:], logger.propagate, logger.level)
-    logger.handlers[:] = [_TraceHandler(trace)]
+    logger.handlers[:] = [_TraceHandler(trace, on_traceback)]
     logger.propagate = False
-    logger.setLevel(logging.INFO if trace.lines is not None else logging.CRITICAL + 1)
+    logger.setLevel(logging.INFO if trace.lines is not None else logging.ERROR)
     try:
         yield
     finally:

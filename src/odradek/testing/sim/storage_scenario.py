@@ -8,6 +8,7 @@ the logs hold with what producers and readers were told.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -24,12 +25,23 @@ from odradek.testing.sim.disk_trouble import is_disk_trouble
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.ledger import Ledger
+from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.record_source import Batch, RecordSource
 from odradek.testing.sim.storage_store import Store, check_lookups, read_all, read_found
 from odradek.testing.sim.world import Host, Life, World
 
 _LIVES_MAX: Final = 12
 _RETRY_S: Final = 0.05
+_IN_FLIGHT_MAX: Final = 5
+_SIZES: Final = (
+    (600, (0, 10, 60)),
+    (1300, (0, 10, 100, 250)),
+    (3000, (0, 10, 100, 250)),
+    (20_000, (100, 700, 2500, 4000)),
+    (20_000, (100, 700, 2500, 4000)),
+    (1 << 20, (0, 700, 2500, 5000)),
+)
+"""`segment.bytes`, and the padding of values that go with it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,13 +57,15 @@ class StoragePlan:
     deletes_records: bool
     rots_indexes: bool
     """Index files are damaged while the host is down."""
+    disk_step_s: float
+    """The longest that an operation of the disk takes."""
     is_full_for_s: float | None
     """When set, the disk is full for this long, a while after the start."""
 
     @classmethod
     def draw(cls, seed: int) -> StoragePlan:
         rng = stream(seed, "plan")
-        segment_bytes = rng.choice((1300, 1300, 3000, 8000, 1 << 20))
+        segment_bytes, padding_bytes = rng.choice(_SIZES)
         config = LogConfig(
             segment_bytes=segment_bytes,
             segment_index_bytes=rng.choice((96, 1 << 20)),
@@ -63,11 +77,12 @@ class StoragePlan:
         return cls(
             paths=rng.choice((("/data",), ("/data", "/more/data"))),
             partition_count=rng.choice((1, 2)),
-            padding_bytes=(0, 10, 100, 250) if segment_bytes < 8000 else (0, 100, 700, 1500),
+            padding_bytes=padding_bytes,
             records_per_producer=rng.choice((8, 14)),
             config=config,
             deletes_records=rng.random() < 0.5,
             rots_indexes=rng.random() < 0.4,
+            disk_step_s=rng.choice((0.002, 0.02, 0.05)),
             is_full_for_s=rng.choice((None, None, 0.2)),
         )
 
@@ -81,6 +96,7 @@ class StorageScenario:
         self._lives = lives
         self._plan = StoragePlan.draw(seed)
         self._host: Host = world.host("broker")
+        self._host.offload_delays = OffloadDelays(step_s=(0.0, self._plan.disk_step_s))
         names = [TopicPartition("topic", number) for number in range(self._plan.partition_count)]
         self._names = names
         self._ledgers = {name: Ledger(str(name)) for name in names}
@@ -187,15 +203,15 @@ class StorageScenario:
         for batch in source.to_send_again():
             offset = await self._append(life, partition, source, batch)
             await self._acknowledge(partition, source, batch, offset)
-        while not source.is_done:
-            in_flight = []
-            for _ in range(self._rng.randint(1, 3)):
-                if not source.is_drained:
-                    batch = source.next_batch()
-                    in_flight.append((batch, await self._append(life, partition, source, batch)))
-            for batch, offset in in_flight:
-                await self._acknowledge(partition, source, batch, offset)
-            await asyncio.sleep(self._rng.uniform(0, 0.01))
+        in_flight: deque[tuple[Batch, int]] = deque()
+        while in_flight or not source.is_done:
+            while len(in_flight) < self._rng.randint(1, _IN_FLIGHT_MAX) and not source.is_drained:
+                batch = source.next_batch()
+                in_flight.append((batch, await self._append(life, partition, source, batch)))
+            batch, offset = in_flight.popleft()
+            await self._acknowledge(partition, source, batch, offset)
+            if self._rng.random() < 0.5:
+                await asyncio.sleep(self._rng.uniform(0, 0.02))
 
     async def _append(self, life: Life, partition: Partition, source: RecordSource, batch: Batch) -> int:
         """The offset that the batch got, once the log takes it."""

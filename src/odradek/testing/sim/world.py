@@ -187,15 +187,17 @@ class World:
                 return
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
+        self._unexpected(str(context.get("message")), context.get("exception"))
+
+    def _unexpected(self, where: str, error: BaseException | None) -> None:
         if isinstance(error, HostCrashed | asyncio.CancelledError) or (error and self.excuse(error)):
             self.trace.remark(f"excused: {error!r}")
         else:
-            self.errors.append(f"{self.loop.time():.6f} s: {context.get('message')}: {error!r}")
+            self.errors.append(f"{self.loop.time():.6f} s: {where}: {error!r}")
 
     def __enter__(self) -> Self:
         self._surroundings.enter_context(baton_locks())
-        self._surroundings.enter_context(events_into(self.trace))
+        self._surroundings.enter_context(events_into(self.trace, self._unexpected))
         return self
 
     def __exit__(self, *_exception: object) -> None:
