@@ -26,8 +26,14 @@ log: Final = logging.getLogger("odradek.spark")
 
 IDLE_CLIENTS_MAX: Final = 8
 """Of each kind, in each process; beyond that, the one idle for longest is closed."""
-READ_DEFAULTS: Final = {"auto.offset.reset": "none", "allow.auto.create.topics": "false"}
-"""What lies outside the log is for `fetch.py` to judge, and reading creates no topics."""
+READ_DEFAULTS: Final = {
+    "auto.offset.reset": "none",
+    "allow.auto.create.topics": "false",
+    "fetch.max.wait.ms": "50",
+}
+"""What lies outside the log is for `fetch.py` to judge, and reading creates no topics. The client fetches ahead, also
+behind the end of a range; a short wait there keeps such a fetch from standing before the next task's.
+"""
 MANY_RECORDS: Final = 8_192
 BYTES_PER_FETCH: Final = 8 << 20
 """For a range of many records: few, large answers. A small range would throw most of such an answer away."""
