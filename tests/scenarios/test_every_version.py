@@ -1,5 +1,7 @@
 """Every API that the broker lists answers a sensible request in every version that it lists."""
 
+import errno
+import os
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -28,6 +30,7 @@ from odradek.protocol.messages import (
     offset_for_leader_epoch,
     produce,
 )
+from odradek.runtime.real import PosixDisk
 
 OLDEST_PRODUCE = 3
 
@@ -159,3 +162,126 @@ async def test_it_answers(wire: Any, make_batch: Any, name: str, version: int) -
     )
     expected = {15} if name == "FindCoordinator" else {0}
     assert error_codes(response) <= expected | {0}
+
+
+NAMES = sorted({name for name, _ in versions()})
+WITHOUT_TOPIC = {"ApiVersions", "CreateTopics", "InitProducerId", "DescribeLogDirs", "DescribeCluster"}
+
+
+def versions_of(name: str) -> list[int]:
+    return [version for one, version in versions() if one == name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_it_says_what_is_missing(scene: Any, make_batch: Any, name: str) -> None:
+    await scene.start(auto_create_topics_enable="false")
+    wire = await scene.connect()
+    for version in versions_of(name):
+        request = request_of(name, version, UUID(int=77), bytes(make_batch([b"y"])))
+        if name == "DescribeTopicPartitions":
+            request.topics.append(describe_topic_partitions.TopicRequest(name="t"))
+        codes = error_codes(await wire.call(name, version, request)) - {0}
+        if name == "FindCoordinator":
+            assert codes == {15}
+        elif name in WITHOUT_TOPIC:
+            assert not codes
+        else:
+            assert codes, "someone must be told"
+            assert codes <= {3, 100}
+
+
+OFFLINE = {
+    "Metadata": 5,
+    "DescribeTopicPartitions": 5,
+    "Produce": 56,
+    "Fetch": 56,
+    "ListOffsets": 56,
+    "DeleteRecords": 56,
+    "OffsetForLeaderEpoch": 56,
+    "FindCoordinator": 15,
+}
+
+
+@pytest.mark.parametrize("name", sorted(OFFLINE))
+async def test_it_answers_about_a_partition_that_is_offline(
+    scene: Any, make_batch: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixDisk, "make_directory", no_space)
+        topic = await wire.create("t")
+    for version in versions_of(name):
+        request = request_of(name, version, topic.topic_id, bytes(make_batch([b"y"])))
+        assert error_codes(await wire.call(name, version, request)) - {0} == {OFFLINE[name]}
+
+
+def no_space(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+LONG = "x" * 32_767
+WITH_A_NAME: dict[str, Any] = {
+    "Metadata": lambda: metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=LONG)]),
+    "CreateTopics": lambda: create_topics.CreateTopicsRequest(
+        topics=[create_topics.CreatableTopic(name=LONG, num_partitions=1, replication_factor=1)] * 2
+    ),
+    "CreatePartitions": lambda: create_partitions.CreatePartitionsRequest(
+        topics=[create_partitions.CreatePartitionsTopic(name=LONG, count=2, assignments=None)]
+    ),
+    "DescribeConfigs": lambda: describe_configs.DescribeConfigsRequest(
+        resources=[describe_configs.DescribeConfigsResource(resource_type=2, resource_name=LONG)]
+    ),
+    "AlterConfigs": lambda: alter_configs.AlterConfigsRequest(
+        resources=[alter_configs.AlterConfigsResource(resource_type=2, resource_name=LONG)]
+    ),
+    "IncrementalAlterConfigs": lambda: incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[incremental_alter_configs.AlterConfigsResource(resource_type=2, resource_name=LONG)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WITH_A_NAME))
+async def test_a_name_as_long_as_the_wire_allows_is_refused_in_words(wire: Any, name: str) -> None:
+    for version in versions_of(name):
+        assert error_codes(await wire.call(name, version, WITH_A_NAME[name]())) - {0}
+
+
+async def test_fetching_as_a_replica_is_refused(wire: Any) -> None:
+    topic = await wire.create("t")
+    for version in versions_of("Fetch"):
+        request = _fetch(version, topic.topic_id)
+        if version >= 15:
+            request.replica_state.replica_id = 1
+        else:
+            request.replica_id = 1
+        assert error_codes(await wire.call("Fetch", version, request)) - {0} == {31}
+
+
+async def test_a_topic_id_that_is_unknown_or_too_early_is_refused(wire: Any) -> None:
+    topics = [metadata.MetadataRequestTopic(name=None, topic_id=UUID(int=5))]
+    for version, code in ((10, 42), (11, 42), (12, 100), (13, 100)):
+        response = await wire.call("Metadata", version, metadata.MetadataRequest(topics=topics))
+        assert error_codes(response) - {0} == {code}
+
+
+async def test_only_brokers_are_described(wire: Any) -> None:
+    for version in (1, 2):
+        for kind, code in ((1, 0), (2, 114), (0, 115), (9, 115)):
+            request = describe_cluster.DescribeClusterRequest(endpoint_type=kind)
+            assert (await wire.call("DescribeCluster", version, request)).error_code == code
+
+
+async def test_special_timestamps_are_answered_or_refused(wire: Any) -> None:
+    await wire.create("t")
+    await wire.produce("t", [b"x"])
+    timestamps = range(-8, 1)
+    since = {-3: 7, -4: 8, -5: 9, -6: 11}
+    topic = list_offsets.ListOffsetsTopic(
+        name="t", partitions=[list_offsets.ListOffsetsPartition(timestamp=one) for one in timestamps]
+    )
+    request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
+    for version in versions_of("ListOffsets"):
+        entries = (await wire.call("ListOffsets", version, request)).topics[0].partitions
+        answered = {one for one, entry in zip(timestamps, entries, strict=True) if not entry.error_code}
+        assert answered == {one for one in timestamps if one >= -6 and version >= since.get(one, 0)}

@@ -176,17 +176,28 @@ class OdradekError(Exception):
     """Root of every error that this package raises on purpose."""
 
 
+MESSAGE_LENGTH_MAX: Final = 1000
+
+
 class KafkaError(OdradekError):
     """An error with a Kafka code: what a broker answers, and what a client raises when it reads that answer."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code: Final = code
-        self.message: Final = message or code.meaning
+        self.message: Final = _bounded(message or code.meaning)
         super().__init__(f"{code.name}: {self.message}")
 
     @property
     def retriable(self) -> bool:
         return self.code.retriable
+
+
+def _bounded(message: str) -> str:
+    """Messages quote what clients sent, and must fit into the wire's strings (32,767 bytes) all the same."""
+    if len(message) <= MESSAGE_LENGTH_MAX:
+        return message
+    half = MESSAGE_LENGTH_MAX // 2
+    return f"{message[:half]} [...] {message[-half:]}"
 
 
 class ConfigError(OdradekError):

@@ -52,6 +52,13 @@ def test_an_error_without_a_message_says_what_its_code_means() -> None:
     assert not error.retriable
 
 
+def test_a_message_that_quotes_much_still_fits_into_a_string_of_the_wire() -> None:
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "topic " + "\U0001f600" * 100_000 + " is odd")
+    assert len(error.message.encode()) < 32_767
+    assert error.message.startswith("topic ")
+    assert error.message.endswith(" is odd")
+
+
 @pytest.mark.parametrize(
     "name", ["a", "flights", "with.dots", "with_underscores-and-dashes", "x" * 249, "..."]
 )

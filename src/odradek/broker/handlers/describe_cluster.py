@@ -11,15 +11,18 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-_BROKERS = 1
+_BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
+        is_known = request.endpoint_type == _CONTROLLERS
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if is_known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="this is a broker's endpoint; ask for endpoint type 1 (brokers)",
             endpoint_type=_BROKERS,
         )

@@ -26,6 +26,7 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.replication.partition import Partition
 
+_SINCE_SESSIONS = 7
 _SINCE_TOPIC_IDS = 13
 _SINCE_REPLICA_STATE = 15
 _READ_COMMITTED = 1
@@ -37,13 +38,27 @@ def handle(
     try:
         plan = _plan(parts, circumstances, request)
     except KafkaError as error:
-        return FetchResponse(error_code=error.code)
+        return _refused(circumstances, request, error)
     reading = _Reading(parts, circumstances, request, plan.wanted)
     results = reading.read()
     waits = request.max_wait_ms > 0 and bool(plan.wanted)
     if waits and reading.found_bytes < request.min_bytes and not reading.has_news:
         return _Waiter(reading, plan, request).response
     return _response(plan, results)
+
+
+def _refused(circumstances: Circumstances, request: FetchRequest, error: KafkaError) -> FetchResponse:
+    """An error of the whole request, which before version 7 has no place but in its partitions."""
+    if circumstances.api_version >= _SINCE_SESSIONS:
+        return FetchResponse(error_code=error.code)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic, partitions=[_failed(item.partition, error) for item in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 class _Waiter:

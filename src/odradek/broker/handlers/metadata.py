@@ -25,6 +25,8 @@ from odradek.protocol.messages.metadata import (
 
 _SINCE_NULL_IS_ALL = 1
 _SINCE_CREATION_FLAG = 4
+_SINCE_TOPIC_IDS = 12
+"""The field is there from version 10 on, but only to be left empty."""
 
 
 def handle(
@@ -94,7 +96,22 @@ def _selected(
     if wanted is None or (not wanted and circumstances.api_version < _SINCE_NULL_IS_ALL):
         return image.topics.values()
     unique = {(topic.name, topic.topic_id): topic for topic in wanted}
+    if circumstances.api_version < _SINCE_TOPIC_IDS:
+        return [
+            _one(image, topic, errors) if _is_named(topic) else _asked_too_early(topic)
+            for topic in unique.values()
+        ]
     return [_one(image, topic, errors) for topic in unique.values()]
+
+
+def _is_named(topic: MetadataRequestTopic) -> bool:
+    return topic.name is not None and topic.topic_id == ZERO_UUID
+
+
+def _asked_too_early(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+    )
 
 
 def _one(

@@ -1,8 +1,10 @@
 """Produce (0): append batches to partitions.
 
-Versions 3-13 (0-2 are listed for librdkafka's sake and refused); topic ids from v13. acks=0 has no response: an error there
-can only be told by closing the connection. acks=1 answers once the batch is in the log. acks=all answers once it is below
-the high watermark: on disk, unless `flush.before.ack` is off. Not here yet: transactions.
+Versions 3-13 (0-2 are listed for librdkafka's sake; who sends one is dropped, as Kafka does); topic ids from v13.
+
+acks=0 has no response: an error there can only be told by closing the connection. acks=1 answers once the batch is in the
+log. acks=all answers once it is below the high watermark: on disk, unless `flush.before.ack` is off. Not here yet:
+transactions.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer
 
 _SINCE_TOPIC_IDS: Final = 13
-_OLDEST_SERVED: Final = 3
 _ALL: Final = -1
 _INLINE_BYTES_MAX: Final = 256 * 1024
 """A compressed batch of this size or more is decompressed and checked on another thread."""
@@ -39,7 +40,7 @@ _CODEC_MASK: Final = 0x07
 def handle(
     parts: Parts, circumstances: Circumstances, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | Holding | None:
-    refusal = _refusal(circumstances, request)
+    refusal = _refusal(request)
     if refusal is not None:
         return _refused(request, refusal)
     work = _Work(parts, circumstances, request)
@@ -78,11 +79,7 @@ def _takes_long(records: Buffer | None) -> bool:
     return bool(memoryview(records)[_ATTRIBUTES_POSITION + 1] & _CODEC_MASK)
 
 
-def _refusal(circumstances: Circumstances, request: ProduceRequest) -> KafkaError | None:
-    if circumstances.api_version < _OLDEST_SERVED:
-        return KafkaError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "Produce before version 3 carries old message formats"
-        )
+def _refusal(request: ProduceRequest) -> KafkaError | None:
     if request.acks not in (0, 1, _ALL):
         return KafkaError(
             ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be 0, 1 or -1 (all)"
