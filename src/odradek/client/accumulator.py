@@ -224,8 +224,8 @@ class Accumulator:
         else:
             self.ready.pop(queue, None)
 
-    def fail_all(self, failure: Exception) -> None:
-        """Take no more records, and settle everything with `failure`."""
+    def fail_all(self, failure: Exception) -> list[ProducerBatch]:
+        """Take no more records; returns the batches that will not be sent, for the caller to settle."""
         with self.lock:
             self.failure = failure
             doomed = list(self._unsettled)
@@ -238,8 +238,7 @@ class Accumulator:
                     queue.open_due = False
                     queue.closed.clear()
             self._tell_room()
-        for batch in doomed:
-            batch.settle(error=failure)
+        return doomed
 
     def unsettled_count(self) -> int:
         """Batches that are not settled."""

@@ -32,6 +32,7 @@ class Cluster:
         self.clock: Final = clock
         self.links: Final = Links(settings, clock, entropy)
         self.metadata: Final = Metadata(settings, self.links, clock, entropy, auto_create=auto_create)
+        self.links.on_trouble = self.metadata.ask
         self.backoff: Final = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
 
     @property

@@ -40,6 +40,8 @@ class Links:
         self._closed = False
         self.on_change: Callable[[], None] = _nothing
         """Called when a connection was made or lost, or takes bytes again."""
+        self.on_trouble: Callable[[], object] = _nothing
+        """Called when a broker hung up or could not be reached: its partitions may have moved."""
 
     def ready(self, address: Address) -> Connection | None:
         """The connection, if there is one now."""
@@ -106,14 +108,21 @@ class Links:
 
     def _opened(self, address: Address, task: asyncio.Task[Connection]) -> None:
         self._opening.pop(address, None)
-        if not task.cancelled():
-            task.exception()  # who waits for it has it; nobody may wait, and it is no bug then
-            self._changed()
+        if task.cancelled():
+            return
+        if task.exception() is not None:  # who waits for it has it; if nobody does, it is no bug
+            self._in_trouble()
+        self._changed()
 
     def _lost(self, connection: Connection) -> None:
         if self._open.get(connection.address) is connection:
             del self._open[connection.address]
+            self._in_trouble()
             self._changed()
+
+    def _in_trouble(self) -> None:
+        if not self._closed:
+            self.on_trouble()
 
     def _changed(self) -> None:
         if not self._closed:
@@ -125,6 +134,7 @@ class Links:
             return
         left_s = limit_s - connection.idle_s
         if left_s <= 0:
+            self._open.pop(connection.address, None)  # first, so that it does not look like trouble
             connection.close()
             return
         asyncio.get_running_loop().call_later(left_s, self._watch_idleness, connection)

@@ -58,7 +58,7 @@ class ProducerCore:
         """End everything; what is not settled fails. Idempotent; on the loop."""
         await self.sender.stop()
         await self.cluster.close()
-        self.accumulator.fail_all(ClientClosedError("producer"))
+        self.sender.give_up(ClientClosedError("producer"))
 
     async def learn(self, topic: str) -> TopicQueues:
         """Make a topic known; KafkaError when the cluster does not have it within max.block.ms."""

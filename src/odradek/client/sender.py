@@ -155,7 +155,12 @@ class Sender:
     def _break_down(self, error: Exception) -> None:
         _log.exception("producer_broke_down")
         self._stopped = True
-        self._accumulator.fail_all(ClientBrokenError("producer", error))
+        self.give_up(ClientBrokenError("producer", error))
+
+    def give_up(self, failure: Exception) -> None:
+        """Fail everything that is not settled, and every record to come."""
+        for batch in self._accumulator.fail_all(failure):
+            self._fail(batch, failure)
 
     # -- requests
 
@@ -320,7 +325,7 @@ class Sender:
             )
         except KafkaError as error:
             if not error.retriable:
-                self._accumulator.fail_all(_cannot_be_idempotent(error))
+                self.give_up(_cannot_be_idempotent(error))
         except Exception as error:  # noqa: BLE001 - the root of a task: users must learn of it
             self._break_down(error)
         finally:

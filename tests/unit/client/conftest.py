@@ -104,7 +104,10 @@ class ScriptedBroker:
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     """What ApiVersions offers in place of everything."""
     leader: int = 1
+    nodes: dict[int, int] = field(default_factory=dict)
+    """Ports of the cluster's brokers by id; by default this one alone, as broker 1."""
     leader_epoch: int = 3
+    server: asyncio.Server | None = None
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     offsets: dict[tuple[str, int], itertools.count[int]] = field(
         default_factory=lambda: defaultdict(lambda: itertools.count(0))
@@ -161,7 +164,10 @@ class ScriptedBroker:
     def answer_Metadata(self, asked: Asked) -> MetadataResponse:  # noqa: N802 - an API's name
         wanted = self.topics if asked.message.topics is None else [each.name for each in asked.message.topics]
         return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)],
+            brokers=[
+                MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port)
+                for node, port in (self.nodes or {1: self.port}).items()
+            ],
             cluster_id="scripted",
             controller_id=1,
             topics=[
@@ -213,17 +219,34 @@ class ScriptedBroker:
             ]
         )
 
+    async def stop(self) -> None:
+        """Stop listening, and hang up on everyone."""
+        if self.server is not None:
+            self.server.close()
+        for writer in self.writers:
+            writer.close()
+        await asyncio.sleep(0)
+
 
 @pytest.fixture
-async def broker() -> AsyncIterator[ScriptedBroker]:
-    made = ScriptedBroker()
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.port = server.sockets[0].getsockname()[1]
-    yield made
-    server.close()
-    for writer in made.writers:
-        writer.close()
-    await asyncio.sleep(0)
+async def make_broker() -> AsyncIterator[Callable[[], Awaitable[ScriptedBroker]]]:
+    made: list[ScriptedBroker] = []
+
+    async def make() -> ScriptedBroker:
+        broker = ScriptedBroker()
+        broker.server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+        broker.port = broker.server.sockets[0].getsockname()[1]
+        made.append(broker)
+        return broker
+
+    yield make
+    for broker in made:
+        await broker.stop()
+
+
+@pytest.fixture
+async def broker(make_broker: Callable[[], Awaitable[ScriptedBroker]]) -> ScriptedBroker:
+    return await make_broker()
 
 
 @pytest.fixture

@@ -242,13 +242,13 @@ def test_batches_expire_in_the_order_of_their_creation_wherever_they_are(bench: 
     assert not desk.accumulator.ready
 
 
-def test_after_a_failure_no_record_is_taken_and_all_that_wait_are_told(bench: Callable[..., Bench]) -> None:
+def test_after_a_failure_no_record_is_taken_and_all_that_wait_are_named(bench: Callable[..., Bench]) -> None:
     desk = bench()
     delivery = desk.send()
     failure = RuntimeError("broken")
-    desk.accumulator.fail_all(failure)
+    (doomed,) = desk.accumulator.fail_all(failure)
     assert delivery is not None
-    assert delivery.exception() is failure
+    assert doomed is delivery._batch
     with pytest.raises(RuntimeError, match="broken"):
         desk.send()
 

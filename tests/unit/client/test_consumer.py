@@ -348,6 +348,32 @@ async def test_after_a_change_of_leader_a_log_that_was_cut_is_read_from_the_cut(
     assert broker.requests("OffsetForLeaderEpoch")[0].topics[0].partitions[0].leader_epoch == 3
 
 
+async def test_when_the_leader_dies_reading_goes_on_at_the_next_one(
+    make_broker: Callable[[], Awaitable[Any]], within: Within
+) -> None:
+    first, second = await make_broker(), await make_broker()
+    logs = [Log(first), Log(second)]
+    first.nodes = second.nodes = {1: first.port, 2: second.port}
+    for log in logs:
+        log.end = 3
+    servers = [first.bootstrap, second.bootstrap]
+    async with AsyncConsumer(servers, auto_offset_reset="earliest", fetch_max_wait_ms=1, **QUICK) as consumer:
+        await consumer.assign([A])
+        assert await read(consumer, 3, within) == [0, 1, 2]
+        logs[1].end = 6
+        first.leader = second.leader = 2
+        first.leader_epoch = second.leader_epoch = 4
+        second.on["OffsetForLeaderEpoch"] = lambda asked: OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic="t", partitions=[EpochEndOffset(partition=0, leader_epoch=3, end_offset=6)]
+                )
+            ]
+        )
+        await first.stop()
+        assert await read(consumer, 3, within) == [3, 4, 5]
+
+
 async def test_paused_partitions_rest(broker: Any, log: Log, within: Within) -> None:
     log.end = 6
     async with consumer_of(broker) as consumer:

@@ -22,6 +22,13 @@ from odradek.client.errors import (
 from odradek.client.producer import Producer
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdResponse
+from odradek.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from odradek.records import decode_batch, read_header
 
 Within = Callable[[Awaitable[Any]], Awaitable[Any]]
@@ -281,6 +288,16 @@ async def test_a_cluster_that_grants_no_producer_id_ends_an_idempotent_producer_
     await producer.close()
 
 
+async def test_a_fatal_failure_nobody_saw_is_raised_by_close(broker: Any, within: Within) -> None:
+    broker.on["InitProducerId"] = lambda _: InitProducerIdResponse(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer_id=-1, producer_epoch=-1
+    )
+    producer = AsyncProducer(broker.bootstrap, **QUICK)
+    await producer.send("t", b"v")
+    with pytest.raises(DeliveryError, match="gives this producer no id"):
+        await within(producer.close())
+
+
 async def test_brokers_before_topic_ids_are_spoken_to_by_name(broker: Any, within: Within) -> None:
     broker.versions = {"ApiVersions": (0, 3), "Metadata": (0, 9), "Produce": (0, 9), "InitProducerId": (0, 4)}
     async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
@@ -343,6 +360,49 @@ async def test_partitions_that_are_added_are_used(broker: Any, within: Within) -
             while await producer.partitions_for("t") != (0, 1, 2):
                 await asyncio.sleep(0.005)
         assert (await within(await producer.send("t", b"v", partition=2))).partition == 2
+
+
+# -- several brokers
+
+
+async def test_when_the_leader_dies_its_batches_follow_the_leadership(
+    make_broker: Callable[[], Awaitable[Any]], within: Within
+) -> None:
+    first, second = await make_broker(), await make_broker()
+    first.nodes = second.nodes = {1: first.port, 2: second.port}
+    async with AsyncProducer([first.bootstrap, second.bootstrap], **QUICK) as producer:
+        assert (await within(await producer.send("t", b"1"))).offset == 0
+        first.leader = second.leader = 2
+        first.leader_epoch = second.leader_epoch = 4
+        await first.stop()
+        await within(await producer.send("t", b"2"))
+    assert (values(first), values(second)) == ([b"1"], [b"2"])
+
+
+async def test_a_refusal_that_names_the_new_leader_saves_the_question(
+    make_broker: Callable[[], Awaitable[Any]], within: Within
+) -> None:
+    first, second = await make_broker(), await make_broker()
+    first.nodes = second.nodes = {1: first.port, 2: second.port}
+
+    def refuse(asked: Any) -> Any:
+        answer = first.produced(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        told = answer.responses[0].partition_responses[0]
+        moved = PartitionProduceResponse(
+            index=told.index,
+            error_code=told.error_code,
+            current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=4),
+        )
+        topic = TopicProduceResponse(
+            name=answer.responses[0].name, topic_id=answer.responses[0].topic_id, partition_responses=[moved]
+        )
+        endpoint = NodeEndpoint(node_id=2, host="127.0.0.1", port=second.port)
+        return ProduceResponse(responses=[topic], node_endpoints=[endpoint])
+
+    first.once["Produce"] = [refuse]
+    async with AsyncProducer(first.bootstrap, **{**QUICK, "retry_backoff_ms": 60_000}) as producer:
+        await within(await producer.send("t", b"1"))
+    assert (values(first), values(second)) == ([b"1"], [b"1"])
 
 
 # -- the synchronous face, on the same broker
