@@ -93,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._closing = False
         self._peer_finished = False
+        self._finishing = False
         self.peer_host = ""
         self.peer_port = 0
         self.local_host = ""
@@ -145,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
         except KafkaError as error:
             self._drop(error.message)
             return
-        if frames:
+        if frames and not self._finishing:
             self._backlog.extend(frames)
             self._serve_backlog()
 
@@ -183,6 +184,18 @@ class Connection(asyncio.BufferedProtocol):
         """Everything answered and handed to the kernel."""
         return self.idle and (self._transport is None or self._transport.get_write_buffer_size() == 0)
 
+    def finish(self) -> None:
+        """Serve nothing more; close once what is under way is answered.
+
+        What still comes in is read and dropped: to close over unread bytes would reset the connection, and a reset may
+        reach the peer before the last answers do.
+        """
+        self._finishing = True
+        self._backlog.clear()
+        self._update_reading()
+        if self.idle:
+            self.close()
+
     def close(self) -> None:
         """Close after what was written has been sent."""
         self._closing = True
@@ -212,6 +225,8 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def _may_serve(self) -> bool:
+        if self._finishing:
+            return False
         return self._peer_reads and self._held is None and len(self._slots) < self._in_flight_max
 
     def _serve(self, frame: memoryview) -> None:
@@ -243,19 +258,22 @@ class Connection(asyncio.BufferedProtocol):
     def _later(self, slot: _Slot, future: asyncio.Future[Chunks | None]) -> None:
         if self._held is slot:
             self._held = None
-        if self._closing or future.cancelled():
+        if future.cancelled():
             return
         error = future.exception()
         if error is not None:
-            if isinstance(error, KafkaError | PeerError):
-                self._drop(str(error))
-            else:
-                _log.error("request_failed", peer=self.peer, error=repr(error))
-                self._drop("the broker failed to serve a request (the log has the details)")
-                self._server.report(error)
+            self._failed(error)
+        elif not self._closing:
+            self._settle(slot, future.result())
+            self._serve_backlog()
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, KafkaError | PeerError):
+            self._drop(str(error))
             return
-        self._settle(slot, future.result())
-        self._serve_backlog()
+        _log.error("request_failed", peer=self.peer, error=repr(error))
+        self._drop("the broker failed to serve a request (the log has the details)")
+        self._server.report(error)
 
     def _settle(self, slot: _Slot, chunks: Chunks | None) -> None:
         slot.done, slot.chunks, slot.pending = True, chunks, None
@@ -279,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(self._transport, chunks)
             if not self._peer_reads:
                 self._count_unread(self._transport.get_write_buffer_size())
-        if self._peer_finished and self.idle:
+        if (self._peer_finished or self._finishing) and self.idle:
             self.close()
 
     def _write(self, transport: asyncio.Transport, chunks: Chunks) -> None:
@@ -299,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_bytes = count
 
     def _update_reading(self) -> None:
-        wanted = not self._backlog and self._may_serve()
+        wanted = self._finishing or (not self._backlog and self._may_serve())
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return
         self._reading = wanted

@@ -7,6 +7,7 @@ import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -17,7 +18,8 @@ from odradek.telemetry import events
 
 _log = events.get("net")
 _IDLE_SWEEP_SECONDS_MIN: Final = 1.0
-_DRAIN_POLL_SECONDS: Final = 0.02
+_EVERY_IPV4: Final = "0.0.0.0"
+_EVERY_IPV6: Final = "::"
 
 
 class ListenError(OdradekError):
@@ -59,6 +61,8 @@ class Server:
         self._per_host: Counter[str] = Counter()
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._empty = asyncio.Event()
+        self._empty.set()
         self.unread_bytes = 0
         """Bytes of answers held for peers that do not read them; connections keep it up to date."""
 
@@ -68,19 +72,29 @@ class Server:
 
     async def listen(self, listener: OpenListener, host: str, port: int) -> int:
         """Open a listener and return its port. An empty host is every interface."""
-        loop = asyncio.get_running_loop()
         try:
-            sockets = await loop.create_server(
-                partial(Connection, self, self._handler, listener),
-                host or None,
-                port,
-                backlog=self.limits.backlog,
-                reuse_address=True,
-            )
+            if host or port:
+                return await self._open(listener, host or None, port)
+            # The system would give each family of addresses a port of its own, and clients are told one.
+            port = await self._open(listener, _EVERY_IPV4, 0)
         except OSError as error:
             raise ListenError(_explain(error, host, port)) from error
-        self._listeners.append(sockets)
-        return int(sockets.sockets[0].getsockname()[1]) if sockets.sockets else port
+        try:
+            await self._open(listener, _EVERY_IPV6, port)
+        except OSError as error:
+            _log.info("listener_without_ipv6", port=port, error=error)
+        return port
+
+    async def _open(self, listener: OpenListener, host: str | None, port: int) -> int:
+        opened = await asyncio.get_running_loop().create_server(
+            partial(Connection, self, self._handler, listener),
+            host,
+            port,
+            backlog=self.limits.backlog,
+            reuse_address=True,
+        )
+        self._listeners.append(opened)
+        return int(opened.sockets[0].getsockname()[1]) if opened.sockets else port
 
     async def stop(self, *, drain_seconds: float) -> None:
         """Accept nothing more, let requests under way be answered for a while, then close every connection."""
@@ -89,15 +103,11 @@ class Server:
             listener.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        deadline = self.now() + drain_seconds
         for connection in list(self._connections):
-            if connection.drained:
-                connection.close()
-        while self._connections and self.now() < deadline:
-            await asyncio.sleep(_DRAIN_POLL_SECONDS)
-            for connection in list(self._connections):
-                if connection.drained:
-                    connection.close()
+            connection.finish()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(drain_seconds):
+                await self._empty.wait()
         for connection in list(self._connections):
             connection.abort()
         for _ in range(3):  # let the transports call connection_lost
@@ -117,6 +127,7 @@ class Server:
             return f"max.connections.per.ip={allowed} reached"
         connection.last_active = self.now()
         self._connections[connection] = None
+        self._empty.clear()
         self._per_host[host] += 1
         if self._sweeper is None:
             self._schedule_sweep()
@@ -127,6 +138,8 @@ class Server:
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]
+        if not self._connections:
+            self._empty.set()
 
     def report(self, error: BaseException) -> None:
         """An unexpected error from a request: hand it to the loop's exception handler, traceback and all."""
@@ -142,9 +155,12 @@ class Server:
         self._sweeper = None
         oldest_allowed = self.now() - self.limits.idle_seconds_max
         for connection in list(self._connections):
-            if connection.idle and connection.last_active < oldest_allowed:
+            if connection.drained and connection.last_active < oldest_allowed:
                 _log.info("connection_idle_closed", peer=connection.peer)
                 connection.close()
+            elif connection.idle and connection.last_active < oldest_allowed:
+                _log.warning("connection_unread_closed", peer=connection.peer)
+                connection.abort()  # a polite end would wait for a peer that takes nothing
             elif connection.last_active < oldest_allowed - self.limits.idle_seconds_max:
                 # It has had answers waiting for twice the idle time and takes none of them.
                 _log.warning("connection_stuck_closed", peer=connection.peer)

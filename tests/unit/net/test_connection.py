@@ -215,3 +215,138 @@ async def test_a_port_in_use_is_one_clear_sentence() -> None:
             ListenError, match=f"cannot listen on 127.0.0.1:{port}: another process uses this port"
         ):
             await other.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", port)
+
+
+async def test_every_interface_is_one_port_when_the_system_chooses_it() -> None:
+    server = Server(Echo(), ServerLimits(), now=real_runtime().clock.monotonic)
+    port = await server.listen(OpenListener(name="PLAINTEXT"), "", 0)
+    try:
+        async with connected(port) as (reader, writer):
+            writer.write(framed(b"hello"))
+            assert await read_frame(reader) == b"hello"
+        assert {one.getsockname()[1] for listener in server._listeners for one in listener.sockets} == {port}
+    finally:
+        await server.stop(drain_seconds=0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+async def test_idle_connections_are_closed_and_those_that_wait_or_work_are_not() -> None:
+    clock, echo = Clock(), Echo()
+    server = Server(echo, ServerLimits(idle_seconds_max=600), now=clock)
+    port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
+    async with (
+        connected(port) as (idle, _),
+        connected(port) as (waiting, wait),
+        connected(port) as (busy, work),
+    ):
+        wait.write(framed(b"later:x"))
+        await until(lambda: echo.held and server.connection_count == 3)
+        clock.seconds += 599
+        work.write(framed(b"now"))
+        assert await read_frame(busy) == b"now"
+        clock.seconds += 2
+        server._sweep()
+        assert await idle.read() == b""
+        echo.held[b"later:x"].set_result([framed(b"x")])
+        assert await read_frame(waiting) == b"x"
+        work.write(framed(b"again"))
+        assert await read_frame(busy) == b"again"
+        await server.stop(drain_seconds=0)
+
+
+async def test_a_client_that_takes_no_answer_at_all_is_let_go_in_the_end() -> None:
+    clock, echo = Clock(), Echo()
+    echo.reply_bytes = 32 << 20
+    server = Server(echo, ServerLimits(idle_seconds_max=600), now=clock)
+    port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
+    async with connected(port) as (_, writer):
+        writer.write(framed(b"fill"))
+        await until(lambda: server.unread_bytes > 0)
+        clock.seconds += 601
+        server._sweep()
+        await until(lambda: server.connection_count == 0)
+        assert server.unread_bytes == 0
+    await server.stop(drain_seconds=0)
+
+
+async def test_stopping_answers_what_is_under_way_and_serves_nothing_new() -> None:
+    echo = Echo()
+    async with serving(echo) as (server, port), connected(port) as (reader, writer):
+        writer.write(framed(b"later:x"))
+        await until(lambda: echo.held)
+        stopping = asyncio.ensure_future(server.stop(drain_seconds=1000))
+        await asyncio.sleep(0.05)
+        writer.write(framed(b"late"))
+        await asyncio.sleep(0.05)
+        echo.held[b"later:x"].set_result([framed(b"x")])
+        assert await read_frame(reader) == b"x"
+        assert await reader.read() == b""
+        async with asyncio.timeout(20):
+            await stopping
+        assert echo.handled == [b"later:x"]
+
+
+async def test_stopping_does_not_wait_for_clients_that_always_ask_again() -> None:
+    echo = Echo()
+    async with serving(echo) as (server, port), connected(port) as (reader, writer):
+
+        async def ask_on() -> None:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                writer.write(framed(b"task:a") * 8)
+                while True:
+                    await read_frame(reader)
+                    writer.write(framed(b"task:a"))
+
+        asking = asyncio.ensure_future(ask_on())
+        await until(lambda: len(echo.handled) > 100)
+        async with asyncio.timeout(20):
+            await server.stop(drain_seconds=1000)
+        await asking
+
+
+async def test_stopping_gives_up_on_what_is_not_answered_in_time() -> None:
+    echo = Echo()
+    async with serving(echo) as (server, port), connected(port) as (reader, writer):
+        writer.write(framed(b"later:x"))
+        await until(lambda: echo.held)
+        await server.stop(drain_seconds=0.05)
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        assert echo.held[b"later:x"].cancelled()
+        assert server.connection_count == 0
+
+
+class Stubborn(Echo):
+    """Its work fails when it is cancelled."""
+
+    def _task(self, payload: bytes) -> Awaitable[Chunks | None]:
+        async def work() -> Chunks | None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise RuntimeError("a bug in tidying up")
+
+        return work()
+
+
+async def test_an_error_after_the_client_left_is_reported_all_the_same() -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reported.append(str(context["exception"]))
+    )
+    echo = Stubborn()
+    async with serving(echo) as (server, port):
+        async with connected(port) as (_, writer):
+            writer.write(framed(b"task:x"))
+            await until(lambda: echo.handled)
+            client = writer.get_extra_info("socket")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await until(lambda: server.connection_count == 0 and reported)
+    assert reported == ["a bug in tidying up"]
