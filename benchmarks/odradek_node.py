@@ -40,6 +40,7 @@ class Node(Protocol):
     def launch(self) -> None: ...
     def wait_until_ready(self) -> None: ...
     def stop(self) -> None: ...
+    def terminate(self) -> int: ...
     def kill(self) -> None: ...
 
 
@@ -61,17 +62,20 @@ def serve_environment() -> dict[str, str]:
 class OdradekNode:
     """A running `odradek serve`; use it as a context manager.
 
-    `settings` are broker settings by Kafka's names. The first start chooses the port, later ones keep it.
+    `settings` are broker settings by Kafka's names. Without a `port` the first start chooses one, and later ones
+    keep it.
     """
 
     name = "Odradek"
 
-    def __init__(self, *, settings: Mapping[str, str] | None = None, directory: Path | None = None) -> None:
+    def __init__(
+        self, *, settings: Mapping[str, str] | None = None, directory: Path | None = None, port: int = 0
+    ) -> None:
         self.settings = dict(settings or {})
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="odradek-node-"))
         self._process: subprocess.Popen[str] | None = None
-        self._address = "127.0.0.1:0"
+        self._address = f"127.0.0.1:{port}"
 
     @property
     def bootstrap(self) -> str:

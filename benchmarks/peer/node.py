@@ -173,6 +173,14 @@ class KafkaNode:
         if self._own_directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
+    def terminate(self) -> int:
+        """SIGTERM and the exit code; the data stays for a later `start`."""
+        process, self._process = self._process, None
+        if process is None:
+            raise RuntimeError("the node is not running")
+        process.send_signal(signal.SIGTERM)
+        return process.wait(STOP_SECONDS_MAX)
+
     def kill(self) -> None:
         """SIGKILL, as a crash would; the data stays for a later `start`."""
         if self._process is not None:
@@ -229,6 +237,11 @@ class KafkaNode:
     def _last_log_line(self) -> str:
         lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines() or ["(empty log)"]
         return lines[-1][:300]
+
+
+def free_port() -> int:
+    """A loopback port that was free a moment ago."""
+    return _free_ports(1)[0]
 
 
 def _free_ports(count: int) -> list[int]:

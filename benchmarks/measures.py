@@ -1,0 +1,225 @@
+"""What is measured of each broker, one round at a time. Every function yields samples for one contender."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import load
+from benchmarks.contenders import Contender
+from benchmarks.first_ack import seconds_to_first_ack
+from benchmarks.odradek_node import Node
+from benchmarks.samples import Better, Sample
+from benchmarks.watch import PeakMemory, cpu_seconds, memory
+
+PARTITIONS = 4
+REST_SECONDS = 3.0
+"""How long a fresh broker is left alone before its memory at rest is read."""
+
+_topics = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much of everything."""
+
+    rounds: int
+    counts: dict[int, int]
+    """Records to move, by the size of their values in bytes."""
+    latency_seconds: float
+    start_rounds: int
+
+
+QUICK = Plan(
+    rounds=3,
+    counts={100: 1_000_000, 1024: 300_000, 16_384: 20_000},
+    latency_seconds=4.0,
+    start_rounds=3,
+)
+FULL = Plan(
+    rounds=7,
+    counts={100: 4_000_000, 1024: 1_500_000, 16_384: 100_000},
+    latency_seconds=15.0,
+    start_rounds=7,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A contender that is up."""
+
+    contender: Contender
+    node: Node
+
+    def samples(
+        self, measure: str, condition: str, round_number: int, figures: dict[str, tuple[float, Better]]
+    ) -> Iterator[Sample]:
+        for quantity, (value, better) in figures.items():
+            yield Sample(
+                measure=measure,
+                condition=condition,
+                quantity=quantity,
+                better=better,
+                contender=self.contender.key,
+                round_number=round_number,
+                value=value,
+            )
+
+
+def value_name(size: int) -> str:
+    return f"{size} B" if size < 1024 else f"{size // 1024} KiB"
+
+
+# -- produce, consume, and the CPU that they cost the broker
+
+
+def throughput(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+    """Produce with acks=1 and acks=all, and read back, at each size of values."""
+    for size, count in plan.counts.items():
+        name = value_name(size)
+        for acks in ("1", "all"):
+            with _topic(one.node) as topic:
+                moved, spent = _measured(
+                    one.node, load.run_producer, topic, count=count, value_bytes=size, acks=acks
+                )
+                figures = _flow(moved, spent, "in")
+                yield from one.samples("produce", f"{name}, acks={acks}", round_number, figures)
+                _check_all_there(one.node, topic, count)
+                if acks == "all":
+                    moved, spent = _measured(
+                        one.node, load.run_consumer, topic, count=count, value_bytes=size
+                    )
+                    yield from one.samples("consume", name, round_number, _flow(moved, spent, "out"))
+
+
+def warm_up(one: Running, plan: Plan) -> None:
+    """Enough work for the peer's compiler to have done most of its own; not measured."""
+    for size, count in plan.counts.items():
+        with _topic(one.node) as topic:
+            load.run_producer(one.node.bootstrap, topic, count=count, value_bytes=size, acks="all")
+            load.run_consumer(one.node.bootstrap, topic, count=count, value_bytes=size)
+
+
+def _measured(
+    node: Node, run: Callable[..., load.Loaded], topic: str, **flags: object
+) -> tuple[load.Loaded, float]:
+    os.sync()  # what earlier samples left dirty is not this one's to write
+    before = cpu_seconds(node.pid)
+    moved = run(node.bootstrap, topic, **flags)
+    return moved, cpu_seconds(node.pid) - before
+
+
+def _flow(moved: load.Loaded, broker_cpu_seconds: float, direction: str) -> dict[str, tuple[float, Better]]:
+    return {
+        "MB/s": (moved.payload_bytes / moved.seconds / 1e6, "higher"),
+        "records/s": (moved.records / moved.seconds, "higher"),
+        f"broker CPU s per GB {direction}": (broker_cpu_seconds / (moved.payload_bytes / 1e9), "lower"),
+    }
+
+
+def _check_all_there(node: Node, topic: str, count: int) -> None:
+    deadline = time.monotonic() + 10
+    while (found := load.end_offsets(node.bootstrap, topic, PARTITIONS)) != count:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{found} records of {count} are in the log")
+        time.sleep(0.05)
+
+
+# -- the time to an acknowledgement
+
+
+def latency(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+    """Acknowledgement of single 1 KiB records, 1,000 a second."""
+    for acks in ("1", "all"):
+        with _topic(one.node) as topic:
+            os.sync()
+            found = load.run_latency(
+                one.node.bootstrap, topic, acks=acks, rate=1000, seconds=plan.latency_seconds
+            )
+        figures: dict[str, tuple[float, Better]] = {
+            "p50 ms": (found.p50_ms, "lower"),
+            "p99 ms": (found.p99_ms, "lower"),
+        }
+        condition = f"1 KiB values at 1,000 records/s, acks={acks}"
+        yield from one.samples("acknowledgement", condition, round_number, figures)
+
+
+# -- memory
+
+
+def memory_use(contender: Contender, plan: Plan, round_number: int) -> Iterator[Sample]:
+    """A fresh process at rest, and at its largest while 1 KiB records go in and out."""
+    with work_directory() as directory:
+        node = contender.make(directory).start()
+        try:
+            one = Running(contender=contender, node=node)
+            time.sleep(REST_SECONDS)
+            rest = memory(node.pid)
+            size = 1024
+            count = plan.counts[size]
+            with PeakMemory(node.pid) as watched, _topic(node) as topic:
+                load.run_producer(node.bootstrap, topic, count=count, value_bytes=size, acks="all")
+                load.run_consumer(node.bootstrap, topic, count=count, value_bytes=size)
+            for condition, found in (("at rest", rest), ("under load", watched.peak)):
+                figures: dict[str, tuple[float, Better]] = {
+                    "RSS MB": (found.rss_bytes / 1e6, "lower"),
+                    "PSS MB": (found.pss_bytes / 1e6, "lower"),
+                }
+                yield from one.samples("memory", condition, round_number, figures)
+        finally:
+            node.stop()
+
+
+# -- start
+
+
+def start(contender: Contender, plan: Plan, round_number: int) -> Iterator[Sample]:
+    """From the start of the process to the first acknowledged record: on an empty directory, then again."""
+    del plan
+    with work_directory() as directory:
+        node = contender.make(directory)
+        one = Running(contender=contender, node=node)
+        try:
+            for condition in ("first start, topic auto-created", "restart after SIGTERM"):
+                node.prepare()
+                os.sync()
+                started = time.perf_counter()
+                node.launch()
+                host, port = node.bootstrap.rsplit(":", 1)
+                seconds = seconds_to_first_ack((host, int(port)), "first", started)
+                figures: dict[str, tuple[float, Better]] = {"ms": (seconds * 1000, "lower")}
+                yield from one.samples("start to first acknowledged record", condition, round_number, figures)
+                node.terminate()
+        finally:
+            node.stop()
+
+
+# -- places to work in
+
+
+@contextmanager
+def _topic(node: Node) -> Iterator[str]:
+    """A topic that is deleted at the end."""
+    name = f"bench-{next(_topics)}"
+    load.create_topic(node.bootstrap, name, PARTITIONS)
+    try:
+        yield name
+    finally:
+        load.delete_topic(node.bootstrap, name)
+
+
+@contextmanager
+def work_directory() -> Iterator[Path]:
+    """A directory on the disk that holds temporary files, removed at the end."""
+    path = Path(tempfile.mkdtemp(prefix="odradek-bench-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,145 @@
+"""What a run leaves behind: a table for people, JSON for machines, a chart for both."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.contenders import Contender
+from benchmarks.samples import Finding, Sample
+
+CHART_QUANTITIES = frozenset(
+    {"MB/s", "broker CPU s per GB in", "broker CPU s per GB out", "p50 ms", "p99 ms", "ms", "PSS MB"}
+)
+
+
+def machine() -> dict[str, Any]:
+    """Where the figures come from; without the machine's name."""
+    return {
+        "cpu": _cpu_name(),
+        "cores": psutil.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def write_json(
+    path: Path, facts: dict[str, Any], samples: Sequence[Sample], found: Sequence[Finding]
+) -> None:
+    document = {
+        **facts,
+        "findings": [{**asdict(one), "verdict": one.verdict} for one in found],
+        "samples": [asdict(one) for one in samples],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def markdown(found: Iterable[Finding], who: Sequence[Contender], peer: str) -> str:
+    """One row for each figure: medians of all contenders, and our ratios to the peer with their spread."""
+    rows: dict[tuple[str, str, str], dict[str, Finding]] = {}
+    for one in found:
+        rows.setdefault((one.measure, one.condition, one.quantity), {})[one.contender] = one
+    ours = [one for one in who if one.key != peer]
+    with_peer = len(ours) < len(who)
+    head = ["what", "conditions", "figure", *(one.title for one in who)]
+    if with_peer:
+        head += [f"{one.title} / Kafka" for one in ours]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * 3 + "---:|" * (len(head) - 3)]
+    for (measure, condition, quantity), by_contender in rows.items():
+        cells = [measure, condition, quantity]
+        cells += [
+            _number(by_contender[one.key].values.median) if one.key in by_contender else "" for one in who
+        ]
+        if with_peer:
+            cells += [_ratio(by_contender.get(one.key)) for one in ours]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(path: Path, found: Sequence[Finding], who: Sequence[Contender], title: str) -> None:
+    """Ratios to the peer as dots with their spread, on a logarithmic scale; the good side is to the right."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    shown = [one for one in found if one.ratio is not None and one.quantity in CHART_QUANTITIES]
+    if not shown:
+        return
+    labels = list(dict.fromkeys(f"{one.measure}, {one.condition}: {one.quantity}" for one in shown))
+    titles = {one.key: one.title for one in who}
+    figure, axes = plt.subplots(figsize=(11, 1.2 + 0.34 * len(labels)))
+    for shift, (contender, color) in enumerate(
+        zip(dict.fromkeys(one.contender for one in shown), ("C0", "C1"), strict=False)
+    ):
+        mine = [one for one in shown if one.contender == contender]
+        places = [
+            labels.index(f"{one.measure}, {one.condition}: {one.quantity}") + 0.28 * shift - 0.14
+            for one in mine
+        ]
+        goods = [_goodness(one) for one in mine]
+        axes.errorbar(
+            [middle for _, middle, _ in goods],
+            places,
+            xerr=[[m - low for low, m, _ in goods], [high - m for _, m, high in goods]],
+            fmt="o",
+            markersize=5,
+            capsize=3,
+            color=color,
+            label=titles[contender],
+        )
+    axes.axvline(1, color="0.4", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xticks([0.25, 0.5, 1, 2, 4, 8, 16, 32], ["¼", "½", "1", "2", "4", "8", "16", "32"])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.grid(axis="x", color="0.9")
+    axes.set_axisbelow(True)
+    axes.set_xlabel(
+        "times as good as Apache Kafka (1 = level; medians of rounds, bars from worst to best round)"
+    )
+    axes.set_title(title, fontsize=10)
+    axes.legend(loc="lower right", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _goodness(one: Finding) -> tuple[float, float, float]:
+    """A ratio turned so that more is better: (lowest, median, highest)."""
+    ratio = one.ratio
+    assert ratio is not None
+    if one.better == "higher":
+        return ratio.lowest, ratio.median, ratio.highest
+    return 1 / ratio.highest, 1 / ratio.median, 1 / ratio.lowest
+
+
+def _ratio(one: Finding | None) -> str:
+    if one is None or one.ratio is None:
+        return ""
+    ratio = one.ratio
+    text = f"{ratio.median:.2f} ({ratio.lowest:.2f}–{ratio.highest:.2f})"
+    return f"{text} {one.verdict}"
+
+
+def _number(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _cpu_name() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.processor()

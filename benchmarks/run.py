@@ -1,0 +1,167 @@
+"""`python -m benchmarks.run`: Odradek beside Apache Kafka, in one run, round by round.
+
+All brokers of a measure are up together and take turns (A B C, B C A, C A B, ...), with the same client and the same
+flags; each round gives one ratio, and the ratios' spread says how far to trust them. Without Maven or Java the peer is
+absent: this is said, and only Odradek's own figures are taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+import confluent_kafka as ck
+
+from benchmarks import load, measures, report
+from benchmarks.contenders import PEER, Contender, contenders
+from benchmarks.measures import FULL, QUICK, Plan, Running
+from benchmarks.peer import PeerAbsentError, PeerJars, fetch_peer
+from benchmarks.samples import Sample, findings
+
+T = TypeVar("T")
+
+# Measures that share running brokers, and those that start their own.
+TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Sample]]] = {
+    "throughput": measures.throughput,
+    "latency": measures.latency,
+}
+ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
+    "memory": measures.memory_use,
+    "start": measures.start,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    plan = FULL if options.full else QUICK
+    jars = None if options.no_peer else _peer(options.peer_version)
+    who = [one for one in contenders(jars) if not options.contender or one.key in options.contender]
+    wanted = options.only or [*TOGETHER, *ALONE]
+    began = time.time()
+    samples: list[Sample] = []
+    with ExitStack() as stack:
+        progress = _Progress(began)
+        shared = [name for name in TOGETHER if name in wanted]
+        if shared:
+            samples += _measure_together(stack, who, plan, shared, progress)
+    for name in ALONE:
+        if name in wanted:
+            samples += _measure_alone(who, plan, name, progress)
+    found = findings(samples, PEER)
+    facts = _facts(plan, "full" if options.full else "quick", who, wanted, time.time() - began)
+    options.out.mkdir(parents=True, exist_ok=True)
+    report.write_json(options.out / "results.json", facts, samples, found)
+    table = report.markdown(found, who, PEER)
+    (options.out / "results.md").write_text(table, encoding="utf-8")
+    title = f"Odradek beside Apache Kafka, {facts['plan']} run on {facts['machine']['cores']} cores"
+    report.draw(options.out / "results.png", found, who, title)
+    print(table)
+    print(f"written to {options.out}: results.md, results.json, results.png")
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--quick", action="store_true", help="a few minutes (the default)")
+    length.add_argument("--full", action="store_true", help="more rounds, more records: about an hour")
+    parser.add_argument(
+        "--only", action="append", choices=[*TOGETHER, *ALONE], help="measure this alone; may be repeated"
+    )
+    parser.add_argument(
+        "--contender", action="append", help="kafka, odradek or odradek-page-cache; may be repeated"
+    )
+    parser.add_argument("--no-peer", action="store_true", help="leave Apache Kafka out")
+    parser.add_argument("--peer-version", help="a 4.x version of Apache Kafka; by default the newest at hand")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/bench"), help="where results go (default: build/bench)"
+    )
+    return parser.parse_args(arguments)
+
+
+def _peer(version: str | None) -> PeerJars | None:
+    try:
+        return fetch_peer(version=version)
+    except PeerAbsentError as reason:
+        print(f"Apache Kafka is absent: {reason}. Measuring Odradek alone.", file=sys.stderr)
+        return None
+
+
+def _measure_together(
+    stack: ExitStack, who: Sequence[Contender], plan: Plan, names: Sequence[str], progress: _Progress
+) -> list[Sample]:
+    running = []
+    for contender in who:
+        directory = stack.enter_context(measures.work_directory())
+        node = contender.make(directory)
+        stack.callback(node.stop)
+        node.start()
+        one = Running(contender=contender, node=node)
+        progress.say(f"{contender.title}: warm-up")
+        measures.warm_up(one, plan)
+        running.append(one)
+    samples = []
+    for name in names:
+        for number in range(plan.rounds):
+            for one in _in_turn(running, number):
+                for sample in TOGETHER[name](one, plan, number):
+                    samples.append(sample)
+                    progress.show(sample, plan.rounds)
+    return samples
+
+
+def _measure_alone(who: Sequence[Contender], plan: Plan, name: str, progress: _Progress) -> list[Sample]:
+    samples = []
+    for number in range(plan.start_rounds):
+        for contender in _in_turn(who, number):
+            for sample in ALONE[name](contender, plan, number):
+                samples.append(sample)
+                progress.show(sample, plan.start_rounds)
+    return samples
+
+
+def _in_turn(items: Sequence[T], number: int) -> list[T]:
+    """Each round begins with another one, so that nobody always comes first."""
+    first = number % len(items)
+    return [*items[first:], *items[:first]]
+
+
+def _facts(
+    plan: Plan, kind: str, who: Sequence[Contender], wanted: Sequence[str], seconds: float
+) -> dict[str, Any]:
+    return {
+        "plan": kind,
+        "measures": list(wanted),
+        "rounds": plan.rounds,
+        "records": {str(size): count for size, count in plan.counts.items()},
+        "partitions": measures.PARTITIONS,
+        "seconds": round(seconds),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": report.machine(),
+        "contenders": {one.key: {"title": one.title, "promise": one.promise} for one in who},
+        "producer": {"client": f"confluent-kafka {ck.__version__}, produce_batch", **load.PRODUCER_SETTINGS},
+        "consumer": {"client": load.consumer_name(), **load.CONSUMER_SETTINGS},
+    }
+
+
+class _Progress:
+    def __init__(self, began: float) -> None:
+        self._began = began
+
+    def say(self, text: str) -> None:
+        print(f"{time.time() - self._began:6.0f} s  {text}", file=sys.stderr, flush=True)
+
+    def show(self, one: Sample, rounds: int) -> None:
+        figure = f"{one.value:,.1f} {one.quantity}"
+        self.say(
+            f"round {one.round_number + 1}/{rounds}  {one.contender:<18}  {one.measure}, {one.condition}: {figure}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
