@@ -33,7 +33,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 class TopicQueues:
     """The queues of one topic's partitions, and where records without a key go at present."""
 
-    __slots__ = ("available", "queues", "sticky", "sticky_bytes", "topic")
+    __slots__ = ("available", "queues", "resting", "sticky", "sticky_bytes", "topic", "used_at")
 
     def __init__(self, topic: str) -> None:
         self.topic: Final = topic
@@ -42,6 +42,14 @@ class TopicQueues:
         """Partitions that have a leader; empty: none is known to."""
         self.sticky: PartitionQueue | None = None
         self.sticky_bytes = 0
+        self.used_at = 0.0
+        self.resting = False
+        """Nobody has sent to it for long, and its metadata is no longer asked for. Its queues keep their numbers."""
+
+    @property
+    def busy(self) -> bool:
+        """Something waits or is on its way."""
+        return any(queue.open is not None or queue.length for queue in self.queues)
 
 
 class _Lingering(NamedTuple):
@@ -75,6 +83,10 @@ class Accumulator:
         self._room_watchers: list[Callable[[], None]] = []
         self._free_bytes = settings.buffer_memory
         self.topics: Final[dict[str, TopicQueues]] = {}
+        """Those that are kept up to date; others rest."""
+        self._resting: dict[str, TopicQueues] = {}
+        self.revived: Final[list[str]] = []
+        """Topics that were sent to although they rested: the sender asks for their metadata again."""
         self.ready: Final[dict[PartitionQueue, None]] = {}
         """Queues with something to send, the longest waiting first."""
         self._lingering: deque[_Lingering] = deque()
@@ -116,7 +128,7 @@ class Accumulator:
             self._free_bytes += batch.reserved_bytes
             raise
         batch.record_count = 1
-        self._open(target, batch)
+        self._open(topic, target, batch)
         return Delivery(batch, 0, timestamp_ms)
 
     def wait_for_room(self, timeout: float) -> bool:
@@ -143,18 +155,25 @@ class Accumulator:
 
     # -- the loop's side
 
-    def grow(self, topic: str, partition_count: int, available: Iterable[int]) -> TopicQueues:
-        """Make the topic known, or follow its growth. Partitions never go away while this client lives."""
+    def learn(self, topic: str, partition_count: int, available: Iterable[int]) -> TopicQueues:
+        """Make the topic known: it is about to be sent to."""
         with self.lock:
-            queues = self.topics.get(topic) or TopicQueues(topic)
+            queues = self.topics.get(topic) or self._resting.pop(topic, None) or TopicQueues(topic)
+            queues.resting = False
+            queues.used_at = self._clock.monotonic()
+            self.topics[topic] = queues
+        self.update(topic, partition_count, available)
+        return queues
+
+    def update(self, topic: str, partition_count: int, available: Iterable[int]) -> None:
+        """Follow the growth of a known topic. Partitions never go away while this client lives."""
+        with self.lock:
+            queues = self.topics[topic]
             for number in range(len(queues.queues), partition_count):
                 queues.queues.append(
                     PartitionQueue(TopicPartition(topic, number), in_flight_max=self._in_flight_max)
                 )
             queues.available = tuple(available)
-            if queues.queues:
-                self.topics[topic] = queues
-            return queues
 
     def collect(self, now: float) -> list[ProducerBatch]:
         """Find what has lingered long enough; returns the batches whose delivery timeout has passed."""
@@ -177,6 +196,15 @@ class Accumulator:
         batch = queue.take(broker)
         self.mark(queue)
         return batch
+
+    def rest(self, unused_since: float) -> list[str]:
+        """Let topics rest that nothing was sent to since then; returns their names."""
+        with self.lock:
+            idle = [each for each in self.topics.values() if each.used_at < unused_since and not each.busy]
+            for each in idle:
+                each.resting = True
+                self._resting[each.topic] = self.topics.pop(each.topic)
+            return [each.topic for each in idle]
 
     def next_due(self) -> float | None:
         """When `collect` will have something to do if nothing else happens."""
@@ -276,7 +304,12 @@ class Accumulator:
             reserved_bytes=reserved,
         )
 
-    def _open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def _open(self, topic: TopicQueues, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        if topic.resting:  # the user's thread had it in hand when it was laid to rest
+            topic.resting = False
+            self.topics[topic.topic] = self._resting.pop(topic.topic)
+            self.revived.append(topic.topic)
+        topic.used_at = batch.created_at
         queue.open = batch
         self._unsettled[batch] = None
         if not self._lingering:

@@ -285,7 +285,7 @@ class Assignment:
         records: memoryview | bytes | bytearray,
         aborted: Iterable[tuple[int, int]],
     ) -> None:
-        """*locked.* Records came, asked from `fetch_offset` on."""
+        """*locked.* Records came, asked from `fetch_offset` on. KafkaError when they cannot be read or lead nowhere."""
         assert state.fetch_offset is not None
         chunk = FetchedChunk(
             state.topic_partition,
@@ -294,9 +294,12 @@ class Assignment:
             aborted=aborted if self._read_committed else (),
             check_crcs=self._check_crcs,
         )
-        state.trouble_count = 0
         if chunk.next_offset == state.fetch_offset:
-            return
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"no whole batch within max.partition.fetch.bytes ({self._partition_bytes_max})",
+            )
+        state.trouble_count = 0
         state.fetch_offset = chunk.next_offset
         state.fetched_epoch = max(state.fetched_epoch, chunk.last_epoch)
         if chunk.empty and not state.has_records:

@@ -29,6 +29,7 @@ class Cluster:
         self, settings: ClientSettings, clock: Clock, entropy: Entropy, *, auto_create: bool = False
     ) -> None:
         self._settings = settings
+        self._entropy = entropy
         self.clock: Final = clock
         self.links: Final = Links(settings, clock, entropy)
         self.metadata: Final = Metadata(settings, self.links, clock, entropy, auto_create=auto_create)
@@ -46,14 +47,22 @@ class Cluster:
         await self.metadata.close()
         await self.links.close()
 
-    def ready(self, broker: int) -> Connection | None:
+    def more_links(self, on_change: Callable[[], None]) -> Links:
+        """Connections apart from the usual ones, for requests that keep the broker waiting; the caller closes them."""
+        links = Links(self._settings, self.clock, self._entropy)
+        links.on_change = on_change
+        links.on_trouble = self.metadata.ask
+        return links
+
+    def ready(self, broker: int, links: Links | None = None) -> Connection | None:
         """The connection to a broker if there is one now; if not, one is begun."""
+        links = links or self.links
         address = self.image.brokers.get(broker)
         if address is None:
             return None
-        connection = self.links.ready(address)
+        connection = links.ready(address)
         if connection is None:
-            self.links.begin(address)
+            links.begin(address)
         return connection
 
     async def connection(self, broker: int = NO_BROKER) -> Connection:

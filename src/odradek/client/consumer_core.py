@@ -72,7 +72,7 @@ class ConsumerCore:
 
     def want(self, topics: Iterable[str]) -> None:
         """On the loop: keep the topics' metadata, and fetch."""
-        self.cluster.metadata.want(topics)
+        self.cluster.metadata.want_only(topics)
         self.fetcher.turn_soon()
 
     def seek(self, tp: TopicPartition, offset: int | None, reset_to: int | None = None) -> None:

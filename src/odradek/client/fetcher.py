@@ -45,6 +45,14 @@ _FETCH: Final = api_by_name("Fetch")
 _EPOCHS: Final = api_by_name("OffsetForLeaderEpoch")
 _LAST_VERSION_WITH_NAMES: Final = 12
 _LAST_VERSION_WITHOUT_SESSIONS: Final = 6
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""Mended by beginning a new session, at once."""
 ISOLATION: Final[Mapping[str, int]] = {"read_uncommitted": 0, "read_committed": 1}
 
 Generations = dict[TopicPartition, int]
@@ -65,6 +73,8 @@ class Fetcher:
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
         self._stopped = False
+        self._links = cluster.more_links(self.turn_soon)
+        """Answers come in the order of requests: on connections of its own, a Fetch that waits delays nothing else."""
         cluster.links.on_change = self.turn_soon
         cluster.metadata.on_news = self.turn_soon
 
@@ -98,6 +108,7 @@ class Fetcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._links.close()
 
     # -- one turn
 
@@ -110,7 +121,7 @@ class Fetcher:
             self._begin(self._validate(broker, epochs, self._assignment.generations(epochs)))
         for broker, wishes in plan.wishes.items():
             if broker not in self._fetching:
-                connection = self._cluster.ready(broker)
+                connection = self._cluster.ready(broker, self._links)
                 if connection is not None:
                     self._fetch(broker, connection, wishes)
         if plan.retry_at is not None:
@@ -222,7 +233,7 @@ class Fetcher:
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             session.refused(code)
-            if not code.retriable:
+            if code not in _SESSION_ERRORS:
                 self._trouble(wishes, generations, KafkaError(code))
             return
         session.answered(response.session_id)
@@ -256,16 +267,16 @@ class Fetcher:
             state.high_watermark = told.high_watermark
             state.log_start_offset = told.log_start_offset
             state.seen_leader_epoch = max(state.seen_leader_epoch, wish.leader_epoch)
-            if told.records is not None and len(told.records):
+            if not told.records:
+                state.trouble_count = 0
+            else:
                 aborted = [(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()]
                 try:
                     assignment.put(state, told.records, aborted)
                 except KafkaError as error:
                     self._pause(state)
-                    state.problem = KafkaError(
-                        error.code,
-                        f"{tp}: what was fetched at {wish.fetch_offset} cannot be read ({error.message})",
-                    )
+                    what = f"{tp}: what was fetched at offset {wish.fetch_offset} cannot be read ({error.message})"
+                    state.problem = KafkaError(error.code, what)
                     assignment.tell()
 
     def _refused(

@@ -70,7 +70,14 @@ class Metadata:
             self._topics.update(dict.fromkeys(new))
             self.ask(urgent=True)
 
+    def want_only(self, topics: Iterable[str]) -> None:
+        """Keep these and no others: to ask about a topic may create it again after it was deleted."""
+        wanted = dict.fromkeys(topics)
+        self.unwant([topic for topic in self._topics if topic not in wanted])
+        self.want(wanted)
+
     def unwant(self, topics: Iterable[str]) -> None:
+        """Ask about these no more, and forget what is known of them."""
         gone = [topic for topic in topics if self._topics.pop(topic, "") is None]
         self.image = self.image.without(gone)
 

@@ -37,6 +37,7 @@ class ProducerOptions(ClientOptions, total=False):
     max_block_ms: int
     max_request_size: int
     max_in_flight_requests_per_connection: int
+    metadata_max_idle_ms: int
     delivery_timeout_ms: int
     retries: int
     compression_type: str

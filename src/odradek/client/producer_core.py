@@ -63,7 +63,7 @@ class ProducerCore:
     async def learn(self, topic: str) -> TopicQueues:
         """Make a topic known; KafkaError when the cluster does not have it within max.block.ms."""
         image = await self.cluster.metadata.topic(topic, self.max_block_s)
-        return self.accumulator.grow(topic, len(image.partitions), image.available)
+        return self.accumulator.learn(topic, len(image.partitions), image.available)
 
     def content(
         self, key: object, value: object, headers: HeaderInput

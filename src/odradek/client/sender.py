@@ -87,6 +87,9 @@ class Sender:
             now = self._cluster.clock.monotonic()
             for batch in self._accumulator.collect(now):
                 self._expire(batch)
+            if self._accumulator.revived:
+                self._cluster.metadata.want(self._accumulator.revived)
+                self._accumulator.revived.clear()
             with self._accumulator.lock:
                 plan = self._planner.plan(now)
             for request in plan.requests:
@@ -312,9 +315,11 @@ class Sender:
     # -- metadata and producer id
 
     def _metadata_changed(self) -> None:
+        idle_since = self._cluster.clock.monotonic() - self._settings.metadata_max_idle_ms / 1000
+        self._cluster.metadata.unwant(self._accumulator.rest(idle_since))
         for name, topic in self._cluster.image.topics.items():
             if name in self._accumulator.topics:
-                self._accumulator.grow(name, len(topic.partitions), topic.available)
+                self._accumulator.update(name, len(topic.partitions), topic.available)
         self.turn_soon()
 
     async def _identify(self) -> None:

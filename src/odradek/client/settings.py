@@ -190,6 +190,12 @@ class ProducerSettings(ClientSettings):
         "requests under way to one broker; at most 5 if idempotent",
         least=1,
     )
+    metadata_max_idle_ms: int = _whole(
+        "metadata.max.idle.ms",
+        300_000,
+        "stop asking about a topic that was not sent to for this long",
+        least=5_000,
+    )
     delivery_timeout_ms: int = _whole(
         "delivery.timeout.ms", 120_000, "after this long a record is given up, retries included", least=1
     )

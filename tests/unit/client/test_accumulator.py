@@ -30,7 +30,7 @@ class Bench:
         self.capacity = 100
         self.leader: int | None = 1
         self.accumulator = Accumulator(settings, clock, chance, wake=self._wake)
-        self.topic = self.accumulator.grow("t", partitions, range(partitions))
+        self.topic = self.accumulator.learn("t", partitions, range(partitions))
         self.planner = Planner(
             self.accumulator,
             leader_of=lambda tp: self.leader,
@@ -199,7 +199,7 @@ def test_partitions_without_a_leader_get_no_records_without_key(
     bench: Callable[..., Bench], chance: Any
 ) -> None:
     desk = bench(partitions=4, batch_size=200)
-    desk.accumulator.grow("t", 4, [2])
+    desk.accumulator.update("t", 4, [2])
     for number in range(20):
         chance.value = number / 20
         delivery = desk.send(b"x" * 150)
@@ -210,10 +210,35 @@ def test_partitions_without_a_leader_get_no_records_without_key(
 def test_a_topic_grows_and_keeps_its_queues(bench: Callable[..., Bench]) -> None:
     desk = bench(partitions=1)
     first = desk.topic.queues[0]
-    grown = desk.accumulator.grow("t", 3, range(3))
-    assert grown is desk.topic
-    assert [queue.topic_partition.partition for queue in grown.queues] == [0, 1, 2]
-    assert grown.queues[0] is first
+    desk.accumulator.update("t", 3, range(3))
+    assert [queue.topic_partition.partition for queue in desk.topic.queues] == [0, 1, 2]
+    assert desk.topic.queues[0] is first
+
+
+def test_a_topic_nobody_sends_to_rests_and_keeps_its_numbers(bench: Callable[..., Bench]) -> None:
+    desk = bench(linger_ms=0)
+    desk.send()
+    ((batch,),) = desk.sent()
+    desk.clock.now += 10
+    assert desk.accumulator.rest(desk.clock.now) == [], "something is still on its way"
+    desk.acknowledge(batch)
+    assert desk.accumulator.rest(desk.clock.now) == ["t"]
+    assert desk.accumulator.topics == {}
+    again = desk.accumulator.learn("t", 1, [0])
+    assert again is desk.topic
+    desk.send()
+    ((batch,),) = desk.sent()
+    assert batch.identity is not None
+    assert batch.identity.base_sequence == 1
+
+
+def test_a_record_that_comes_while_its_topic_is_laid_to_rest_wakes_it(bench: Callable[..., Bench]) -> None:
+    desk = bench(linger_ms=0)
+    desk.clock.now += 10
+    assert desk.accumulator.rest(desk.clock.now) == ["t"]
+    desk.send()
+    assert (list(desk.accumulator.topics), desk.accumulator.revived) == (["t"], ["t"])
+    assert len(desk.sent()) == 1
 
 
 def test_a_flush_lets_nothing_linger_and_names_what_is_to_be_waited_for(bench: Callable[..., Bench]) -> None:
