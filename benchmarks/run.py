@@ -79,7 +79,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-peer", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--peer-version", help="a 4.x version of Apache Kafka; by default the newest at hand")
     parser.add_argument(
-        "--out", type=Path, default=Path("build/bench"), help="where results go (default: build/bench)"
+        "--out",
+        type=Path,
+        default=Path("benchmarks/results"),
+        help="a directory (default: benchmarks/results)",
     )
     return parser.parse_args(arguments)
 
