@@ -182,6 +182,8 @@ class _Opener:
             self._disk.replace(naming.join(self._directory, naming.PARTITION_METADATA), metadata)
         segment = self._segment(self._opening.start_offset, 0)
         segment.begin()
+        # If later segments could outlive the name of the first, a log would seem to begin with them.
+        self._disk.sync_directory(self._directory)
         self._segments.append(segment)
         self._end_offset = segment.base_offset
 
@@ -207,12 +209,8 @@ class _Opener:
     def _open_active(self) -> bool:
         """Open the last segment without reading more of it than its end. False when it is not as a clean close leaves it."""
         self._drop_empty(self._segments[:-1])
-        if len(self._segments) > 1 and not self._segments[-1].size_bytes:
-            end_offset = self._segments[-2].next_offset()
-            if end_offset < self._segments[-1].base_offset:
-                return False
-            if end_offset > self._segments[-1].base_offset:
-                self._drop_empty(self._segments[-1:])
+        if not self._follows_on():
+            return False
         active = self._segments[-1]
         active.open_writer()
         try:
@@ -224,6 +222,18 @@ class _Opener:
                 active.writer = None
             return False
         self._activate(active, built)
+        return True
+
+    def _follows_on(self) -> bool:
+        """Whether the last segment, if it is empty, begins where the one before it ends; a leftover goes."""
+        if len(self._segments) < 2 or self._segments[-1].size_bytes:
+            return True
+        last = self._segments[-2].last_batch()
+        if last is None or last.last_offset + 1 < self._segments[-1].base_offset:
+            return False
+        if last.last_offset + 1 > self._segments[-1].base_offset:
+            self._drop_empty(self._segments[-1:])
+        self._last_epoch = last.leader_epoch
         return True
 
     def _resume(self, active: Segment) -> BuiltIndex:
@@ -245,7 +255,7 @@ class _Opener:
     def _activate(self, active: Segment, built: BuiltIndex) -> None:
         active.index = built.index
         self._end_offset = built.next_offset
-        self._last_epoch = built.leader_epoch
+        self._last_epoch = max(self._last_epoch, built.leader_epoch)
         if active.size_bytes:
             active.first_append_ms = self._first_append_ms(active)
 
@@ -332,6 +342,7 @@ class _Opener:
 
     def _keep_sealed(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync a scanned segment that others follow: what was read may have been in the page cache only."""
+        self._last_epoch = scanned.last_epoch
         scanned.index.seal()
         write_index_files(self._disk, self._files, segment, scanned.index)
         rewrite(self._disk, segment, scanned, self._opening.recovery_point)
@@ -347,8 +358,7 @@ class _Opener:
         rewrite(self._disk, segment, scanned, self._opening.recovery_point)
         writer = segment.open_writer()
         writer.log_file.sync()
-        epoch = scanned.epochs[-1].epoch if scanned.epochs else -1
-        self._activate(segment, BuiltIndex(scanned.index, scanned.next_offset, epoch))
+        self._activate(segment, BuiltIndex(scanned.index, scanned.next_offset, scanned.last_epoch))
 
     # ---- what belongs to the log -----------------------------------------------------------------------------------
 

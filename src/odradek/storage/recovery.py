@@ -16,7 +16,6 @@ from odradek.model.errors import KafkaError
 from odradek.records import HEADER_BYTES, BatchHeader, check_crc, read_header
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage import naming
-from odradek.storage.epochs import EpochStart
 from odradek.storage.segment import Segment
 from odradek.storage.sparse_index import RELATIVE_OFFSET_MAX, ActiveIndex
 from odradek.telemetry import events
@@ -36,8 +35,8 @@ class ScannedSegment:
     good_bytes: int
     next_offset: int
     index: ActiveIndex
-    epochs: tuple[EpochStart, ...]
-    """Where each leader epoch first appears."""
+    last_epoch: int
+    """The leader epoch of the last good batch; -1 without any."""
     problem: str | None
 
 
@@ -49,16 +48,14 @@ class _Scan:
         self._interval = interval
         self.next_offset = base_offset
         self.index = ActiveIndex(base_offset)
-        self.epochs: list[EpochStart] = []
+        self.last_epoch = -1
 
     def take(self, header: BatchHeader, batch: memoryview, position: int) -> None:
         """Raises KafkaError for a bad batch."""
         check_crc(batch)
         self.index.note(self._interval, position, header.size_bytes, header.last_offset, header.max_timestamp)
         self.next_offset = header.next_offset
-        epoch = header.partition_leader_epoch
-        if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
-            self.epochs.append(EpochStart(epoch, header.base_offset))
+        self.last_epoch = header.partition_leader_epoch
 
     def doubt(self, header: BatchHeader) -> str | None:
         """Why the batch cannot follow the ones before it."""
@@ -91,7 +88,7 @@ def scan_file(
         good_bytes=position,
         next_offset=scan.next_offset,
         index=scan.index,
-        epochs=tuple(scan.epochs),
+        last_epoch=scan.last_epoch,
         problem=problem,
     )
 

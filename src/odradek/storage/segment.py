@@ -267,14 +267,14 @@ class Segment:
                 return mark.position
         return self.size_bytes
 
-    def next_offset(self) -> int:
-        """The offset behind the last batch, read from the file; the base offset of an empty segment."""
+    def last_batch(self) -> Mark | None:
+        """The last batch, read from the file; None in an empty segment."""
         self._search(OFFSET_MAX)  # finds out whether the last index entry is true
         entry = self._floor(OFFSET_MAX)
-        next_offset = self.base_offset
+        last = None
         for mark in self.marks(entry.position if entry is not None else 0):
-            next_offset = mark.last_offset + 1
-        return next_offset
+            last = mark
+        return last
 
     def remember(self, offset: int, position: int) -> None:
         """The batch that begins with `offset` is (or will be) at `position`."""

@@ -247,3 +247,29 @@ def test_the_empty_file_of_a_roll_that_failed_hides_nothing(
     for offset in range(60):
         (header, _), *_ = split_batches(reopened.read(offset, 1, end_offset=60, at_least_one=True).records)
         assert header.base_offset == offset
+
+
+def test_a_log_that_was_never_flushed_begins_where_it_began(lab: Lab) -> None:
+    for _ in range(30):
+        here = type(lab)(lives=lab.lives)
+        log = here.open(CONFIG)
+        here.fill(log, 60)
+        here.cut_power()
+        lab.lives = here.lives
+        reopened = here.open(CONFIG, clean=False)
+        assert reopened.start_offset == 0
+        assert [record.offset for record in here.records(reopened)] == list(range(reopened.end_offset))
+
+
+@pytest.mark.parametrize("recovery_point", [0, 60])
+def test_a_log_that_retention_shortened_begins_where_it_was_cut(lab: Lab, recovery_point: int) -> None:
+    log = lab.open(CONFIG)
+    lab.fill(log, 60)
+    lab.flush(log)
+    log.delete_records(30)
+    assert log.apply_retention(lab.now_ms)
+    log.removal_job(lab.now_ms).run()
+    lab.cut_power()
+    reopened = lab.open(CONFIG, clean=False, recovery_point=recovery_point)
+    assert reopened.start_offset > 10
+    assert reopened.end_offset == 60
