@@ -12,6 +12,7 @@ import asyncio
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,48 +27,49 @@ _STOP_SECONDS = 60.0
 
 
 class LocalBroker:
-    """A context manager. `settings` are Kafka's broker settings; `data` keeps the data between uses."""
+    """A context manager, which may be entered again. `settings` are Kafka's broker settings; `data` keeps the data
+    between uses.
+    """
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, data: Path | None = None) -> None:
         self._settings = dict(settings or {})
         self._data = data
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
+        self._running: _Running | None = None
         self.address = ""
         """HOST:PORT, for `bootstrap.servers`."""
 
     def start(self) -> Self:
-        """Returns once the broker accepts connections; raises what kept it from starting."""
-        if self._data is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="odradek-")
-        data = str(self._data or (self._temporary.name if self._temporary else ""))
-        values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": data, **self._settings}
-        config, _ = BrokerConfig.load(values)
-        self._thread = threading.Thread(target=self._run, args=(config,), name="odradek-broker", daemon=True)
-        self._thread.start()
-        if not self._ready.wait(_START_SECONDS):
-            raise OdradekError(f"the broker did not start within {_START_SECONDS:.0f} s")
-        if self._failure is not None:
+        """Returns once the broker accepts connections; raises what kept it from starting, and leaves nothing then."""
+        if self._running is not None:
+            raise OdradekError(f"this broker already runs, on {self.address}")
+        try:
+            config, _ = BrokerConfig.load(
+                {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": self._directory(), **self._settings}
+            )
+            self._running = _Running(config)
+            self.address = self._running.wait_until_ready()
+        except BaseException:
             self.stop()
-            raise self._failure
+            raise
         return self
 
+    def _directory(self) -> str:
+        if self._data is not None:
+            return str(self._data)
+        self._temporary = tempfile.TemporaryDirectory(prefix="odradek-")
+        return self._temporary.name
+
     def stop(self) -> None:
-        """Stop cleanly and remove the temporary data. Idempotent."""
-        if self._loop is not None and self._stopping is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-        if self._thread is not None:
-            self._thread.join(_STOP_SECONDS)
-            if self._thread.is_alive():
-                raise OdradekError(f"the broker did not stop within {_STOP_SECONDS:.0f} s")
-            self._thread = None
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
+        """Stop cleanly and remove the temporary data; raises what went wrong meanwhile. Idempotent."""
+        running, self._running = self._running, None
+        try:
+            if running is not None:
+                running.stop()
+        finally:
+            if self._temporary is not None:
+                self._temporary.cleanup()
+                self._temporary = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -77,22 +79,57 @@ class LocalBroker:
     ) -> None:
         self.stop()
 
-    def _run(self, config: BrokerConfig) -> None:
+
+class _Running:
+    """One broker in a thread of its own, from its making to its `stop`."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._ready = threading.Event()
+        self._address = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="odradek-broker", daemon=True)
+        self._thread.start()
+
+    def wait_until_ready(self) -> str:
+        if not self._ready.wait(_START_SECONDS):
+            raise OdradekError(f"the broker did not start within {_START_SECONDS:.0f} s")
+        self._raise_failure()
+        return self._address
+
+    def stop(self) -> None:
+        if self._loop is not None and self._stopping is not None:
+            with suppress(RuntimeError):  # its loop is closed: it has stopped already
+                self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(_STOP_SECONDS)
+        if self._thread.is_alive():
+            raise OdradekError(f"the broker did not stop within {_STOP_SECONDS:.0f} s")
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self._thread.join(_STOP_SECONDS)
+            raise failure
+
+    def _run(self) -> None:
         try:
-            asyncio.run(self._serve(config))
-        except BaseException as error:  # noqa: BLE001 - the root of the thread: `start` raises it again
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - the root of the thread: whoever waits for it raises it again
             self._failure = error
         finally:
             self._ready.set()
 
-    async def _serve(self, config: BrokerConfig) -> None:
-        self._loop = asyncio.get_running_loop()
+    async def _serve(self) -> None:
         self._stopping = asyncio.Event()
-        runtime = real_runtime(threads=config.num_io_threads)
-        broker = Broker(config, runtime)
+        self._loop = asyncio.get_running_loop()
+        runtime = real_runtime(threads=self._config.num_io_threads)
+        broker = Broker(self._config, runtime)
         try:
             await broker.start()
-            self.address = broker.address
+            self._address = broker.address
             self._ready.set()
             await self._stopping.wait()
         finally:
