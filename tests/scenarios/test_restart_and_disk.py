@@ -1,15 +1,18 @@
 """What a broker keeps over restarts, and what disk trouble does and does not harm."""
 
+import asyncio
 import errno
 import os
 from typing import Any
 
 import pytest
 
-from odradek.model.errors import ConfigError, ErrorCode
+from odradek.broker.replicas import Replicas
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.runtime.real import PosixFile
+from odradek.storage.log import Log
 
 
 async def test_topics_records_and_producers_survive_a_restart(scene: Any) -> None:
@@ -120,3 +123,99 @@ async def test_the_broker_gives_up_when_its_only_directory_fails(
     monkeypatch.setattr(PosixFile, "sync", sync)
     assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.fatal.is_set()
+
+
+async def test_a_part_that_fails_to_stop_keeps_no_other_from_stopping(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    await wire.create("t")
+    await wire.produce("t", [b"x"])
+
+    async def fail(_: Replicas) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replicas, "close", fail)
+        with pytest.raises(RuntimeError, match="a bug"):
+            await broker.stop()
+    other = type(scene)(scene.directory)
+    await other.start()  # the directory is not locked any more
+    assert await (await other.connect()).values("t") == [b"x"]
+    await other.stop()
+
+
+async def test_work_in_the_background_comes_to_its_end_before_what_it_works_on_is_closed(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[str] = []
+    begun = asyncio.Event()
+
+    async def write(_: Replicas) -> None:
+        rounds.append("begun")
+        begun.set()
+        await asyncio.sleep(0.05)
+        rounds.append("ended")
+
+    monkeypatch.setattr(Replicas, "write_checkpoints", write)
+    broker = await scene.start(log_flush_offset_checkpoint_interval_ms="1")
+    async with asyncio.timeout(20):
+        await begun.wait()
+    await broker.stop()
+    assert rounds == ["begun", "ended"] * (len(rounds) // 2)
+
+
+async def test_background_work_that_fails_is_tried_again(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = asyncio.Semaphore(0)
+
+    async def write(_: Replicas) -> None:
+        failed.release()
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Replicas, "write_checkpoints", write)
+    await scene.start(log_flush_offset_checkpoint_interval_ms="1")
+    async with asyncio.timeout(20):
+        await failed.acquire()
+        await failed.acquire()
+
+
+async def test_one_partition_that_cannot_be_cleaned_keeps_no_other_from_it(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    for name in ("a", "b"):
+        await wire.create(name, retention_ms="1")
+        await wire.produce(name, [b"x" * 1000])
+    real = Log.apply_retention
+
+    def retain(self: Log, now_ms: int, **more: Any) -> Any:
+        if self.topic_partition.topic == "a":
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space to begin a segment")
+        return real(self, now_ms, **more)
+
+    monkeypatch.setattr(Log, "apply_retention", retain)
+    async with asyncio.timeout(20):
+        while (await wire.fetch("b", 0)).error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            await broker._replicas.apply_retention()
+    assert await wire.values("a") == [b"x" * 1000]
+
+
+async def test_a_topic_created_while_the_broker_stops_is_there_afterwards_or_was_refused(scene: Any) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    creating = asyncio.ensure_future(wire.create("t", partitions=5))
+    stopping = asyncio.ensure_future(broker.stop())
+    try:
+        told = (await creating).error_code
+    except (ConnectionError, asyncio.IncompleteReadError):
+        told = None
+    await stopping
+    await scene.stop()
+    await scene.start()
+    wire = await scene.connect()
+    response = await wire.produce("t", [b"x"], partition=4)
+    if told == 0:
+        assert response.error_code == 0
+    assert response.error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

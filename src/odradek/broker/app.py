@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from odradek.broker.context import Parts
@@ -38,8 +39,10 @@ class Broker:
         self._config = config
         self._runtime = runtime
         self._background: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
         self._directories: LogDirectories | None = None
         self._registry: EmbeddedRegistry | None = None
+        self._controller: Controller | None = None
         self._replicas: Replicas | None = None
         self._server: Server | None = None
         self._parts: Parts | None = None
@@ -80,7 +83,7 @@ class Broker:
             replication_factor=config.default_replication_factor,
             check_configs=lambda configs: _check_configs(configs, self._current_config()),
         )
-        controller = await Controller.load(
+        controller = self._controller = await Controller.load(
             registry,
             runtime.entropy,
             defaults,
@@ -129,24 +132,32 @@ class Broker:
             self.addresses.append((listener.host, port))
 
     async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:
-        """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent."""
-        if self._server is not None:
-            await self._server.stop(drain_seconds=drain_seconds)
-            self._server = None
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent.
+
+        A part that fails to stop keeps no other from stopping; what it raised is raised in the end.
+        """
+        server, controller, replicas = self._server, self._controller, self._replicas
+        registry, directories = self._registry, self._directories
+        self._server = self._controller = self._replicas = self._registry = self._directories = None
+        async with AsyncExitStack() as ending:  # the last that is pushed is the first that ends
+            if directories is not None:
+                ending.callback(_log.info, "broker_stopped", node=self._config.node_id)
+                ending.callback(directories.close)
+            if registry is not None:
+                ending.push_async_callback(registry.close)
+            if replicas is not None:
+                ending.push_async_callback(replicas.close)
+            if controller is not None:
+                ending.push_async_callback(controller.close)
+            ending.push_async_callback(self._stop_background)
+            if server is not None:
+                ending.push_async_callback(server.stop, drain_seconds=drain_seconds)
+
+    async def _stop_background(self) -> None:
+        """A round under way comes to its end: what it does on other threads must not go on behind our back."""
+        self._stopping.set()
+        await asyncio.gather(*self._background)
         self._background.clear()
-        if self._replicas is not None:
-            await self._replicas.close()
-            self._replicas = None
-        if self._registry is not None:
-            await self._registry.close()
-            self._registry = None
-        if self._directories is not None:
-            self._directories.close()
-            self._directories = None
-            _log.info("broker_stopped", node=self._config.node_id)
 
     # -- changes of the cluster
 
@@ -178,7 +189,9 @@ class Broker:
             ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
         ]
         loop = asyncio.get_running_loop()
-        self._background = [loop.create_task(_repeat(name, seconds, work)) for name, seconds, work in every]
+        self._background = [
+            loop.create_task(_repeat(name, seconds, work, self._stopping)) for name, seconds, work in every
+        ]
 
 
 _STORAGE_CHECK_SECONDS: Final = 2.0
@@ -186,13 +199,21 @@ _FLUSH_CHECK_SECONDS: Final = 0.5
 _INTERVAL_SECONDS_MIN: Final = 0.05
 
 
-async def _repeat(name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        await asyncio.sleep(max(seconds, _INTERVAL_SECONDS_MIN))
+async def _repeat(
+    name: str, seconds: float, work: Callable[[], Awaitable[None]], stopping: asyncio.Event
+) -> None:
+    while not await _set_within(stopping, max(seconds, _INTERVAL_SECONDS_MIN)):
         try:
             await work()
         except Exception:  # noqa: BLE001 - the root of a task: the next round may succeed
             _log.exception("background_work_failed", work=name)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _limits(config: BrokerConfig) -> ServerLimits:
