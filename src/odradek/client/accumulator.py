@@ -80,7 +80,7 @@ class Accumulator:
         self.lock: Final = threading.Lock()
         self._room = threading.Condition(self.lock)
         self._room_wanted = 0
-        self._room_watchers: list[Callable[[], None]] = []
+        self._room_watchers: dict[Callable[[], None], None] = {}
         self._free_bytes = settings.buffer_memory
         self.topics: Final[dict[str, TopicQueues]] = {}
         """Those that are kept up to date; others rest."""
@@ -141,9 +141,13 @@ class Accumulator:
             self._room_wanted -= 1
 
     def watch_for_room(self, tell: Callable[[], None]) -> None:
-        """*locked.* Like `wait_for_room` for a caller that cannot block: `tell` is called once, from the loop."""
-        self._room_watchers.append(tell)
+        """*locked.* Like `wait_for_room` for a caller that cannot block: `tell` is called once, unless `unwatch`ed."""
+        self._room_watchers[tell] = None
         self._ask_to_wake()
+
+    def unwatch(self, tell: Callable[[], None]) -> None:
+        """*locked.* The caller waits no longer."""
+        self._room_watchers.pop(tell, None)
 
     def hurry(self) -> list[ProducerBatch]:
         """Let nothing linger; returns all batches that are not settled. Waiting for those is a flush."""
@@ -348,7 +352,7 @@ class Accumulator:
         if self._room_wanted:
             self._room.notify_all()
         if self._room_watchers:
-            watchers, self._room_watchers = self._room_watchers, []
+            watchers, self._room_watchers = self._room_watchers, {}
             for tell in watchers:
                 tell()
 

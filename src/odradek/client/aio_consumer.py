@@ -210,13 +210,18 @@ class AsyncConsumer:
         """Wait for `look`, called with the assignment's lock held, to find something."""
         assignment = self._core.assignment
         while True:
+            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            tell = partial(_settle, news)
             with assignment.lock:
                 found = look()
                 if found is not None:
                     return found
-                news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                assignment.watch_for_news(partial(_settle, news))
-            await news
+                assignment.watch_for_news(tell)
+            try:
+                await news
+            finally:
+                with assignment.lock:
+                    assignment.unwatch(tell)
 
     def _wake(self) -> None:
         if self._loop is not None:

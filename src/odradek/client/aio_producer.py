@@ -177,3 +177,6 @@ class AsyncProducer:
                 await future
         except TimeoutError:
             raise self._core.no_room() from None
+        finally:
+            with self._core.accumulator.lock:
+                self._core.accumulator.unwatch(tell)

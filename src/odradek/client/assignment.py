@@ -106,7 +106,7 @@ class Assignment:
         self._read_committed = settings.isolation_level == "read_committed"
         self.lock: Final = threading.Lock()
         self._news = threading.Condition(self.lock)
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: dict[Callable[[], None], None] = {}
         self.states: Final[dict[TopicPartition, PartitionState]] = {}
         self._buffered_bytes = 0
         self.failure: Exception | None = None
@@ -188,8 +188,12 @@ class Assignment:
         self._news.wait(timeout_s)
 
     def watch_for_news(self, tell: Callable[[], None]) -> None:
-        """*locked.* Like `wait_for_news` for a caller that cannot block: `tell` is called once."""
-        self._watchers.append(tell)
+        """*locked.* Like `wait_for_news` for a caller that cannot block: `tell` is called once, unless `unwatch`ed."""
+        self._watchers[tell] = None
+
+    def unwatch(self, tell: Callable[[], None]) -> None:
+        """*locked.* The caller waits no longer."""
+        self._watchers.pop(tell, None)
 
     # -- the loop's side
 
@@ -341,7 +345,7 @@ class Assignment:
     def tell(self) -> None:
         """*locked.* Something changed."""
         self._news.notify_all()
-        watchers, self._watchers = self._watchers, []
+        watchers, self._watchers = self._watchers, {}
         for tell in watchers:
             tell()
 

@@ -37,6 +37,7 @@ class Links:
         self._open: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
         self._troubles: dict[Address, _Trouble] = {}
+        self._idle_timers: dict[Connection, asyncio.TimerHandle] = {}
         self._closed = False
         self.on_change: Callable[[], None] = _nothing
         """Called when a connection was made or lost, or takes bytes again."""
@@ -66,7 +67,12 @@ class Links:
         if connection is not None:
             return connection
         self.begin(address)
-        return await asyncio.shield(self._opening[address])
+        try:
+            return await asyncio.shield(self._opening[address])
+        except asyncio.CancelledError:
+            if self._closed:
+                raise ClientClosedError("client") from None
+            raise
 
     def least_loaded(self) -> Connection | None:
         """Of the open connections, one with the fewest requests under way."""
@@ -80,6 +86,9 @@ class Links:
         for task in opening:
             task.cancel()
         await asyncio.gather(*opening, return_exceptions=True)
+        for timer in self._idle_timers.values():
+            timer.cancel()
+        self._idle_timers.clear()
         for connection in list(self._open.values()):
             connection.close(BrokerUnreachableError("the client was closed"))
         self._open.clear()
@@ -115,6 +124,9 @@ class Links:
         self._changed()
 
     def _lost(self, connection: Connection) -> None:
+        timer = self._idle_timers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
         if self._open.get(connection.address) is connection:
             del self._open[connection.address]
             self._in_trouble()
@@ -137,7 +149,9 @@ class Links:
             self._open.pop(connection.address, None)  # first, so that it does not look like trouble
             connection.close()
             return
-        asyncio.get_running_loop().call_later(left_s, self._watch_idleness, connection)
+        self._idle_timers[connection] = asyncio.get_running_loop().call_later(
+            left_s, self._watch_idleness, connection
+        )
 
 
 def _nothing() -> None:

@@ -13,7 +13,13 @@ from typing import Final
 
 from odradek.client.address import Address
 from odradek.client.backoff import Backoff
-from odradek.client.errors import BrokerUnreachableError, ClientBrokenError, TimedOutError, explain
+from odradek.client.errors import (
+    BrokerUnreachableError,
+    ClientBrokenError,
+    ClientClosedError,
+    TimedOutError,
+    explain,
+)
 from odradek.client.image import ClusterImage, TopicImage
 from odradek.client.links import Links
 from odradek.client.settings import ClientSettings
@@ -46,6 +52,8 @@ class Metadata:
         self._urgent = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
+        self._ended = False
+        """There will be no more news: closed, or broken."""
         self._fruitless_count = 0
         self.image = ClusterImage()
         self.problem: Exception | None = None
@@ -59,9 +67,12 @@ class Metadata:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="odradek-metadata")
 
     async def close(self) -> None:
+        self._ended = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self.problem = ClientClosedError("client")
+        self._tell_waiters()
 
     def want(self, topics: Iterable[str]) -> None:
         """Keep these topics in the image from now on; new ones are asked for at once."""
@@ -79,7 +90,8 @@ class Metadata:
     def unwant(self, topics: Iterable[str]) -> None:
         """Ask about these no more, and forget what is known of them."""
         gone = [topic for topic in topics if self._topics.pop(topic, "") is None]
-        self.image = self.image.without(gone)
+        if gone:
+            self.image = self.image.without(gone)
 
     def ask(self, *, urgent: bool = False) -> int:
         """Something looks wrong: refresh soon. `urgent`: without the usual pause. Returns a ticket for `news`."""
@@ -93,6 +105,8 @@ class Metadata:
         """Wait for an attempt to refresh that ends after the ticket was drawn; True when one that began after it
         succeeded. TimeoutError at `deadline`; non-retriable problems (a wrong peer) are raised."""
         while self._served < ticket:
+            if self._ended and self.problem is not None:
+                raise self.problem
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(future)
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
@@ -160,6 +174,7 @@ class Metadata:
                 await self._pause()
         except Exception as error:  # noqa: BLE001 - the root of a task: whoever waits for it must learn of it
             _log.exception("metadata_refresh_failed")
+            self._ended = True
             self.problem = ClientBrokenError("client", error)
             self._tell_waiters()
             self.on_news()

@@ -479,3 +479,25 @@ async def test_the_synchronous_face_reads_the_same(broker: Any, log: Log, within
 def test_there_is_no_subscribe_rather_than_half_of_one() -> None:
     assert not hasattr(Consumer, "subscribe")
     assert "subscribe" in (Consumer.__doc__ or "")
+
+
+async def test_waiting_in_vain_leaves_nothing_behind(broker: Any, log: Log, within: Within) -> None:
+    async with consumer_of(broker) as consumer:
+        await consumer.assign([A])
+        for _ in range(5):
+            assert await within(consumer.poll(0.001)) == []
+        assert len(consumer._core.assignment._watchers) == 0
+
+
+async def test_closing_ends_what_others_wait_for(
+    broker: Any, log: Log, within: Within, silence: object
+) -> None:
+    broker.on["Metadata"] = lambda _: silence
+    consumer = consumer_of(broker)
+    waiting = asyncio.create_task(consumer.partitions_for("t"))
+    polling = asyncio.create_task(consumer.poll(100))
+    await asyncio.sleep(0.01)
+    await within(consumer.close())
+    for task in (waiting, polling):
+        with pytest.raises(ClientClosedError):
+            await within(task)
