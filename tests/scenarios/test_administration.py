@@ -358,3 +358,77 @@ async def test_api_versions_lists_what_is_served(wire: Any) -> None:
     assert 11 not in ranges, "JoinGroup is not served yet"
     bad = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
     assert (await wire.call("ApiVersions", 3, bad)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_no_keys_and_an_empty_list_of_keys_both_mean_all(wire: Any) -> None:
+    await wire.create("t")
+    counts = []
+    for keys in (None, [], ["retention.ms", "no.such"]):
+        resource = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=keys)
+        response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=[resource]))
+        counts.append(len(response.results[0].configs))
+    assert counts[0] == counts[1] > 1
+    assert counts[2] == 1
+
+
+async def test_a_resource_that_cannot_be_is_told_from_one_that_is_not_there(wire: Any) -> None:
+    cases = {
+        (TOPIC, "bad name"): ErrorCode.INVALID_TOPIC_EXCEPTION,
+        (TOPIC, "none"): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (BROKER, "x"): ErrorCode.INVALID_REQUEST,
+        (99, "t"): ErrorCode.INVALID_REQUEST,
+    }
+    resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in cases]
+    response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=resources))
+    assert [result.error_code for result in response.results] == list(cases.values())
+
+
+async def test_a_resource_named_twice_is_refused_both_times_and_not_changed(wire: Any) -> None:
+    await wire.create("t", retention_ms="5")
+    entries = [
+        AlterableConfig(name="retention.ms", config_operation=SET, value=value) for value in ("1", "2")
+    ]
+    resources = [
+        AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[entry]) for entry in entries
+    ]
+    response = await wire.call(
+        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=resources)
+    )
+    assert [one.error_code for one in response.responses] == [ErrorCode.INVALID_REQUEST]
+    replaced = [
+        ReplacedResource(
+            resource_type=TOPIC, resource_name="t", configs=[ReplacedConfig(name="retention.ms", value="1")]
+        )
+    ]
+    response = await wire.call("AlterConfigs", 2, AlterConfigsRequest(resources=replaced * 2))
+    assert [one.error_code for one in response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert (await config_of(wire, TOPIC, "t"))["retention.ms"].value == "5"
+
+
+async def test_a_setting_without_a_value_is_refused(wire: Any) -> None:
+    await wire.create("t")
+    resource = ReplacedResource(
+        resource_type=TOPIC, resource_name="t", configs=[ReplacedConfig(name="retention.ms", value=None)]
+    )
+    response = await wire.call("AlterConfigs", 2, AlterConfigsRequest(resources=[resource]))
+    assert response.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert await alter(wire, TOPIC, "t", ("retention.ms", SET, None)) == ErrorCode.INVALID_REQUEST
+
+
+async def test_settings_by_the_thousand_are_checked_in_a_moment(wire: Any) -> None:
+    await wire.create("t")
+    many = [(f"no.such.{number}", SET, "1") for number in range(20_000)]
+    assert await alter(wire, TOPIC, "t", *many) == ErrorCode.INVALID_CONFIG
+
+
+async def test_a_cursor_behind_a_topics_end_does_not_make_room_for_more_than_was_asked(wire: Any) -> None:
+    await wire.create("a", partitions=2)
+    await wire.create("b", partitions=9)
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name="a"), TopicRequest(name="b")],
+        response_partition_limit=3,
+        cursor=Cursor(topic_name="a", partition_index=100),
+    )
+    response = await wire.call("DescribeTopicPartitions", 0, request)
+    assert [len(topic.partitions) for topic in response.topics] == [0, 3]
+    assert (response.next_cursor.topic_name, response.next_cursor.partition_index) == ("b", 3)

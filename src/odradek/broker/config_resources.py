@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from odradek.broker.context import Parts
 from odradek.cluster.image import TopicImage
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.ids import check_topic_name
 
 TOPIC: Final = 2
 BROKER: Final = 4
+_NAMED_TWICE: Final = "the request names this resource more than once"
 _KINDS: Final = {1: "unknown", 8: "broker loggers", 16: "client metrics", 32: "groups"}
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -44,6 +46,7 @@ class IncrementalEntry(Entry, Protocol):
 
 
 def topic_resource(parts: Parts, name: str) -> TopicImage:
+    check_topic_name(name)
     topic = parts.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
@@ -64,6 +67,30 @@ def unsupported(kind: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_REQUEST, f"settings of {what} are not served; topics (2) and brokers (4) are"
     )
+
+
+class Resource(Protocol):
+    """What an alter request changes."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+R = TypeVar("R", bound=Resource)
+
+
+def each_once(resources: Iterable[R]) -> list[tuple[R, KafkaError | None]]:
+    """The resources of a request, each once, in order; those named more than once with why they are refused."""
+    resources = list(resources)
+    counts = Counter((one.resource_type, one.resource_name) for one in resources)
+    first = {(one.resource_type, one.resource_name): one for one in reversed(resources)}
+    return [
+        (first[key], None if count == 1 else KafkaError(ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
+        for key, count in counts.items()
+    ]
 
 
 async def alter(parts: Parts, kind: int, name: str, change: Change, *, validate_only: bool) -> None:

@@ -41,12 +41,12 @@ async def _serve(config: BrokerConfig) -> int:
     except OdradekError as error:
         print(f"odradek: {error}", file=sys.stderr)  # noqa: T201 - the one sentence for the person who started it
         return 1
-    print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with whoever started this process
-    # What was imported and built so far lives as long as the process: keep the collector away from it.
-    gc.freeze()
-    gc.enable()
     stopped, failed = loop.create_task(_wait(stopping)), loop.create_task(_wait(broker.fatal))
     try:
+        print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with whoever started this process
+        # What was imported and built so far lives as long as the process: keep the collector away from it.
+        gc.freeze()
+        gc.enable()
         first = await _first([stopped, failed])
     finally:
         stopped.cancel()

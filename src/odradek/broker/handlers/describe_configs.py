@@ -39,13 +39,13 @@ def _describe(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-    wanted = resource.configuration_keys
+    wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message=None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_entry(request, one) for one in settings if wanted is None or one.key in wanted],
+        configs=[_entry(request, one) for one in settings if not wanted or one.key in wanted],
     )
 
 

@@ -38,6 +38,7 @@ def handle(
         if topic is None:
             topics.append(_missing(name))
             continue
+        first_partition = min(first_partition, len(topic.partitions))
         end = min(first_partition + room, len(topic.partitions))
         topics.append(_found(parts, topic, range(first_partition, end)))
         room -= end - first_partition

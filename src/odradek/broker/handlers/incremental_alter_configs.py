@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.config_resources import alter, incremental
+from odradek.broker.config_resources import alter, each_once, incremental
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.incremental_alter_configs import (
@@ -18,17 +18,19 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
-            await _alter(parts, resource, validate_only=request.validate_only)
-            for resource in request.resources
+            await _alter(parts, resource, refusal, validate_only=request.validate_only)
+            for resource, refusal in each_once(request.resources)
         ]
     )
 
 
 async def _alter(
-    parts: Parts, resource: AlterConfigsResource, *, validate_only: bool
+    parts: Parts, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.NONE, None
     try:
+        if refusal is not None:
+            raise refusal
         change = incremental(resource.configs, resource.resource_type)
         await alter(
             parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only
