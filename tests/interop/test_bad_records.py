@@ -176,6 +176,17 @@ def test_a_decompression_bomb_is_refused_in_little_memory(server, connect, topic
     server.assert_one_log_line(peer.name)
 
 
+def test_many_bombs_cost_no_more_than_one(server, connect, topic, server_kind):
+    if server_kind == "kafka":
+        pytest.skip("Kafka has no such limit")
+    name, peer = topic(**{"max.message.bytes": "5000000"}), connect()
+    bombs = [wire.batch(_bomb(codec), 1, codec=codec) for codec in (1, 3, 4)]
+    before = server.memory_bytes()
+    for bomb in bombs * 3:
+        assert wire.produce(peer, name, bomb).error_code in {TOO_LARGE, INVALID}
+    assert server.memory_bytes() - before < BOMB_BYTES // 2
+
+
 def test_a_snappy_block_that_claims_gigabytes_is_refused(server, connect, topic):
     name, peer = topic(), connect()
     claims = b"\xff\xff\xff\xff\x0f" + b"junk" * 10

@@ -81,7 +81,7 @@ def test_an_invalid_name_is_not_created_by_asking_for_it(connect):
     ],
     ids=str,
 )
-def test_a_topic_that_cannot_be_is_refused_with_its_code_and_one_event(server, connect, more, code):
+def test_a_topic_that_cannot_be_is_refused_with_its_code(connect, more, code):
     peer = connect()
     answer = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body("cannot-be", **more))
     answer.int32(), answer.int32(), answer.string()
@@ -120,6 +120,36 @@ def test_the_same_topic_twice_in_one_request_is_refused_both_times(connect):
         codes.add(answer.int16())
         answer.string()
     assert codes == {42}
+
+
+REFUSED = {
+    "produce-to-an-unknown-topic": (wire.PRODUCE, 8, wire.produce_body("no-such-topic", ONE)),
+    "produce-with-odd-acks": (wire.PRODUCE, 8, wire.produce_body("no-such-topic", ONE, acks=7)),
+    "fetch-from-an-unknown-topic": (wire.FETCH, 4, wire.fetch_body("no-such-topic", 0)),
+    "offsets-of-an-unknown-topic": (wire.LIST_OFFSETS, 1, wire.list_offsets_body("no-such-topic", -1)),
+    "metadata-of-an-unknown-topic": (wire.METADATA, 4, wire.metadata_body(["no-such-topic"])),
+    "metadata-of-many-unknown-topics": (
+        wire.METADATA,
+        4,
+        wire.metadata_body([f"no-{n}" for n in range(500)]),
+    ),
+    "metadata-of-an-invalid-topic": (wire.METADATA, 4, wire.metadata_body(["no way"], create=True)),
+    "create-with-an-invalid-name": (wire.CREATE_TOPICS, 2, wire.create_topics_body("no way")),
+    "create-with-an-invalid-setting": (
+        wire.CREATE_TOPICS,
+        2,
+        wire.create_topics_body("fine", settings={"retention.ms": "soon"}),
+    ),
+}
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize("request_", REFUSED.values(), ids=REFUSED.keys())
+def test_a_refused_request_leaves_one_event_and_its_connection_goes_on(server, connect, request_):
+    peer = connect()
+    peer.call(*request_)
+    server.assert_one_log_line(peer.name)
+    assert peer.call(wire.API_VERSIONS, 0, b"").int16() == 0
 
 
 def test_groups_are_honestly_not_available_yet(connect, server_kind):
