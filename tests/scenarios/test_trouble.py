@@ -178,3 +178,24 @@ async def test_deletion_goes_on_where_one_partitions_files_cannot_be_moved(
         response = await wire.produce("t", [b"x"], partition=index)
         assert response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not [name for name in os.listdir(tmp_path / "one") if name.startswith("t-") and len(name) == 3]
+
+
+async def test_a_waiting_fetch_whose_answer_meets_a_disk_error_is_answered_once(
+    scene: Any, monkeypatch: pytest.MonkeyPatch, make_fetch: Any
+) -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    await scene.start()
+    writer, reader = await scene.connect(), await scene.connect()
+    await writer.create("t")
+    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=20_000))
+    await asyncio.sleep(0.05)
+
+    def broken(*_: Any) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(PosixFile, "pread", broken)
+    await writer.produce("t", [b"x"])
+    answer = (await reader.receive()).responses[0].partitions[0]
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not reported

@@ -88,6 +88,9 @@ class _Waiter:
     def _answer(self) -> None:
         if self.response.done():
             return
+        self._stop(
+            self.response
+        )  # first: a disk error met in reading ends partitions, and they would call again
         try:
             self.response.set_result(_response(self._plan, self._reading.read()))
         except Exception as error:  # noqa: BLE001 - whoever called (a writer, a timer) has no part in it; the asker has
