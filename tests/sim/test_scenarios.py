@@ -10,6 +10,8 @@ from odradek.testing.sim.fault_plan import FaultPlan, PlannedFault
 from odradek.testing.sim.sweep import crash_points, run_once, run_twice
 
 pytestmark = pytest.mark.sim
+EXHAUSTED = (28, 40, 43, 44)
+"""Short runs that between them have rolls, retention, deleted records, a full disk, rotten indexes, two directories."""
 
 
 @pytest.mark.parametrize("first", range(0, 160, 20))
@@ -27,7 +29,7 @@ def test_the_broker_keeps_its_promises_under_the_faults_of_many_seeds(first: int
 
 
 @pytest.mark.parametrize("kind", ["kill", "power"])
-@pytest.mark.parametrize("seed", [0, 3, 14])
+@pytest.mark.parametrize("seed", EXHAUSTED)
 def test_a_crash_at_any_io_point_and_another_while_recovering_lose_nothing(seed: int, kind: str) -> None:
     for point in range(1, crash_points("storage", seed) + 1):
         second = PlannedFault("power" if point % 2 else "kill", 1 + point % 60)
@@ -37,14 +39,14 @@ def test_a_crash_at_any_io_point_and_another_while_recovering_lose_nothing(seed:
 
 @pytest.mark.parametrize("kind", ["kill", "power"])
 def test_the_broker_survives_a_crash_at_any_io_point_of_its_start(kind: str) -> None:
-    for point in range(1, 80):
+    for point in range(1, 80, 3):
         run, _ = run_once("broker", 1, FaultPlan(((PlannedFault(kind, point),),)))
         assert run.failure is None, run.command
 
 
 @pytest.mark.parametrize(("kind", "target"), [("eio", ""), ("eio", "sync"), ("enospc", "")])
 def test_a_disk_error_at_any_io_point_acknowledges_nothing_that_is_lost(kind: str, target: str) -> None:
-    for point in range(1, crash_points("storage", 3) + 1, 2):
+    for point in range(1, crash_points("storage", 43) + 1):
         faults = (PlannedFault(kind, point, target),)
-        run, _ = run_once("storage", 3, FaultPlan((faults, (PlannedFault("power", 90),))))
+        run, _ = run_once("storage", 43, FaultPlan((faults, (PlannedFault("power", 90),))))
         assert run.failure is None, run.command
