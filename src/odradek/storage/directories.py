@@ -294,7 +294,7 @@ class LogDirectories:
         self, opened: Log, now_ms: int, *, below: int | None = None
     ) -> list[DeletedSegment]:
         """Delete what a log's settings no longer keep, its files included, and forget producers that are idle."""
-        if opened.failed is not None:
+        if opened.failed is not None and opened.failed.kind is FaultKind.BROKEN:
             return []
         opened.expire_producers(now_ms, self._producer_expiration_ms)
         deleted = opened.apply_retention(now_ms, below=below)

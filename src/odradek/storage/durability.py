@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from odradek.runtime.ports import Disk
@@ -17,24 +19,40 @@ from odradek.storage.segment import SegmentWriter
 
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that pass when there is space again."""
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""Errors of the process or the machine, not of a disk: nothing was touched, and the same call may succeed later."""
 
 
 class Life:
-    """Whether a log is still open. Work on other threads holds `lock` while it touches files of the log by name.
+    """Whether a log is still open and sound, for work on other threads.
 
-    Closing takes the lock, so it waits for such work, and work that comes later finds `alive` False and does nothing: the
-    directory may be another topic's by then.
+    Work that touches files by name runs under the lock. Closing takes it, too, so it waits for such work, and work that
+    comes later does nothing: the directory may be another topic's by then. After an OSError all later work fails with it:
+    an fsync that is tried again succeeds without having written anything.
     """
 
-    __slots__ = ("alive", "lock")
+    __slots__ = ("_failure", "_lock", "alive")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._failure: OSError | None = None
         self.alive = True
 
     def end(self) -> None:
-        with self.lock:
+        with self._lock:
             self.alive = False
+
+    def run(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            if not self.alive:
+                return
+            if self._failure is not None:
+                raise OSError(errno.EIO, f"an earlier error was final: {self._failure}")
+            try:
+                work()
+            except OSError as error:
+                self._failure = error
+                raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +60,7 @@ class FlushJob:
     """One group commit. `run` blocks and may be called on any thread; then give the job to `Log.flushed` on the loop.
 
     An OSError from `run` is final: the kernel may have dropped the pages, so a second call would lie. Give the error to
-    `Log.disk_failed` instead, or to `LogDirectories.fail`.
+    `LogDirectories.fail` instead.
     """
 
     end_offset: int
@@ -55,27 +73,28 @@ class FlushJob:
     disk: Disk
     life: Life
     deferred: list[str] = field(default_factory=list)
-    """Small files that a full disk had no place for: they wait for a later job. Recovery can do without them."""
+    """Paths that must wait for a later job: no space for a small file, which recovery can do without, or no descriptor."""
 
     def run(self) -> None:
-        with self.life.lock:
-            if self.life.alive:
-                self.sync_all()
+        self.life.run(self.sync_all)
 
     def sync_all(self) -> None:
-        """The work itself; for the log's own closing."""
+        """The work itself, for those who hold the lock or closed the log."""
         # The log before all else: a snapshot or an epoch that is durable speaks of batches that are.
         for writer in self.writers:
             writer.sync()
         for path, _ in self.directories:
-            self.disk.sync_directory(path)
+            self._unless(NO_DESCRIPTORS, path, partial(self.disk.sync_directory, path))
         for path, _, data in self.files:
-            try:
-                self.disk.replace(path, data)
-            except OSError as error:
-                if error.errno not in DISK_FULL:
-                    raise
-                self.deferred.append(path)
+            self._unless(DISK_FULL | NO_DESCRIPTORS, path, partial(self.disk.replace, path, data))
+
+    def _unless(self, passing: frozenset[int], path: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            if error.errno not in passing:
+                raise
+            self.deferred.append(path)
 
 
 class Durability:
@@ -137,9 +156,11 @@ class Durability:
 
     def done(self, job: FlushJob) -> None:
         """`job.run()` returned. Jobs may end in any order; the offset never goes back."""
-        self.flushed_offset = max(self.flushed_offset, job.end_offset)
+        deferred = frozenset(job.deferred)
+        if not any(path in deferred for path, _ in job.directories):
+            self.flushed_offset = max(self.flushed_offset, job.end_offset)
         for path, change in job.directories:
-            if self._directories.get(path) == change:
+            if path not in deferred and self._directories.get(path) == change:
                 del self._directories[path]
         for path, change, _ in job.files:
             if (

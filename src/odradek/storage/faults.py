@@ -15,7 +15,7 @@ from typing import TypeAlias
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import DiskFile
-from odradek.storage.durability import DISK_FULL, Life
+from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS, Life
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -49,10 +49,11 @@ class RepairJob:
     life: Life
 
     def run(self) -> None:
-        with self.life.lock:
-            if self.life.alive:
-                self.file.truncate(self.good_length)
-                self.file.sync()
+        self.life.run(self._work)
+
+    def _work(self) -> None:
+        self.file.truncate(self.good_length)
+        self.file.sync()
 
 
 class Health:
@@ -75,6 +76,9 @@ class Health:
 
     def failed(self, error: OSError) -> KafkaError:
         """Remember the error; return what to raise."""
+        if error.errno in NO_DESCRIPTORS:
+            log.error("too_many_open_files", partition=self._topic_partition, error=error)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: {error}")
         kind = FaultKind.FULL if error.errno in DISK_FULL else FaultKind.BROKEN
         if self.fault is None or self.fault.kind is FaultKind.FULL:
             self.fault = Fault(kind=kind, reason=str(error))

@@ -281,7 +281,7 @@ class Log:
 
     def flushed(self, job: FlushJob) -> None:
         """`job.run()` returned."""
-        if job.life.alive:
+        if job.life.alive and not self._health.is_broken:
             self._durability.done(job)
 
     @property
@@ -390,7 +390,7 @@ class Log:
         Whole segments below it go with the next `apply_retention`. OFFSET_OUT_OF_RANGE above the log's end. The caller
         keeps `offset` at or below the high watermark.
         """
-        self._health.check_writable()
+        self._health.check_readable()
         if not 0 <= offset <= self.end_offset:
             message = f"{self.topic_partition} ends at {self.end_offset}: cannot delete up to {offset}"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -406,9 +406,10 @@ class Log:
         """Take out of the log what its topic's settings no longer keep, and return it, the oldest first.
 
         Only segments that end at or below `below` (by default what is durable): the high watermark. Their files follow
-        with `removal_job`. When the active segment is due, too, a new one is begun.
+        with `removal_job`. When the active segment is due, too, a new one is begun. It works on a full disk as well, where
+        it is the cure.
         """
-        self._health.check_writable()
+        self._health.check_readable()
         deletable_below = self.flushed_offset if below is None else min(below, self.flushed_offset)
         terms = RetentionTerms.of(
             self.config, start_offset=self.start_offset, deletable_below=deletable_below, now_ms=now_ms
@@ -418,7 +419,10 @@ class Log:
         except OSError as error:
             raise self._health.failed(error) from error
         if len(reasons) == len(self._segments):
-            self._tail.roll(RollReason.AGE, self.end_offset)
+            if self._health.is_full:
+                reasons.pop()
+            else:
+                self._tail.roll(RollReason.AGE, self.end_offset)
         ends = [self._segments.end_of(number, self.end_offset) for number in range(len(reasons))]
         dropped = self._segments.drop_first(len(reasons))
         deleted = []
@@ -456,7 +460,7 @@ class Log:
 
     def removal_job(self, now_ms: int) -> RemovalJob | None:
         """What must be done on disk about deleted segments; None when there is nothing to do yet."""
-        return self._removals.job(now_ms, self.flush_job) if self._health.fault is None else None
+        return None if self._health.is_broken else self._removals.job(now_ms, self.flush_job)
 
     def removed(self, job: RemovalJob, now_ms: int) -> None:
         """`job.run()` returned."""

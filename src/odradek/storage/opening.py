@@ -108,6 +108,7 @@ class _Opener:
             message = f"{self._directory} belongs to topic id {topic_id}, not to {self._opening.topic_id}"
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
         names = clear_leftovers(self._disk, self._directory, names)
+        self._remove_old_cuts(names)
         self._segments = self._list_segments(names)
         created = not self._segments
         saved_epochs = self._load_epochs(names)
@@ -144,6 +145,15 @@ class _Opener:
         if not self._disk.exists(self._directory):
             self._disk.make_directory(self._directory)
         return self._disk.list_directory(self._directory)
+
+    def _remove_old_cuts(self, names: list[str]) -> None:
+        """What recovery set aside is kept as long as records are."""
+        keep_ms = self._opening.config.retention_ms
+        for name in names:
+            path = naming.join(self._directory, name)
+            if name.endswith(naming.CUT) and 0 <= keep_ms < self._now_ms - self._disk.modified_ms(path):
+                log.info("cut_bytes_removed", path=path)
+                self._disk.remove(path)
 
     def _list_segments(self, names: list[str]) -> list[Segment]:
         """By name and size; nothing is opened."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from odradek.runtime.ports import Disk
 from odradek.storage import naming
-from odradek.storage.durability import FlushJob, Life
+from odradek.storage.durability import DISK_FULL, FlushJob, Life
 from odradek.storage.segment import Segment
 
 
@@ -32,20 +32,26 @@ class RemovalJob:
     life: Life
 
     def run(self) -> None:
-        with self.life.lock:
-            if not self.life.alive:
-                return
-            if self.flush is not None:
-                self.flush.sync_all()
-            for base_offset in self.doomed:
-                self._rename(base_offset)
-            for base_offset in self.expired:
-                self._remove(base_offset, naming.LOG + naming.DELETED)
+        self.life.run(self._work)
+
+    def _work(self) -> None:
+        if self.flush is not None:
+            self.flush.sync_all()
+        for base_offset in self.doomed:
+            self._rename(base_offset)
+        for base_offset in self.expired:
+            self._remove(base_offset, naming.LOG + naming.DELETED)
 
     def _rename(self, base_offset: int) -> None:
         path = naming.join(self.directory, naming.offset_file(base_offset, naming.LOG))
-        if self.disk.exists(path):
+        try:
             self.disk.rename(path, path + naming.DELETED)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno not in DISK_FULL:  # even a name needs space, and deleting is what makes some
+                raise
+            self.disk.remove(path)
         self.disk.sync_directory(self.directory)
         for kind in (*naming.INDEX_SUFFIXES, naming.SNAPSHOT):
             self._remove(base_offset, kind)

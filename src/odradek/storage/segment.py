@@ -283,10 +283,6 @@ class Segment:
             del hints[next(iter(hints))]
         hints[offset] = position
 
-    def forget_positions(self) -> None:
-        """After a truncation."""
-        self._hints.clear()
-
     def mark(self, position: int) -> Mark:
         """The header of the batch at `position`."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import Any
 
@@ -143,8 +144,6 @@ def test_a_failed_sync_is_raised_and_the_log_stays_as_it_was(lab: Lab) -> None:
 
 
 def test_a_full_disk_does_not_fail_a_flush_for_the_small_files(lab: Lab) -> None:
-    import errno
-
     log = lab.open()
     lab.append(log, epoch=1)
     job = log.flush_job()
@@ -193,3 +192,29 @@ def test_an_epoch_that_began_is_durable_before_it_wrote_anything(lab: Lab) -> No
     log = lab.open(clean=False)
     assert log.latest_epoch == 4
     assert log.epoch_end_offset(2) == (1, 1)
+
+
+def test_after_a_failed_sync_no_later_job_succeeds(lab: Lab) -> None:
+    log = lab.open()
+    lab.append(log)
+    first, second = log.flush_job(), log.flush_job()
+    lab.disk.faults.append(FailOperations(operations={"sync"}))
+    for job in (first, second):
+        with pytest.raises(OSError, match=r"."):
+            job.run()
+    assert log.flushed_offset == 0
+
+
+def test_a_process_out_of_descriptors_flushes_later(lab: Lab) -> None:
+    log = lab.open()
+    lab.append(log)
+    job = log.flush_job()
+    lab.disk.faults.append(
+        FailOperations(operations={"sync_directory", "create"}, error=errno.EMFILE, remaining=3)
+    )
+    job.run()
+    log.flushed(job)
+    assert log.flushed_offset == 0
+    lab.disk.faults.clear()
+    lab.flush(log)
+    assert log.flushed_offset == 1

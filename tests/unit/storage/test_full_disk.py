@@ -125,3 +125,37 @@ def test_a_closed_log_refuses_everything(lab: Lab) -> None:
         log.read(0, 100, end_offset=1)
     assert log.flush_job() is None
     assert log.closed
+
+
+def test_retention_makes_space_on_a_full_disk(lab: Lab, small: LogConfig) -> None:
+    log = lab.open(small)
+    lab.fill(log, 60)
+    lab.flush(log)
+    lab.disk.faults.append(FailOperations(operations={"pwrite", "rename"}, error=errno.ENOSPC, remaining=99))
+    failing(log, lab)
+    lab.now_ms += 8 * 86_400_000
+    deleted = log.apply_retention(lab.now_ms)
+    job = log.removal_job(lab.now_ms)
+    job.run()
+    log.removed(job, lab.now_ms)
+    assert len(deleted) == 3
+    assert len(lab.segment_names()) == 1
+    lab.disk.faults.clear()
+    repair(log)
+    assert lab.append(log, b"after").first_offset == 60
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_a_process_out_of_descriptors_harms_no_log(lab: Lab, small: LogConfig, error: int) -> None:
+    log = lab.open(small)
+    lab.fill(log, 17)
+    lab.disk.faults.append(FailOperations(operations={"create", "open"}, error=error, remaining=99))
+    with pytest.raises(KafkaError):
+        lab.fill(log, 5)
+    assert log.failed is None
+    lab.disk.faults.clear()
+    lab.fill(log, 20)
+    lab.disk.faults.append(FailOperations(operations={"open"}, error=error))
+    with pytest.raises(KafkaError):
+        log.read(0, 1000, end_offset=log.end_offset)
+    assert len(lab.values(log)) == log.end_offset

@@ -273,3 +273,14 @@ def test_a_log_that_retention_shortened_begins_where_it_was_cut(lab: Lab, recove
     reopened = lab.open(CONFIG, clean=False, recovery_point=recovery_point)
     assert reopened.start_offset > 10
     assert reopened.end_offset == 60
+
+
+def test_what_was_set_aside_is_kept_as_long_as_records_are(lab: Lab) -> None:
+    lab.open(CONFIG).close()
+    lab.write("00000000000000000000.log.77.cut", b"set aside")
+    lab.now_ms += CONFIG.retention_ms
+    lab.open(CONFIG).close()
+    assert "00000000000000000000.log.77.cut" in lab.names()
+    lab.now_ms += 1
+    lab.open(CONFIG).close()
+    assert "00000000000000000000.log.77.cut" not in lab.names()
