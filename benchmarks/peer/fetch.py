@@ -77,6 +77,18 @@ def fetch_peer(*, version: str | None = None, newest: bool = False) -> PeerJars:
     return _fetch_newest()
 
 
+def cached_peer() -> PeerJars:
+    """The newest version in the cache; never fetches.
+
+    :raises PeerAbsentError: without Java 17, or when nothing has been fetched yet
+    """
+    _require_java()
+    cached = _cached()
+    if not cached:
+        raise PeerAbsentError("Apache Kafka was not fetched yet (python -m benchmarks.peer --fetch-only)")
+    return cached[max(cached, key=_version_order)]
+
+
 def java_command() -> str:
     """The `java` of `JAVA_HOME`, or the one on the path."""
     home = os.environ.get("JAVA_HOME")
