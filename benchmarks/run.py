@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (options.out / "results.md").write_text(table, encoding="utf-8")
     title = f"Odradek beside Apache Kafka, {facts['plan']} run on {facts['machine']['cores']} cores"
     report.draw(options.out / "results.png", found, who, title)
+    if options.publish:
+        report.publish(load.ROOT / "docs" / "benchmarks.md", table, facts, options.out)
     print(table)
     print(f"written to {options.out}: results.md, results.json, results.png")
     return 0
@@ -83,6 +85,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         default=Path("benchmarks/results"),
         help="a directory (default: benchmarks/results)",
+    )
+    parser.add_argument(
+        "--publish", action="store_true", help="also write the results into docs/benchmarks.md"
     )
     return parser.parse_args(arguments)
 
