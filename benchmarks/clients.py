@@ -2,10 +2,11 @@
 
     python benchmarks/clients.py --bootstrap HOST:PORT [--rounds N] [--json FILE] [--megabytes N]
 
-Every client gets the same settings (acks=all, idempotence, 5 ms linger, one batch size, one partition) and one thread of
-the caller's. Rounds are interleaved; each line gives the median rate, the CPU the client process took for it, and how
-many times our rate is the other's: median, and in brackets the lowest and highest ratio of any round. Ours comes first;
-`arrow` is our consumer's Arrow path, to which the others have no counterpart.
+Every client gets the same settings (acks=all, idempotence, 5 ms linger, one batch size, one partition) and one
+thread of the caller's. Time runs from when a client has sent its first record, or got its first ones: starting up
+is not measured. Rounds are interleaved; each line gives the median rate, the CPU the client process took for it, and
+how many times our rate is the other's: median, and in brackets the lowest and highest ratio of any round. `arrow` is
+our consumer's Arrow path, to which the others have no counterpart.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ STALLED_SECONDS = 30.0
 VALUE_BYTES = (100, 1_024, 16_384)
 OURS = "odradek"
 
-Work = Callable[["Job"], None]
+Work = Callable[["Job", "Watch"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +62,34 @@ class Measurement:
     cpu_seconds_per_million: float
 
 
+class Watch:
+    """Wall and CPU time of this process from `start` on, and how many records are not to be counted."""
+
+    def __init__(self) -> None:
+        self.start(0)
+
+    def start(self, already: int = 1) -> None:
+        """From now on, `already` records being done."""
+        self.already = already
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    def read(self) -> tuple[float, float]:
+        return time.perf_counter() - self._wall, time.process_time() - self._cpu
+
+
 # -- producing
 
 
-def produce_odradek(job: Job) -> None:
+def produce_odradek(job: Job, watch: Watch) -> None:
     value = job.value
     with Producer(job.bootstrap, acks="all", linger_ms=LINGER_MS, batch_size=BATCH_BYTES) as producer:
+        producer.send(job.topic, value).result()
+        watch.start()
         for _ in range(job.record_count):
             producer.send(job.topic, value)
 
 
-def produce_confluent(job: Job) -> None:
+def produce_confluent(job: Job, watch: Watch) -> None:
     import confluent_kafka
 
     producer = confluent_kafka.Producer(
@@ -82,9 +100,13 @@ def produce_confluent(job: Job) -> None:
             "linger.ms": LINGER_MS,
             "batch.size": BATCH_BYTES,
             "queue.buffering.max.messages": 1_000_000,
+            "socket.nagle.disable": True,  # as the other three do
         }
     )
     value = job.value
+    producer.produce(job.topic, value)
+    producer.flush()
+    watch.start()
     for _ in range(job.record_count):
         while True:
             try:
@@ -95,7 +117,7 @@ def produce_confluent(job: Job) -> None:
     producer.flush()
 
 
-def produce_kafka_python(job: Job) -> None:
+def produce_kafka_python(job: Job, watch: Watch) -> None:
     import kafka
 
     producer = kafka.KafkaProducer(
@@ -106,13 +128,15 @@ def produce_kafka_python(job: Job) -> None:
         batch_size=BATCH_BYTES,
     )
     value = job.value
+    producer.send(job.topic, value).get()
+    watch.start()
     for _ in range(job.record_count):
         producer.send(job.topic, value)
     producer.flush()
     producer.close()
 
 
-def produce_aiokafka(job: Job) -> None:
+def produce_aiokafka(job: Job, watch: Watch) -> None:
     import aiokafka
 
     async def run() -> None:
@@ -125,6 +149,8 @@ def produce_aiokafka(job: Job) -> None:
         )
         await producer.start()
         value = job.value
+        await producer.send_and_wait(job.topic, value)
+        watch.start()
         for _ in range(job.record_count):
             await producer.send(job.topic, value)
         await producer.stop()
@@ -135,19 +161,19 @@ def produce_aiokafka(job: Job) -> None:
 # -- consuming
 
 
-def consume_odradek(job: Job) -> None:
+def consume_odradek(job: Job, watch: Watch) -> None:
     with Consumer(job.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(job.topic, 0)])
-        _count(job, lambda most: sum(1 for each in consumer.poll(STALLED_SECONDS, most) if each.value))
+        _count(job, watch, lambda most: sum(1 for each in consumer.poll(STALLED_SECONDS, most) if each.value))
 
 
-def consume_odradek_arrow(job: Job) -> None:
+def consume_odradek_arrow(job: Job, watch: Watch) -> None:
     with Consumer(job.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(job.topic, 0)])
-        _count(job, lambda _: int(consumer.poll_arrow(STALLED_SECONDS).num_rows))
+        _count(job, watch, lambda _: int(consumer.poll_arrow(STALLED_SECONDS).num_rows))
 
 
-def consume_confluent(job: Job) -> None:
+def consume_confluent(job: Job, watch: Watch) -> None:
     import confluent_kafka
 
     consumer = confluent_kafka.Consumer(
@@ -159,11 +185,13 @@ def consume_confluent(job: Job) -> None:
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(job.topic, 0, 0)])
-    _count(job, lambda most: sum(1 for each in consumer.consume(most, STALLED_SECONDS) if each.value()))
+    _count(
+        job, watch, lambda most: sum(1 for each in consumer.consume(most, STALLED_SECONDS) if each.value())
+    )
     consumer.close()
 
 
-def consume_kafka_python(job: Job) -> None:
+def consume_kafka_python(job: Job, watch: Watch) -> None:
     import kafka
 
     consumer = kafka.KafkaConsumer(
@@ -175,11 +203,11 @@ def consume_kafka_python(job: Job) -> None:
         batches = consumer.poll(timeout_ms=int(STALLED_SECONDS * 1000), max_records=most)
         return sum(1 for records in batches.values() for each in records if each.value)
 
-    _count(job, poll)
+    _count(job, watch, poll)
     consumer.close()
 
 
-def consume_aiokafka(job: Job) -> None:
+def consume_aiokafka(job: Job, watch: Watch) -> None:
     import aiokafka
 
     async def run() -> None:
@@ -194,19 +222,23 @@ def consume_aiokafka(job: Job) -> None:
             came = sum(1 for records in batches.values() for each in records if each.value)
             if not came:
                 raise RuntimeError(f"{left} records did not come")
+            if left == job.record_count:
+                watch.start(came)
             left -= came
         await consumer.stop()
 
     asyncio.run(run())
 
 
-def _count(job: Job, poll: Callable[[int], int]) -> None:
+def _count(job: Job, watch: Watch, poll: Callable[[int], int]) -> None:
     """Poll until all have come; `poll` gets the most to return (librdkafka waits until it has that many)."""
     left = job.record_count
     while left > 0:
         came = poll(min(left, POLL_RECORDS))
         if not came:
             raise RuntimeError(f"{left} records did not come within {STALLED_SECONDS} s")
+        if left == job.record_count:
+            watch.start(came)
         left -= came
 
 
@@ -230,16 +262,17 @@ CONSUMERS: dict[str, Work] = {
 
 def measure(what: str, client: str, work: Work, job: Job) -> Measurement:
     gc.collect()
-    cpu, wall = time.process_time(), time.perf_counter()
-    work(job)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    watch = Watch()
+    work(job, watch)
+    wall, cpu = watch.read()
+    record_count = job.record_count - (watch.already if what == "consume" else 0)
     return Measurement(
         what=what,
         value_bytes=job.value_bytes,
         client=client,
-        records_per_second=job.record_count / wall,
-        megabytes_per_second=job.record_count * job.value_bytes / wall / 1e6,
-        cpu_seconds_per_million=cpu / job.record_count * 1e6,
+        records_per_second=record_count / wall,
+        megabytes_per_second=record_count * job.value_bytes / wall / 1e6,
+        cpu_seconds_per_million=cpu / record_count * 1e6,
     )
 
 
