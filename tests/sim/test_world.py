@@ -242,6 +242,77 @@ def test_locks_held_across_io_points_exclude_without_stopping_the_world() -> Non
             assert "".join(log).replace("loop", "") in ("aaabbb", "bbbaaa")
 
 
+def test_a_slow_disk_holds_up_the_loop_only_where_it_is_used_on_it() -> None:
+    with World(1) as world:
+        host = world.host("broker")
+        host.disk_stall_s = 0.5
+        host.boot()
+
+        async def main() -> tuple[float, float]:
+            start = world.loop.time()
+            await host.spawn(host.life.offload.run(host.life.disk.replace, "/a", b"x"))
+            offloaded = world.loop.time() - start
+            host.life.disk.replace("/a", b"x")
+            return offloaded, world.loop.time() - start - offloaded
+
+        offloaded, direct = world.run(main)
+        assert offloaded < 0.1
+        assert direct > 0.5
+
+
+def test_a_world_leaves_no_thread_behind() -> None:
+    def work(disk: Disk) -> None:
+        for number in range(1000):
+            disk.open(f"/{number}", create=True).close()
+
+    with World(1) as world:
+        host = world.host("broker")
+        host.boot()
+
+        async def main() -> None:
+            jobs = [host.spawn(host.life.offload.run(work, host.life.disk)) for _ in range(10)]
+            await asyncio.sleep(0.01)
+            for job in jobs:
+                job.cancel()
+
+        world.run(main)
+        assert any(thread.name == "sim-offload" for thread in threading.enumerate())
+    for thread in threading.enumerate():
+        if thread.name == "sim-offload":
+            thread.join(10)
+    assert not any(thread.name == "sim-offload" for thread in threading.enumerate())
+
+
+def test_a_dead_host_opens_no_connection() -> None:
+    with World(1) as world:
+        host, peer = world.host("broker"), world.host("peer")
+        host.boot()
+        peer.boot()
+        outcomes: list[BaseException] = []
+
+        async def reach_out() -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                for call in (
+                    asyncio.open_connection("peer", 1),
+                    asyncio.start_server(lambda r, w: None, "", 1),
+                ):
+                    try:
+                        await call
+                    except BaseException as error:  # noqa: BLE001
+                        outcomes.append(error)
+
+        async def main() -> None:
+            task = host.spawn(reach_out())
+            await asyncio.sleep(1)
+            host.crash(CrashKind.PROCESS_KILL)
+            await asyncio.gather(task, return_exceptions=True)
+
+        world.run(main)
+        assert [type(outcome) for outcome in outcomes] == [HostCrashed, HostCrashed]
+
+
 def test_an_error_that_no_one_handles_fails_the_run() -> None:
     with World(1) as world:
 

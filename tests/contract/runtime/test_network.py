@@ -103,7 +103,7 @@ async def pair() -> tuple[asyncio.AbstractServer, Recorder, Recorder]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110
+    while not condition():
         await asyncio.sleep(0.001)
 
 

@@ -50,6 +50,7 @@ class BrokerPlan:
     record_count: int
     padding_bytes: tuple[int, ...]
     topic: dict[str, str]
+    disk_stall_s: float
     calm_after_s: float
     """How long the nemesis works."""
     crash_mean_s: float
@@ -76,6 +77,7 @@ class BrokerPlan:
             record_count=rng.choice((30, 120)),
             padding_bytes=rng.choice(((0, 20, 300), (0, 100, 3000))),
             topic=topic,
+            disk_stall_s=rng.choice((0.0, 0.0, 0.01)),
             calm_after_s=rng.uniform(1.0, 12.0),
             crash_mean_s=rng.choice((1.0, 4.0, 1000.0)),
             cuts_links=rng.random() < 0.6,
@@ -94,6 +96,7 @@ class BrokerScenario:
         self._plan = BrokerPlan.draw(seed)
         self._host: Host = world.host("broker")
         self._clients: list[Host] = [world.host(f"client-{number}") for number in range(3)]
+        self._host.disk_stall_s = self._plan.disk_stall_s
         world.excuse = self._is_excused
         self._stop = asyncio.Event()
         self._producing = True

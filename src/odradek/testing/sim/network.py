@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from odradek.testing.sim.failures import HostCrashed
 from odradek.testing.sim.loop import SimLoop
 from odradek.testing.sim.trace import Trace
 from odradek.testing.sim.transport import Address, SimSocket, SimTransport
@@ -181,6 +182,12 @@ class Network:
     def current(self) -> Interface:
         return CURRENT.get() or self._outside
 
+    def _living(self) -> Interface:
+        interface = self.current()
+        if not interface.is_alive:
+            raise HostCrashed
+        return interface
+
     # -- conditions ------------------------------------------------------------------------------------------
 
     def block(self, source: str, target: str) -> None:
@@ -265,7 +272,7 @@ class Network:
     async def create_server(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str | Iterable[str] | None, port: int
     ) -> SimServer:
-        interface = self.current()
+        interface = self._living()
         hosts = [host] if host is None or isinstance(host, str) else list(host)
         addresses = [self._bind(interface, one, port) for one in hosts]
         server = SimServer(self.loop, interface, addresses)
@@ -287,7 +294,7 @@ class Network:
     async def create_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
-        interface = self.current()
+        interface = self._living()
         own = interface.machine
         target, address = self._find(host)
         local, remote = (_LOOPBACK if address == _LOOPBACK else own.address, own.take_port()), (address, port)

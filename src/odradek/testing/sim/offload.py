@@ -109,11 +109,13 @@ class _Here(threading.local):
 _HERE = _Here()
 
 
-def give_way() -> None:
-    """Let the loop run for a while, if this is a worker thread; nothing on the loop's own."""
+def give_way() -> bool:
+    """Let the loop run for a while, if this is a worker thread; False on the loop's own."""
     worker = _HERE.worker
-    if worker is not None:
-        worker.give_way()
+    if worker is None:
+        return False
+    worker.give_way()
+    return True
 
 
 class SimOffload:
@@ -129,6 +131,7 @@ class SimOffload:
         self._waiting: deque[_Job] = deque()
         self._idle: list[_Worker] = []
         self._busy: dict[_Worker, None] = {}
+        self._closed = False
 
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
         job = _Job(offload=self, work=work, arguments=arguments, outcome=self._loop.create_future())
@@ -146,6 +149,8 @@ class SimOffload:
             self._loop.call_later(self._draw(self._delays.start_s), self._begin, job)
 
     def _begin(self, job: _Job) -> None:
+        if self._closed:
+            return
         if not self._idle:
             worker = _Worker()
             threading.Thread(target=worker.run, daemon=True, name="sim-offload").start()
@@ -190,6 +195,7 @@ class SimOffload:
 
     def close(self) -> None:
         """Unwind the work under way, as a dead host's, and end the threads."""
+        self._closed = True
         self._waiting.clear()
         for worker in list(self._busy):
             while worker.job is not None and not worker.job.is_over:

@@ -58,7 +58,9 @@ class StoragePlan:
     rots_indexes: bool
     """Index files are damaged while the host is down."""
     disk_step_s: float
-    """The longest that an operation of the disk takes."""
+    """The longest that an operation of the disk takes on a thread."""
+    disk_stall_s: float
+    """And on the event loop."""
     is_full_for_s: float | None
     """When set, the disk is full for this long, a while after the start."""
 
@@ -83,6 +85,7 @@ class StoragePlan:
             deletes_records=rng.random() < 0.5,
             rots_indexes=rng.random() < 0.4,
             disk_step_s=rng.choice((0.002, 0.02, 0.05)),
+            disk_stall_s=rng.choice((0.0, 0.0, 0.003)),
             is_full_for_s=rng.choice((None, None, 0.2)),
         )
 
@@ -97,6 +100,7 @@ class StorageScenario:
         self._plan = StoragePlan.draw(seed)
         self._host: Host = world.host("broker")
         self._host.offload_delays = OffloadDelays(step_s=(0.0, self._plan.disk_step_s))
+        self._host.disk_stall_s = self._plan.disk_stall_s
         names = [TopicPartition("topic", number) for number in range(self._plan.partition_count)]
         self._names = names
         self._ledgers = {name: Ledger(str(name)) for name in names}

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from odradek.runtime.ports import Runtime
 from odradek.testing.sim.chance import SimClock, SimEntropy, stream
 from odradek.testing.sim.disk import SimDisk
-from odradek.testing.sim.disk_faults import CrashKind, DiskFault
+from odradek.testing.sim.disk_faults import CrashKind, DiskFault, Point
 from odradek.testing.sim.failures import HostCrashed, ViolationError
 from odradek.testing.sim.loop import SimLoop
 from odradek.testing.sim.medium import Medium
@@ -47,7 +47,7 @@ class Life:
             now_ms=self.clock.wall_ms,
             faults=faults,
             on_crash=self._disk_crashed,
-            on_point=lambda point: give_way(),
+            on_point=self._at_point,
         )
         self.offload = SimOffload(
             world.loop, stream(world.seed, f"offload {self.name}"), delays=host.offload_delays
@@ -58,6 +58,7 @@ class Life:
             disk=self.disk,
             offload=self.offload,
         )
+        self._stalls = stream(world.seed, f"stalls {self.name}")
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.crashed: asyncio.Future[CrashKind] = world.loop.create_future()
 
@@ -67,6 +68,11 @@ class Life:
 
     def crash(self, kind: CrashKind) -> None:
         self.disk.crash(kind)
+
+    def _at_point(self, point: Point) -> None:
+        """A worker waits its turn; the loop itself is held up for as long as the disk takes."""
+        if not give_way() and self.host.disk_stall_s:
+            self.host.world.loop.stall(self._stalls.uniform(0.0, self.host.disk_stall_s))
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Have the task die with this life."""
@@ -99,6 +105,8 @@ class Host:
         self.medium = Medium(capacity_bytes=capacity_bytes)
         self.clock = SimClock(world.loop.time)
         self.offload_delays = OffloadDelays()
+        self.disk_stall_s = 0.0
+        """The longest that an operation of the disk holds up the event loop when made on it."""
         self._life: Life | None = None
         self._life_count = 0
 
