@@ -252,9 +252,9 @@ async def test_fetching_as_a_replica_is_refused(wire: Any) -> None:
     for version in versions_of("Fetch"):
         request = _fetch(version, topic.topic_id)
         if version >= 15:
-            request.replica_state.replica_id = 1
+            request = request.replace(replica_state=fetch.ReplicaState(replica_id=1))
         else:
-            request.replica_id = 1
+            request = request.replace(replica_id=1)
         assert error_codes(await wire.call("Fetch", version, request)) - {0} == {31}
 
 
