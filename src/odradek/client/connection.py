@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from odradek import __version__
 from odradek.client.address import Address
 from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
 from odradek.client.settings import ClientSettings
@@ -38,7 +39,6 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from odradek.runtime.ports import Clock
 
 SOFTWARE_NAME: Final = "odradek"
-SOFTWARE_VERSION: Final = "0.1.0"
 _COALESCE_BYTES: Final = 64 * 1024
 """Below this much, one joined write beats several; above it, copying costs more than system calls do."""
 _GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
@@ -261,9 +261,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        request = ApiVersionsRequest(
-            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
-        )
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         self._transmit(_API_VERSIONS, version, request, answer, None)
         told = await answer
         assert isinstance(told, ApiVersionsResponse)
