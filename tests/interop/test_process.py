@@ -19,6 +19,7 @@ from tests.interop import wire
 from tests.interop.server import Server
 
 START_SECONDS_MAX = 20
+REQUEST_TIMED_OUT = 7
 UNANSWERED_MAX = 500
 PADDING = b"." * 500  # enough for several segments in a test of a few seconds
 
@@ -288,10 +289,13 @@ def test_it_survives_running_out_of_file_descriptors(start):
     in_use = len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
     resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (in_use + 20, in_use + 20))
     crowd = [wire.Connection(server.address) for _ in range(40)]
-    assert wire.produce(healthy, "t", wire.batch(wire.records(b"x"), 1)).error_code == 0
+    batch = wire.batch(wire.records(b"x"), 1)
+    during = wire.produce(healthy, "t", batch, timeout_ms=500)
+    assert during.error_code in {0, REQUEST_TIMED_OUT}, "it may be late to flush, but the disk is not at fault"
     for one in crowd:
         one.close()
     with wire.Connection(server.address) as later:
-        assert wire.fetch(later, "t", 0).high_watermark == 1
+        assert wire.produce(later, "t", batch).error_code == 0
+        assert wire.fetch(later, "t", 0).high_watermark == 2
     healthy.close()
     assert node.terminate() == 0
