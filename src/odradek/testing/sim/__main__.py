@@ -64,10 +64,10 @@ def main(
     if mutants:
         sys.exit(_hunt_all())
     if every_point:
-        sys.exit(_every_point(names[0], seed or 0))
+        sys.exit(max(_every_point(name, seed or 0) for name in names))
     if seed is not None:
         plan = FaultPlan.parse(faults) if faults else FaultPlan.draw(seed)
-        sys.exit(_one(names[0], seed, plan, trace))
+        sys.exit(max(_one(name, seed, plan, trace) for name in names))
     plans = [(name, one, FaultPlan.draw(one)) for name in names for one in range(first, first + seed_count)]
     if digests:
         for name, one, plan in plans:
@@ -84,7 +84,7 @@ def _one(scenario: str, seed: int, plan: FaultPlan, trace_path: Path | None) -> 
     if trace_path is not None:
         trace_path.write_text("".join(lines))
     click.echo(
-        f"seed {seed}  faults {plan}  {run.event_count} events  {run.virtual_s:.3f} virtual s  {run.digest}"
+        f"{scenario} seed {seed}  faults {plan}  {run.event_count} events  {run.virtual_s:.3f} virtual s  {run.digest}"
     )
     if run.digest != again.digest:
         click.echo(
@@ -158,7 +158,7 @@ def _every_point(scenario: str, seed: int) -> int:
             failures.append(f"{run.command}\n    {run.failure}")
         _progress(scenario, seed, number, len(plans), started, len(failures))
     _end_progress()
-    click.echo(f"seed {seed}: {count} I/O points, {len(plans)} runs, {len(failures)} failed")
+    click.echo(f"{scenario} seed {seed}: {count} I/O points, {len(plans)} runs, {len(failures)} failed")
     return _report(failures)
 
 

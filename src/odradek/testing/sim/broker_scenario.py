@@ -28,7 +28,7 @@ from odradek.testing.sim.broker_clients import (
 )
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble
+from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.ledger import Ledger
@@ -131,7 +131,6 @@ class BrokerScenario:
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
-        self._host.medium.make_durable_folder("/data")
         for client in self._clients:
             client.boot()
         keeper = asyncio.create_task(self._keep_broker(self._lives), name="keeper")
@@ -225,6 +224,7 @@ class BrokerScenario:
                 if self._stop.is_set():
                     return
                 self._host.crash(CrashKind.PROCESS_KILL)  # it stopped for a restart: the process ends
+            raise_unless_of_crash(outcome)
             while life.tasks:  # noqa: ASYNC110  they are being cancelled
                 await asyncio.sleep(0)
             await asyncio.sleep(self._rng.uniform(0.01, 0.5))

@@ -21,7 +21,7 @@ from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble
+from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.ledger import Ledger
@@ -119,7 +119,6 @@ class StorageScenario:
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
-        self._provide_directories()
         for number in range(_LIVES_MAX):
             self._rot_indexes()
             life = self._host.boot(faults=self._lives[number] if number < len(self._lives) else ())
@@ -133,17 +132,11 @@ class StorageScenario:
         life = self._host.boot()
         await self._host.spawn(self._inspect(life))
 
-    def _provide_directories(self) -> None:
-        """As an installer does: the data directories exist, durably, before the broker first starts."""
-        medium = self._host.medium
-        for path in self._plan.paths:
-            medium.make_durable_folder(path)
-
     def _rot_indexes(self) -> None:
         if not self._plan.rots_indexes:
             return
         for path, inode in self._host.medium.root.files(""):
-            if path.endswith(("index",)) and self._rng.random() < 0.4:
+            if path.endswith("index") and self._rng.random() < 0.4:
                 inode.overwrite(_rotten(bytes(inode.cache), self._rng))
                 self._world.trace.note("rot", path)
 
@@ -158,8 +151,7 @@ class StorageScenario:
         if life.crashed.done():
             while life.tasks:  # noqa: ASYNC110  they are being cancelled
                 await asyncio.sleep(0)
-            if isinstance(outcome, ViolationError):
-                raise outcome
+            raise_unless_of_crash(outcome)
             return False
         if isinstance(outcome, BaseException):
             raise outcome
