@@ -95,7 +95,10 @@ class LogDirectories:
         return self
 
     def _load(self, node_id: int) -> None:
+        first = self._directories[0]
         for directory in self._online():
+            if first.offline is not None:
+                break  # before others get an identity that the first one, once it is back, does not share
             try:
                 if directory.read_identity() is None:
                     directory.write_identity(self.cluster_id, node_id, self._runtime.entropy.uuid())
@@ -105,7 +108,6 @@ class LogDirectories:
         for directory in self._directories:
             if directory.offline is not None:
                 log.error("log_directory_offline", path=directory.path, reason=directory.offline)
-        first = self._directories[0]
         if first.offline is not None:
             raise ConfigError(f"data directory {first.path} cannot be used: {first.offline}")
 

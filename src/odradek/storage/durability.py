@@ -88,6 +88,13 @@ class FlushJob:
         for path, _, data in self.files:
             self._unless(DISK_FULL | NO_DESCRIPTORS, path, partial(self.disk.replace, path, data))
 
+    def try_deferred(self) -> None:
+        """Try the small files again that there was no space for."""
+        waiting = [(path, data) for path, _, data in self.files if path in self.deferred]
+        for path, data in waiting:
+            self.deferred.remove(path)
+            self._unless(DISK_FULL | NO_DESCRIPTORS, path, partial(self.disk.replace, path, data))
+
     def _unless(self, passing: frozenset[int], path: str, work: Callable[[], None]) -> None:
         try:
             work()

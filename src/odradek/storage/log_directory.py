@@ -192,12 +192,18 @@ class LogDirectory:
 
 
 def _make_durably(disk: Disk, path: str) -> None:
-    """Create a directory and its missing parents, and make their names durable."""
-    missing = path
-    parents = []
-    while not disk.exists(missing):
-        missing = missing.rstrip("/").rpartition("/")[0] or "/"
-        parents.append(missing)
+    """Create a directory and its missing parents, and make their names durable.
+
+    `meta.properties` is written afterwards, so where it exists this was done. Where it does not, a killed process may have
+    created the directory without syncing anything: being there proves nothing.
+    """
     disk.make_directory(path)
-    for parent in parents:
-        disk.sync_directory(parent)
+    if disk.exists(naming.join(path, naming.META_PROPERTIES)):
+        return
+    parent = path
+    while parent not in ("/", ""):
+        parent = parent.rstrip("/").rpartition("/")[0] or "/"
+        try:
+            disk.sync_directory(parent)
+        except PermissionError:  # not ours, so not made by us
+            return

@@ -36,11 +36,21 @@ class RemovalJob:
 
     def _work(self) -> None:
         if self.flush is not None:
-            self.flush.sync_all()
+            self._flush(self.flush)
         for base_offset in self.doomed:
             self._rename(base_offset)
+        if self.flush is not None:
+            self.flush.try_deferred()
         for base_offset in self.expired:
             self._remove(base_offset, naming.LOG + naming.DELETED)
+
+    def _flush(self, flush: FlushJob) -> None:
+        flush.sync_all()
+        if flush.deferred:  # a full disk: indexes make some space, and may go before their logs
+            for base_offset in self.doomed:
+                for kind in naming.INDEX_SUFFIXES:
+                    self._remove(base_offset, kind)
+            flush.try_deferred()
 
     def _rename(self, base_offset: int) -> None:
         path = naming.join(self.directory, naming.offset_file(base_offset, naming.LOG))

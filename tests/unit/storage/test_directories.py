@@ -377,3 +377,13 @@ async def test_a_new_data_directory_is_durable_with_its_parents(lab: Lab) -> Non
     lab.flush(log)
     lab.cut_power()
     assert lab.values(await open_flights(lab.directories("/data/deep/below"))) == [b"kept"]
+
+
+async def test_a_directory_that_a_killed_broker_made_is_made_durable_by_the_next(lab: Lab) -> None:
+    lab.disk.make_directory("/data/deep/below")
+    lab.kill()
+    log = await open_flights(lab.directories("/data/deep/below"))
+    lab.append(log, b"kept")
+    lab.flush(log)
+    lab.cut_power()
+    assert lab.values(await open_flights(lab.directories("/data/deep/below"))) == [b"kept"]
