@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.refusals import log_refusals
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
-from odradek.protocol import APIS, Api, Message, decode, decode_request_header, encode_response
+from odradek.protocol import APIS, Api, Message, RequestHeader, decode, decode_request_header, encode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.runtime.ports import Buffer
 
@@ -55,14 +56,14 @@ class Dispatcher:
         if response is None:
             return None
         if isinstance(response, asyncio.Future):
-            encode = partial(_encoded, header.api_key, version, header.correlation_id)
+            encode = partial(self._encoded, connection, header)
             later = _encoded_later(response, encode)
             return Held(later) if served.holds else later
         if isinstance(response, Holding):
-            return Held(self._finish(response.response, header.api_key, version, header.correlation_id))
+            return Held(self._finish(response.response, connection, header))
         if isinstance(response, Awaitable):
-            return self._finish(response, header.api_key, version, header.correlation_id)
-        return _encoded(header.api_key, version, header.correlation_id, response)
+            return self._finish(response, connection, header)
+        return self._encoded(connection, header, response)
 
     def _refuse_api_versions(self, connection: Connection, correlation_id: int) -> list[Buffer]:
         """Version 0 with error 35 and the supported range, so that the client can come again with one of them."""
@@ -74,17 +75,20 @@ class Dispatcher:
         return encode_response(_API_VERSIONS, 0, correlation_id, refused)
 
     async def _finish(
-        self, response: Awaitable[Message | None], api_key: int, version: int, correlation_id: int
+        self, response: Awaitable[Message | None], connection: Connection, header: RequestHeader
     ) -> Chunks | None:
         message = await response
-        return None if message is None else _encoded(api_key, version, correlation_id, message)
+        return None if message is None else self._encoded(connection, header, message)
 
-
-def _encoded(api_key: int, version: int, correlation_id: int, message: Message) -> Chunks:
-    try:
-        return encode_response(api_key, version, correlation_id, message)
-    except OdradekError as error:
-        raise UnfitResponse(f"{APIS[api_key].name} version {version}: {error}") from error
+    def _encoded(self, connection: Connection, header: RequestHeader, message: Message) -> Chunks:
+        """The response's bytes; what it refuses goes into the log."""
+        api = APIS[header.api_key].name
+        try:
+            chunks = encode_response(header.api_key, header.api_version, header.correlation_id, message)
+        except OdradekError as error:
+            raise UnfitResponse(f"{api} version {header.api_version}: {error}") from error
+        log_refusals(connection, header, api, message, self._parts.runtime.clock.monotonic)
+        return chunks
 
 
 def _encoded_later(
@@ -103,7 +107,7 @@ def _encoded_later(
         else:
             try:
                 target.set_result(encode(done.result()))
-            except UnfitResponse as unfit:
+            except Exception as unfit:  # noqa: BLE001 - a connection waits for this: it must hear of any end
                 target.set_exception(unfit)
 
     def cancel(done: asyncio.Future[Chunks | None]) -> None:

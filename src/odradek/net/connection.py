@@ -100,6 +100,9 @@ class Connection(asyncio.BufferedProtocol):
         self.local_port = 0
         self.last_active = 0.0
         self.client_software: tuple[str, str] = ("", "")
+        self.reported: dict[tuple[int, int], float] = {}
+        """When the broker last logged which refusal of this client's requests."""
+        self._dropped = False
 
     # -- asyncio's side
 
@@ -126,6 +129,8 @@ class Connection(asyncio.BufferedProtocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._reader.pending_bytes and not self._dropped and not self._finishing:
+            _log.warning("frame_cut_short", peer=self.peer, bytes=self._reader.pending_bytes)
         self._closing = True
         for slot in self._slots:
             if slot.pending is not None:
@@ -329,6 +334,7 @@ class Connection(asyncio.BufferedProtocol):
     def _drop(self, reason: str) -> None:
         if self._closing:
             return
+        self._dropped = True
         _log.warning("connection_dropped", peer=self.peer, reason=reason)
         self._write_out()
         self.close()

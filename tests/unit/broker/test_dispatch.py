@@ -20,6 +20,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.runtime.real import real_runtime
 
 FETCH, LIST_OFFSETS = 1, 2
 UNFIT = ListOffsetsResponse(
@@ -29,6 +30,8 @@ UNFIT = ListOffsetsResponse(
 
 
 class Parts:
+    runtime = real_runtime()
+
     class config:  # noqa: N801
         unstable_api_versions_enable = False
 

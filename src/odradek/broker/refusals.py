@@ -1,0 +1,128 @@
+"""What a response refuses, for the broker's log: one event a request, whatever the API.
+
+Error codes sit where each API's response has them; which fields lead to one is worked out once for each class of response.
+A client that repeats its mistake is not repeated in the log: one event a connection, API and code in `_QUIET_SECONDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from odradek.model.errors import ErrorCode
+from odradek.net.connection import Connection
+from odradek.protocol import Message, RequestHeader, Struct
+from odradek.protocol.schema import ArrayKind, Kind, StructKind
+from odradek.telemetry import events
+
+_log = events.get("broker")
+_QUIET_SECONDS: Final = 60.0
+_CODE: Final = "error_code"
+_NAMES: Final = ("name", "topic", "resource_name", "log_dir", "topic_id")
+_INDEXES: Final = ("partition_index", "index", "partition")
+
+
+class Refusal(NamedTuple):
+    """One error in a response: the struct that holds the code, and those around it."""
+
+    path: tuple[Struct, ...]
+
+    @property
+    def code(self) -> ErrorCode:
+        return ErrorCode.of(getattr(self.path[-1], _CODE))
+
+    @property
+    def reason(self) -> str:
+        return getattr(self.path[-1], "error_message", None) or self.code.meaning
+
+    @property
+    def about(self) -> str:
+        """The topic, partition or other thing that was asked for, as far as the response names it."""
+        names = [value for struct in self.path if (value := _first(struct, _NAMES))]
+        index = _first(self.path[-1], _INDEXES)
+        return "-".join(str(part) for part in (*names[-1:], index) if part is not None)
+
+
+def _first(struct: Struct, fields: tuple[str, ...]) -> Any:
+    return next((value for field in fields if (value := getattr(struct, field, None)) is not None), None)
+
+
+def refusals(response: Message) -> list[Refusal]:
+    """All errors in a response, in order."""
+    found: list[Refusal] = []
+    _collect(_ways(type(response)), (response,), found)
+    return found
+
+
+def log_refusals(
+    connection: Connection, header: RequestHeader, api: str, response: Message, now: Callable[[], float]
+) -> None:
+    """One event if the response refuses anything, naming the first and how many more there are."""
+    found = refusals(response)
+    if not found:
+        return
+    first = found[0]
+    mistake = (header.api_key, int(first.code))
+    moment = now()
+    if moment - connection.reported.get(mistake, moment - _QUIET_SECONDS) < _QUIET_SECONDS:
+        return
+    connection.reported[mistake] = moment
+    values: dict[str, Any] = {"about": first.about} if first.about else {}
+    if len(found) > 1:
+        values["more"] = len(found) - 1
+    _log.info(
+        "request_refused",
+        peer=connection.peer,
+        client=header.client_id or "",
+        api=api,
+        version=header.api_version,
+        code=first.code.name,
+        reason=first.reason,
+        **values,
+    )
+
+
+class _Ways(NamedTuple):
+    """How to get from a struct to the error codes in it."""
+
+    here: bool
+    structs: tuple[tuple[str, Any], ...]
+    arrays: tuple[tuple[str, Any], ...]
+
+    def __bool__(self) -> bool:
+        return self.here or bool(self.structs) or bool(self.arrays)
+
+
+@cache
+def _ways(cls: type[Struct]) -> _Ways:
+    structs, arrays, here = [], [], False
+    for field in cls.FIELDS:
+        kind = field.kind
+        if field.name == _CODE:
+            here = True
+        elif isinstance(kind, ArrayKind):
+            if ways := _ways_into(kind.element):
+                arrays.append((field.name, ways))
+        elif ways := _ways_into(kind):
+            structs.append((field.name, ways))
+    return _Ways(here, tuple(structs), tuple(arrays))
+
+
+def _ways_into(kind: Kind[Any]) -> _Ways | None:
+    if not isinstance(kind, StructKind):
+        return None
+    cls: type[Struct] = kind.cls
+    return _ways(cls)
+
+
+def _collect(ways: _Ways, path: tuple[Struct, ...], found: list[Refusal]) -> None:
+    struct = path[-1]
+    if ways.here and getattr(struct, _CODE):
+        found.append(Refusal(path))
+    for name, inner in ways.structs:
+        if (value := getattr(struct, name)) is not None:
+            _collect(inner, (*path, value), found)
+    for name, inner in ways.arrays:
+        for value in getattr(struct, name) or ():
+            _collect(inner, (*path, value), found)

@@ -1,0 +1,85 @@
+"""What the log says about requests that were refused."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from odradek.broker.handlers import served_apis
+from odradek.broker.refusals import log_refusals, refusals
+from odradek.model.errors import ErrorCode
+from odradek.protocol import APIS, RequestHeader
+from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from odradek.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+
+HEADER = RequestHeader(api_key=0, api_version=9, correlation_id=1, client_id="c")
+
+
+class Peer:
+    peer = "10.0.0.1:5"
+
+    def __init__(self) -> None:
+        self.reported: dict[tuple[int, int], float] = {}
+
+
+def produced(*codes: int) -> ProduceResponse:
+    partitions = [
+        PartitionProduceResponse(index=number, error_code=code) for number, code in enumerate(codes)
+    ]
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=partitions)])
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.odradek_values for record in caplog.records if record.getMessage() == "request_refused"]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def _level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="odradek.broker")
+
+
+def test_every_response_that_can_refuse_is_understood() -> None:
+    for served in served_apis():
+        assert refusals(APIS[served.api_key].response()) == []
+
+
+def test_a_response_without_errors_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    log_refusals(Peer(), HEADER, "Produce", produced(0, 0), lambda: 0.0)  # type: ignore[arg-type]
+    assert not logged(caplog)
+
+
+def test_one_event_names_the_first_and_counts_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    log_refusals(Peer(), HEADER, "Produce", produced(0, 3, 56, 3), lambda: 0.0)  # type: ignore[arg-type]
+    [values] = logged(caplog)
+    assert values == {
+        "peer": "10.0.0.1:5",
+        "client": "c",
+        "api": "Produce",
+        "version": 9,
+        "code": "UNKNOWN_TOPIC_OR_PARTITION",
+        "reason": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.meaning,
+        "about": "t-1",
+        "more": 2,
+    }
+
+
+def test_the_reason_is_the_one_that_the_client_was_given() -> None:
+    result = CreatableTopicResult(name="t", error_code=17, error_message="no spaces")
+    [one] = refusals(CreateTopicsResponse(topics=[result]))
+    assert (one.code, one.reason, one.about) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "no spaces", "t")
+
+
+def test_a_mistake_that_is_repeated_is_not_repeated_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    peer = Peer()
+    for moment in (0.0, 1.0, 59.0, 61.0):
+        log_refusals(peer, HEADER, "Produce", produced(3), lambda moment=moment: moment)  # type: ignore[arg-type, misc]
+    log_refusals(peer, HEADER, "Produce", produced(56), lambda: 62.0)  # type: ignore[arg-type]
+    log_refusals(Peer(), HEADER, "Produce", produced(3), lambda: 62.0)  # type: ignore[arg-type]
+    assert len(logged(caplog)) == 4
+
+
+def test_many_refusals_are_one_event(caplog: pytest.LogCaptureFixture) -> None:
+    topics = [MetadataResponseTopic(name=f"t{number}", error_code=3) for number in range(500)]
+    log_refusals(Peer(), HEADER, "Metadata", MetadataResponse(topics=topics), lambda: 0.0)  # type: ignore[arg-type]
+    assert [values["more"] for values in logged(caplog)] == [499]
