@@ -6,6 +6,7 @@ import pytest
 from tests.interop import wire
 
 UNKNOWN_TOPIC, INVALID_TOPIC, OUT_OF_RANGE = 3, 17, 1
+INVALID_PARTITIONS, POLICY_VIOLATION = 37, 44
 ONE = wire.batch(wire.records(b"one"), 1)
 
 
@@ -88,6 +89,25 @@ def test_a_topic_that_cannot_be_is_refused_with_its_code(connect, more, code):
     assert answer.int16() == code
     assert answer.string()
     assert _metadata_codes(peer, ["cannot-be"]) == {"cannot-be": UNKNOWN_TOPIC}
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize("partitions", [2_000_000, 2**31 - 1])
+def test_more_partitions_than_anyone_needs_are_refused_at_once(connect, partitions):
+    peer = connect()
+    answer = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body("far-too-wide", partitions=partitions))
+    answer.int32(), answer.int32(), answer.string()
+    assert answer.int16() == POLICY_VIOLATION
+
+
+@pytest.mark.usefixtures("bystander")
+def test_growing_to_more_partitions_than_anyone_needs_is_refused_at_once(connect, topic, server_kind):
+    if server_kind == "kafka":
+        pytest.skip("Kafka dies of it")
+    body = wire.array([wire.string(topic()) + wire.int32(2**31 - 1) + wire.int32(-1)])
+    answer = connect().call(wire.CREATE_PARTITIONS, 0, body + wire.int32(10_000) + wire.int8(0))
+    answer.int32(), answer.int32(), answer.string()
+    assert answer.int16() in {INVALID_PARTITIONS, POLICY_VIOLATION}
 
 
 @pytest.mark.parametrize("offset", [-1, -5, 2, 10**15])

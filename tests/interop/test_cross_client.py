@@ -18,8 +18,8 @@ def test_all_clients_read_the_same_records(clients, topic, row, writer, codec):
     clients[writer].produce(name, rows, codec=codec)
     expected = [(n, one.key, one.value, one.headers) for n, one in enumerate(rows)]
     stamps = set()
-    for reader in NAMES:
-        found = clients[reader].consume(name, count=10)
+    for reader, client in clients.items():
+        found = client.consume(name, count=10)
         assert [(one.offset, one.key, one.value, one.headers) for one in found] == expected, reader
         stamps.add(tuple(one.timestamp_ms for one in found))
     assert len(stamps) == 1
@@ -28,10 +28,11 @@ def test_all_clients_read_the_same_records(clients, topic, row, writer, codec):
 def test_writers_may_take_turns_in_one_partition(clients, topic, row):
     name = topic()
     expected = []
+    writers = list(clients)
     for number in range(8):
-        writer = NAMES[number % 4]
+        writer = writers[number % len(writers)]
         value = f"{number} by {writer}".encode()
         clients[writer].produce(name, [row(value=value)], codec=("none", "gzip", "lz4", "zstd")[number // 2])
         expected.append(value)
-    for reader in NAMES:
-        assert [one.value for one in clients[reader].consume(name, count=8)] == expected, reader
+    for reader, client in clients.items():
+        assert [one.value for one in client.consume(name, count=8)] == expected, reader

@@ -291,7 +291,9 @@ def test_it_survives_running_out_of_file_descriptors(start):
     crowd = [wire.Connection(server.address) for _ in range(40)]
     batch = wire.batch(wire.records(b"x"), 1)
     during = wire.produce(healthy, "t", batch, timeout_ms=500)
-    assert during.error_code in {0, REQUEST_TIMED_OUT}, "it may be late to flush, but the disk is not at fault"
+    assert during.error_code in {0, REQUEST_TIMED_OUT}, (
+        "it may be late to flush, but the disk is not at fault"
+    )
     for one in crowd:
         one.close()
     with wire.Connection(server.address) as later:

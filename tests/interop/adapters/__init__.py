@@ -4,12 +4,13 @@ from tests.interop.adapters.aio import AioKafkaClient
 from tests.interop.adapters.confluent import ConfluentClient
 from tests.interop.adapters.kcat import KcatClient
 from tests.interop.adapters.pure import KafkaPythonClient
-from tests.interop.adapters.rows import Client, Read, Row, Sent
+from tests.interop.adapters.rows import AbsentError, Client, Read, Row, Sent
 
 CLIENTS: tuple[type[Client], ...] = (ConfluentClient, KafkaPythonClient, AioKafkaClient, KcatClient)
 
 __all__ = [
     "CLIENTS",
+    "AbsentError",
     "AioKafkaClient",
     "Client",
     "ConfluentClient",

@@ -8,8 +8,17 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-import pytest
-from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, Headers, Read, RefusedError, Row, Sent
+from tests.interop.adapters.rows import (
+    READ_SECONDS_MAX,
+    AbsentError,
+    Acks,
+    Codec,
+    Headers,
+    Read,
+    RefusedError,
+    Row,
+    Sent,
+)
 
 # Delimiters as bytes, and in the notation of kcat's flags.
 _BETWEEN, _BETWEEN_TEXT = b"\x1d", r"\x1d"  # of one byte: it misreads a longer one
@@ -24,7 +33,7 @@ class KcatClient:
 
     def __init__(self, bootstrap: str) -> None:
         if shutil.which("kcat") is None:
-            pytest.skip("absent: kcat is not on the path (Debian: apt-get install kcat)")
+            raise AbsentError("kcat is not on the path (Debian: apt-get install kcat)")
         self.bootstrap = bootstrap
 
     def produce(

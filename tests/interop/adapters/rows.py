@@ -55,6 +55,10 @@ class RefusedError(Exception):
         super().__init__(f"error {code}: {text}")
 
 
+class AbsentError(Exception):
+    """The client is not installed on this machine; the message says how to get it."""
+
+
 class Client(Protocol):
     """A third-party client, told only where to bootstrap."""
 
