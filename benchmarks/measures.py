@@ -37,6 +37,13 @@ class Plan:
     start_rounds: int
 
 
+SMOKE = Plan(
+    rounds=1,
+    counts={100: 20_000, 1024: 5_000},
+    latency_seconds=0.5,
+    start_rounds=1,
+)
+"""Whether it runs at all; its figures mean nothing."""
 QUICK = Plan(
     rounds=3,
     counts={100: 1_000_000, 1024: 300_000, 16_384: 20_000},

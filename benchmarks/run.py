@@ -19,10 +19,11 @@ import confluent_kafka as ck
 
 from benchmarks import load, measures, report
 from benchmarks.contenders import PEER, Contender, contenders
-from benchmarks.measures import FULL, QUICK, Plan, Running
+from benchmarks.measures import FULL, QUICK, SMOKE, Plan, Running
 from benchmarks.peer import PeerAbsentError, PeerJars, fetch_peer
 from benchmarks.samples import Sample, findings
 
+_PLANS = {"smoke": SMOKE, "quick": QUICK, "full": FULL}
 T = TypeVar("T")
 
 # Measures that share running brokers, and those that start their own.
@@ -38,7 +39,8 @@ ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    plan = FULL if options.full else QUICK
+    kind = "full" if options.full else "smoke" if options.smoke else "quick"
+    plan = _PLANS[kind]
     jars = None if options.no_peer else _peer(options.peer_version)
     who = [one for one in contenders(jars) if not options.contender or one.key in options.contender]
     wanted = options.only or [*TOGETHER, *ALONE]
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name in wanted:
             samples += _measure_alone(who, plan, name, progress)
     found = findings(samples, PEER)
-    facts = _facts(plan, "full" if options.full else "quick", who, wanted, time.time() - began)
+    facts = _facts(plan, kind, who, wanted, time.time() - began)
     options.out.mkdir(parents=True, exist_ok=True)
     report.write_json(options.out / "results.json", facts, samples, found)
     table = report.markdown(found, who, PEER)
@@ -71,6 +73,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", action="store_true", help="a few minutes (the default)")
+    length.add_argument(
+        "--smoke", action="store_true", help="seconds: whether it runs; the figures mean nothing"
+    )
     length.add_argument("--full", action="store_true", help="more rounds, more records: about an hour")
     parser.add_argument(
         "--only", action="append", choices=[*TOGETHER, *ALONE], help="measure this alone; may be repeated"

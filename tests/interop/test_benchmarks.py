@@ -1,0 +1,65 @@
+"""The benchmarks themselves: that they run, and that their arithmetic is right."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from benchmarks import run
+from benchmarks.samples import Sample, findings
+
+
+def _sample(contender, round_number, value, better="higher"):
+    return Sample(
+        measure="produce",
+        condition="100 B",
+        quantity="MB/s",
+        better=better,
+        contender=contender,
+        round_number=round_number,
+        value=value,
+    )
+
+
+def _ours(better="higher", *, kafka, odradek):
+    samples = [_sample("kafka", number, value, better) for number, value in enumerate(kafka)]
+    samples += [_sample("odradek", number, value, better) for number, value in enumerate(odradek)]
+    peer, ours = findings(samples, "kafka")
+    assert peer.ratio is None
+    return ours
+
+
+def test_ratios_are_taken_round_by_round():
+    ratio = _ours(kafka=[10, 20, 40], odradek=[20, 30, 44]).ratio
+    assert (ratio.lowest, ratio.median, ratio.highest) == (1.1, 1.5, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("better", "odradek", "verdict"),
+    [
+        ("higher", [11, 12], "better"),
+        ("higher", [8, 9], "worse"),
+        ("higher", [9, 11], "level"),
+        ("lower", [8, 9], "better"),
+        ("lower", [11, 12], "worse"),
+    ],
+)
+def test_a_verdict_needs_all_rounds_to_agree(better, odradek, verdict):
+    assert _ours(better, kafka=[10, 10], odradek=odradek).verdict == verdict
+
+
+def test_without_the_peer_there_are_figures_and_no_ratios():
+    (ours,) = findings([_sample("odradek", 0, 5.0)], "kafka")
+    assert (ours.values.median, ours.ratio, ours.verdict) == (5.0, None, "")
+
+
+def test_the_benchmark_runs_and_writes_its_results(tmp_path, server_kind, capsys):
+    if server_kind == "kafka":
+        pytest.skip("runs its own brokers")
+    flags = ["--smoke", "--no-peer", "--contender", "odradek", "--out", str(tmp_path)]
+    assert run.main([*flags, "--only", "throughput", "--only", "latency", "--only", "start"]) == 0
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert {one["measure"] for one in document["samples"]} >= {"produce", "consume", "acknowledgement"}
+    assert all(one["value"] >= 0 for one in document["samples"])
+    assert "| produce | 100 B, acks=all | MB/s |" in (tmp_path / "results.md").read_text()
+    assert "produce" in capsys.readouterr().out
