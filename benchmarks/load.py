@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS_MAX = 300
