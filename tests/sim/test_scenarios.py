@@ -38,9 +38,9 @@ def test_a_crash_at_any_io_point_and_another_while_recovering_lose_nothing(seed:
 
 
 @pytest.mark.parametrize("kind", ["kill", "power"])
-def test_the_broker_survives_a_crash_at_any_io_point_of_its_start(kind: str) -> None:
-    for point in range(1, 80, 3):
-        run, _ = run_once("broker", 1, FaultPlan(((PlannedFault(kind, point),),)))
+def test_the_broker_survives_a_crash_at_any_io_point_of_its_first_life(kind: str) -> None:
+    for point in range(1, crash_points("broker", 14) + 1):
+        run, _ = run_once("broker", 14, FaultPlan(((PlannedFault(kind, point),),)))
         assert run.failure is None, run.command
 
 

@@ -77,11 +77,11 @@ def explain_divergence(scenario: str, seed: int, plan: FaultPlan) -> str:
 
 
 def crash_points(scenario: str, seed: int) -> int:
-    """How many I/O points the first life of an undisturbed run has."""
+    """How many I/O points the broker's first life has in an undisturbed run."""
     world = World(seed, seconds_max=600.0, steps_max=3_000_000)
     with world:
         SCENARIOS[scenario](world, seed, FaultPlan())
-        return world.lives[0].disk.point_count
+        return next(life.disk.point_count for life in world.lives if life.name == "broker/1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
