@@ -35,12 +35,13 @@ class RemovalJob:
         self.life.run(self._work)
 
     def _work(self) -> None:
-        if self.flush is not None:
-            self._flush(self.flush)
+        flush = self.flush
+        if flush is not None:
+            self._flush(flush)
         for base_offset in self.doomed:
-            self._rename(base_offset)
-        if self.flush is not None:
-            self.flush.try_deferred()
+            self._bury(base_offset, now=flush is not None and bool(flush.deferred))
+            if flush is not None:
+                flush.try_deferred()
         for base_offset in self.expired:
             self._remove(base_offset, naming.LOG + naming.DELETED)
 
@@ -52,14 +53,20 @@ class RemovalJob:
                     self._remove(base_offset, kind)
             flush.try_deferred()
 
-    def _rename(self, base_offset: int) -> None:
+    def _bury(self, base_offset: int, *, now: bool) -> None:
+        """Take a segment out of the directory, durably. `now`: its space is needed, so it is not kept for a while."""
         path = naming.join(self.directory, naming.offset_file(base_offset, naming.LOG))
         try:
-            self.disk.rename(path, path + naming.DELETED)
+            if now:
+                self.disk.remove(path)
+            else:
+                self.disk.rename(path, path + naming.DELETED)
         except FileNotFoundError:
             pass
         except OSError as error:
-            if error.errno not in DISK_FULL:  # even a name needs space, and deleting is what makes some
+            if (
+                now or error.errno not in DISK_FULL
+            ):  # even a name needs space, and deleting is what makes some
                 raise
             self.disk.remove(path)
         self.disk.sync_directory(self.directory)
