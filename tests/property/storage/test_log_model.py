@@ -80,7 +80,9 @@ class LogAgainstModel(RuleBasedStateMachine):
             assert deleted.end_offset <= self.durable_end
         if run_job:
             self.bench.remove(self.log)
-            self.durable_end = self.log.flushed_offset  # everything is made durable before anything is removed
+            self.durable_end = (
+                self.log.flushed_offset
+            )  # everything is made durable before anything is removed
         self.start = self.log.start_offset
 
     @rule(part=st.floats(0, 1))
