@@ -2,12 +2,13 @@
 
 import asyncio
 import errno
+import gc
 import os
 from typing import Any
 
 import pytest
 
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -18,6 +19,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
 )
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.records import Codec
 from odradek.runtime.real import PosixDisk, PosixFile
 
 TOPIC, BROKER = 2, 4
@@ -199,3 +201,19 @@ async def test_a_waiting_fetch_whose_answer_meets_a_disk_error_is_answered_once(
     answer = (await reader.receive()).responses[0].partitions[0]
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert not reported
+
+
+async def test_a_refused_batch_is_forgotten_without_the_garbage_collector(
+    wire: Any, make_batch: Any, make_produce: Any
+) -> None:
+    await wire.create("t")
+    batch = make_batch([os.urandom(300_000)], codec=Codec.GZIP)
+    batch[-1] ^= 1
+    gc.collect()
+    gc.disable()
+    try:
+        response = await wire.call("Produce", 9, make_produce("t", batch))
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
+        assert [one for one in gc.get_objects() if isinstance(one, KafkaError) and one.__traceback__] == []
+    finally:
+        gc.enable()

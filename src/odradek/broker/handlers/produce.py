@@ -144,7 +144,10 @@ class _Work:
         noted.partition_responses.append(response)
 
     def _note_error(self, data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
-        self._first_error = self._first_error or error
+        if self._first_error is None:
+            # A copy, without the traceback: through it this object would keep alive whatever the checks had expanded,
+            # in a cycle that only the garbage collector can end.
+            self._first_error = KafkaError(error.code, error.message)
         return _failed(data.index, error)
 
     def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> tuple[Partition, Terms]:
