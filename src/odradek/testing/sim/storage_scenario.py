@@ -264,6 +264,10 @@ class StorageScenario:
 
     async def _delete_records(self, store: Store, partition: Partition) -> None:
         """Up to anywhere below the high watermark; half the time with what retention then has to remove."""
+        if partition.start_offset > partition.high_watermark:
+            raise ViolationError(
+                f"{partition.name} begins above its high watermark {partition.high_watermark}"
+            )
         offset = self._rng.randint(partition.start_offset, partition.high_watermark)
         self._ledgers[partition.name].may_remove_below(offset)
         partition.log.delete_records(offset)
