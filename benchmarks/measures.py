@@ -87,23 +87,20 @@ def value_name(size: int) -> str:
 # -- produce, consume, and the CPU that they cost the broker
 
 
-def throughput(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
-    """Produce with acks=1 and acks=all, and read back, at each size of values."""
-    for size, count in plan.counts.items():
-        name = value_name(size)
-        for acks in ("1", "all"):
-            with _topic(one.node) as topic:
-                moved, spent = _measured(
-                    one.node, load.run_producer, topic, count=count, value_bytes=size, acks=acks
-                )
-                figures = _flow(moved, spent, "in")
-                yield from one.samples("produce", f"{name}, acks={acks}", round_number, figures)
-                _check_all_there(one.node, topic, count)
-                if acks == "all":
-                    moved, spent = _measured(
-                        one.node, load.run_consumer, topic, count=count, value_bytes=size
-                    )
-                    yield from one.samples("consume", name, round_number, _flow(moved, spent, "out"))
+def throughput(one: Running, plan: Plan, round_number: int, size: int) -> Iterator[Sample]:
+    """Produce values of `size` bytes with acks=1 and acks=all, and read the latter back."""
+    count, name = plan.counts[size], value_name(size)
+    for acks in ("1", "all"):
+        with _topic(one.node) as topic:
+            moved, spent = _measured(
+                one.node, load.run_producer, topic, count=count, value_bytes=size, acks=acks
+            )
+            figures = _flow(moved, spent, "in")
+            yield from one.samples("produce", f"{name}, acks={acks}", round_number, figures)
+            _check_all_there(one.node, topic, count)
+            if acks == "all":
+                moved, spent = _measured(one.node, load.run_consumer, topic, count=count, value_bytes=size)
+                yield from one.samples("consume", name, round_number, _flow(moved, spent, "out"))
 
 
 def warm_up(one: Running, plan: Plan) -> None:
@@ -142,20 +139,19 @@ def _check_all_there(node: Node, topic: str, count: int) -> None:
 # -- the time to an acknowledgement
 
 
-def latency(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+def latency(one: Running, plan: Plan, round_number: int, acks: str) -> Iterator[Sample]:
     """Acknowledgement of single 1 KiB records, 1,000 a second."""
-    for acks in ("1", "all"):
-        with _topic(one.node) as topic:
-            os.sync()
-            found = load.run_latency(
-                one.node.bootstrap, topic, acks=acks, rate=1000, seconds=plan.latency_seconds
-            )
-        figures: dict[str, tuple[float, Better]] = {
-            "p50 ms": (found.p50_ms, "lower"),
-            "p99 ms": (found.p99_ms, "lower"),
-        }
-        condition = f"1 KiB values at 1,000 records/s, acks={acks}"
-        yield from one.samples("acknowledgement", condition, round_number, figures)
+    with _topic(one.node) as topic:
+        os.sync()
+        found = load.run_latency(
+            one.node.bootstrap, topic, acks=acks, rate=1000, seconds=plan.latency_seconds
+        )
+    figures: dict[str, tuple[float, Better]] = {
+        "p50 ms": (found.p50_ms, "lower"),
+        "p99 ms": (found.p99_ms, "lower"),
+    }
+    condition = f"1 KiB values at 1,000 records/s, acks={acks}"
+    yield from one.samples("acknowledgement", condition, round_number, figures)
 
 
 # -- memory

@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import confluent_kafka as ck
 
 from benchmarks import load, measures, report
-from benchmarks.contenders import PEER, Contender, contenders
+from benchmarks.contenders import DURABLE, PAGE_CACHE, PEER, Contender, contenders
 from benchmarks.measures import FULL, QUICK, SMOKE, Plan, Running
 from benchmarks.peer import PeerAbsentError, PeerJars, fetch_peer
 from benchmarks.samples import Sample, findings
@@ -26,10 +27,14 @@ from benchmarks.samples import Sample, findings
 _PLANS = {"smoke": SMOKE, "quick": QUICK, "full": FULL}
 T = TypeVar("T")
 
-# Measures that share running brokers, and those that start their own.
-TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Sample]]] = {
-    "throughput": measures.throughput,
-    "latency": measures.latency,
+# Measures that share running brokers, case by case, and those that start their own.
+TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterator[Sample]]]]] = {
+    "throughput": lambda one, plan, number: (
+        partial(measures.throughput, one, plan, number, size) for size in plan.counts
+    ),
+    "latency": lambda one, plan, number: (
+        partial(measures.latency, one, plan, number, acks) for acks in ("1", "all")
+    ),
 }
 ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
     "memory": measures.memory_use,
@@ -43,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = _PLANS[kind]
     jars = None if options.no_peer else _peer(options.peer_version)
     who = [one for one in contenders(jars) if not options.contender or one.key in options.contender]
+    if not who:
+        print("nobody is left to measure", file=sys.stderr)
+        return 3
     wanted = options.only or [*TOGETHER, *ALONE]
     began = time.time()
     samples: list[Sample] = []
@@ -76,12 +84,17 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     length.add_argument(
         "--smoke", action="store_true", help="seconds: whether it runs; the figures mean nothing"
     )
-    length.add_argument("--full", action="store_true", help="more rounds, more records: about an hour")
+    length.add_argument(
+        "--full", action="store_true", help="more rounds, more records: well over half an hour"
+    )
     parser.add_argument(
         "--only", action="append", choices=[*TOGETHER, *ALONE], help="measure this alone; may be repeated"
     )
     parser.add_argument(
-        "--contender", action="append", help="kafka, odradek or odradek-page-cache; may be repeated"
+        "--contender",
+        action="append",
+        choices=[PEER, DURABLE, PAGE_CACHE],
+        help="let this one take part; may be repeated",
     )
     parser.add_argument("--no-peer", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--peer-version", help="a 4.x version of Apache Kafka; by default the newest at hand")
@@ -121,10 +134,12 @@ def _measure_together(
     samples = []
     for name in names:
         for number in range(plan.rounds):
-            for one in _in_turn(running, number):
-                for sample in TOGETHER[name](one, plan, number):
-                    samples.append(sample)
-                    progress.show(sample, plan.rounds)
+            cases = [TOGETHER[name](one, plan, number) for one in _in_turn(running, number)]
+            for turn in zip(*cases, strict=True):  # one case by everybody, then the next
+                for measure in turn:
+                    for sample in measure():
+                        samples.append(sample)
+                        progress.show(sample, plan.rounds)
     return samples
 
 
