@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 from uuid import UUID
 
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.placement import check_assignment, place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, check_topic_name
+
+
+PARTITIONS_PER_CHANGE_MAX: Final = 10_000
+"""As in Kafka: one request must not keep the controller, which makes one change at a time, busy for minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,7 @@ class Planner:
         self._defaults = defaults
         self._brokers = [broker.broker_id for broker in image.brokers]
         self._partition_count = sum(len(topic.partitions) for topic in image.topics.values())
+        self._added_count = 0
         self._flat_names: dict[str, str] | None = None
         self.planned: dict[str, TopicImage] = {}
 
@@ -71,7 +77,7 @@ class Planner:
             partitions=tuple(_fresh_partition(replicas) for replicas in replica_lists),
             configs=dict(new.configs),
         )
-        self._partition_count += len(replica_lists)
+        self._added_count += len(replica_lists)
         self.planned[new.name] = topic
         if self._flat_names is not None:
             self._flat_names[_flat(new.name)] = new.name
@@ -121,7 +127,13 @@ class Planner:
         return place(count, factor, self._brokers, first=first)
 
     def _check_room(self, added: int) -> None:
-        total = self._partition_count + added
+        change = self._added_count + added
+        if change > PARTITIONS_PER_CHANGE_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"one request may add {PARTITIONS_PER_CHANGE_MAX} partitions, not {change}: use several",
+            )
+        total = self._partition_count + change
         if total > self._defaults.partition_count_max:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,

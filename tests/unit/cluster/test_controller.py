@@ -28,7 +28,7 @@ class World:
         self.applying = asyncio.Event()
         self.applying.set()
 
-    async def start(self) -> Controller:
+    async def start(self, *, partition_count_max: int = 100) -> Controller:
         async def apply(before: ClusterImage, after: ClusterImage) -> None:
             self.applied.set()
             await self.applying.wait()
@@ -42,7 +42,10 @@ class World:
             self.registry,
             self.runtime.entropy,
             ClusterDefaults(
-                partition_count=3, replication_factor=1, check_configs=check, partition_count_max=100
+                partition_count=3,
+                replication_factor=1,
+                check_configs=check,
+                partition_count_max=partition_count_max,
             ),
             cluster_id="c",
             broker=BrokerImage(broker_id=BrokerId(1), host="", port=0),
@@ -278,3 +281,15 @@ async def test_the_limit_of_partitions_counts_those_of_the_same_request(world: W
     assert isinstance(first, TopicImage)
     assert isinstance(second, KafkaError)
     assert second.code == ErrorCode.POLICY_VIOLATION
+
+
+async def test_one_request_adds_no_more_partitions_than_kafka_lets_it(world: World) -> None:
+    controller = await world.start(partition_count_max=200_000)
+    wanted = [NewTopic(name=f"t{number}", partition_count=4_000) for number in range(3)]
+    outcomes = await controller.create_topics([*wanted, NewTopic(name="small")], validate_only=True)
+    codes = [one.code if isinstance(one, KafkaError) else None for one in outcomes]
+    assert codes == [None, None, ErrorCode.POLICY_VIOLATION, None]
+    await created(controller, NewTopic(name="t"))
+    with pytest.raises(KafkaError) as caught:
+        await controller.create_partitions(MorePartitions(name="t", total=10_004))
+    assert caught.value.code == ErrorCode.POLICY_VIOLATION
