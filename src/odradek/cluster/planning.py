@@ -16,7 +16,6 @@ from odradek.cluster.placement import check_assignment, place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, check_topic_name
 
-
 PARTITIONS_PER_CHANGE_MAX: Final = 10_000
 """As in Kafka: one request must not keep the controller, which makes one change at a time, busy for minutes."""
 
