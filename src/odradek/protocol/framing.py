@@ -13,7 +13,7 @@ its own, the rest of it is received straight into that, and not a byte of the ne
 request can be patched and written to disk from where the network put it.
 
 Memory. A size is compared with the limit before anything is allocated for it. A peer that announces much and
-sends little does not get much: a frame's own buffer starts at no more than `TRUSTED_BYTES` and grows with
+sends little does not get much: a frame's own buffer starts at what the peer is trusted with and grows with
 what has arrived. The receive buffer starts small, for the sake of idle connections, and grows as long as
 reads fill it.
 """
@@ -29,9 +29,10 @@ _SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = 4
 RECEIVE_BYTES_MIN: Final = 4 * 1024
 RECEIVE_BYTES_MAX: Final = 64 * 1024
+TRUSTED_BYTES_MIN: Final = 128 * 1024
 TRUSTED_BYTES: Final = 2 * 1024 * 1024
-"""What an announced size may make us allocate before its bytes arrive: twice a producer's default request size."""
-
+"""What an announced size may make us allocate before its bytes arrive. A new peer is trusted with `TRUSTED_BYTES_MIN`; one that
+has sent a large frame whole, with twice that frame, up to this: a producer's default request size, twice."""
 
 QUIET_READS: Final = 64
 """After so many reads in a row that needed little of the receive buffer, it shrinks by half."""
@@ -58,12 +59,21 @@ class FrameReader:
     an InvalidFrame or FrameTooLarge the reader is of no further use: the stream has lost its boundaries.
     """
 
-    __slots__ = ("_end", "_frame", "_frame_bytes", "_max_frame_bytes", "_quiet_reads", "_received")
+    __slots__ = (
+        "_end",
+        "_frame",
+        "_frame_bytes",
+        "_max_frame_bytes",
+        "_quiet_reads",
+        "_received",
+        "_trusted_bytes",
+    )
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._received = bytearray(RECEIVE_BYTES_MIN)
         self._quiet_reads = 0
+        self._trusted_bytes = TRUSTED_BYTES_MIN
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._end = 0
@@ -150,7 +160,7 @@ class FrameReader:
         """Move the beginning of a frame that the receive buffer cannot hold into a buffer of its own."""
         head = self._received[start : self._end]
         self._frame_bytes = size
-        self._frame = bytearray(min(size, TRUSTED_BYTES))
+        self._frame = bytearray(min(size, self._trusted_bytes))
         self._frame[: len(head)] = head
         self._end = len(head)
         self._quiet_reads = 0
@@ -165,4 +175,5 @@ class FrameReader:
             return []
         self._frame = None
         self._end = 0
+        self._trusted_bytes = max(self._trusted_bytes, min(2 * len(frame), TRUSTED_BYTES))
         return [memoryview(frame)]

@@ -87,12 +87,14 @@ _XERIAL_LENGTH: Final = struct.Struct(">i")
 _SNAPPY_EXPANSION_MAX: Final = 64
 """Snappy's densest element is a copy of 64 bytes in 2 or 3: a block that claims more than this is lying."""
 _GZIP_WINDOW: Final = 31
+_GZIP_PIECE_BYTES: Final = 1 << 20
 _LZ4_FLAGS: Final = 4
 _LZ4_SIZE_FLAG: Final = 0x08
 _LZ4_SIZE: Final = 6
 _LZ4_SIZE_END: Final = 14
 _LZ4_GUESS: Final = 6
 _LZ4_PIECE_BYTES_MIN: Final = 64 << 10
+_LZ4_PIECE_BYTES_MAX: Final = 16 << 20
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
@@ -136,11 +138,15 @@ def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
     try:
         while rest:
             member = zlib.decompressobj(_GZIP_WINDOW)
-            content += member.decompress(rest, allowed - len(content) + 1)
-            if len(content) > allowed:
-                raise expands_too_far("gzip", len(data), allowed)
-            if not member.eof:
-                raise damaged("gzip", "it is cut short")
+            while not member.eof:
+                # In pieces: one large piece would stand in memory twice while it is added to the rest.
+                piece = member.decompress(rest, _GZIP_PIECE_BYTES)
+                content += piece
+                if len(content) > allowed:
+                    raise expands_too_far("gzip", len(data), allowed)
+                rest = member.unconsumed_tail
+                if not piece and not rest and not member.eof:
+                    raise damaged("gzip", "it is cut short")
             rest = member.unused_data
     except zlib.error as error:
         raise damaged("gzip", error) from None
@@ -221,7 +227,8 @@ def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
     try:
         content: bytearray = reader.decompress(data, max_length=min(allowed, first) + 1)
         while not reader.eof and not reader.needs_input and len(content) <= allowed:
-            more = min(allowed + 1 - len(content), max(len(content), _LZ4_PIECE_BYTES_MIN))
+            piece = min(max(len(content), _LZ4_PIECE_BYTES_MIN), _LZ4_PIECE_BYTES_MAX)
+            more = min(allowed + 1 - len(content), piece)
             content += reader.decompress(b"", max_length=more)
     except RuntimeError as error:
         raise damaged("lz4", error) from None

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from odradek.protocol import FrameReader, FrameTooLarge, InvalidFrame
-from odradek.protocol.framing import RECEIVE_BYTES_MAX, RECEIVE_BYTES_MIN, TRUSTED_BYTES
+from odradek.protocol.framing import RECEIVE_BYTES_MAX, RECEIVE_BYTES_MIN, TRUSTED_BYTES, TRUSTED_BYTES_MIN
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -51,7 +51,7 @@ def test_frames_of_every_size_arrive_whole_between_small_ones(size: int) -> None
 
 def test_a_large_frame_gets_memory_of_exactly_its_size_and_none_of_the_next_frame() -> None:
     reader = FrameReader(1 << 20)
-    body = b"x" * 500_000
+    body = b"x" * 100_000
     stream = framed(body) + b"\0\0\0\1"
     first = len(reader.get_buffer())
     reader.get_buffer()[:first] = stream[:first]
@@ -63,6 +63,17 @@ def test_a_large_frame_gets_memory_of_exactly_its_size_and_none_of_the_next_fram
     assert isinstance(frame.obj, bytearray)
     assert len(frame.obj) == len(body)
     assert frame == body
+
+
+def test_a_peer_that_sent_a_large_frame_whole_gets_the_next_one_in_one_piece() -> None:
+    reader = FrameReader(4 << 20)
+    body = b"x" * 600_000
+    assert feed(reader, framed(body), step=10_000) == [body]
+    stream = framed(body)
+    first = len(reader.get_buffer())
+    reader.get_buffer()[:first] = stream[:first]
+    assert reader.received(first) == []
+    assert len(reader.get_buffer()) == len(stream) - first
 
 
 def test_frames_are_writable_and_share_nothing_with_later_reads() -> None:
@@ -98,7 +109,7 @@ def test_a_size_at_the_limit_is_accepted() -> None:
 def test_announcing_much_and_sending_little_gets_little_memory() -> None:
     reader = FrameReader(100 << 20)
     feed(reader, struct.pack(">i", 100 << 20) + b"x" * 100)
-    assert reader.allocated_bytes <= TRUSTED_BYTES + RECEIVE_BYTES_MAX
+    assert reader.allocated_bytes <= TRUSTED_BYTES_MIN + RECEIVE_BYTES_MAX
     feed(reader, b"x" * (5 << 20), step=1 << 20)
     assert reader.allocated_bytes <= 2 * (6 << 20)
 
