@@ -18,10 +18,12 @@ ADMIN_SECONDS_MAX = 20.0
 LOG_SECONDS_MAX = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Server:
     kind: Literal["odradek", "kafka"]
     node: Node
+    log_mark: int = 0
+    """Where the log stood when the running test began."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -85,4 +87,6 @@ class Server:
         assert self.kind == "kafka" or self._lines_about(peer) == []
 
     def _lines_about(self, peer: str) -> list[str]:
-        return [line for line in self.log_text().splitlines() if re.search(rf"\b{re.escape(peer)}\b", line)]
+        """Since the test began: an earlier one may have had a connection from the same port."""
+        lines = self.log_text()[self.log_mark :].splitlines()
+        return [line for line in lines if re.search(rf"\b{re.escape(peer)}\b", line)]
