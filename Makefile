@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 SEEDS  ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format sim interop faults bench docs clean
+.PHONY: help install demo test check format sim interop bench docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -40,7 +40,8 @@ PRODUCER_SETTINGS: dict[str, object] = {
 }
 CONSUMER_SETTINGS: dict[str, object] = {
     "fetch.message.max.bytes": 1_048_576,
-    "fetch.wait.max.ms": 500,
+    "fetch.wait.max.ms": 10,
+    "queued.min.messages": 1_000_000,
     "queued.max.messages.kbytes": 65_536,
     "check.crcs": "false",
     "enable.auto.commit": "false",
