@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from odradek.broker.context import Parts
+from odradek.broker.coordinators import Coordinators
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.handlers import served_apis
@@ -46,6 +47,7 @@ class Broker:
         self._replicas: Replicas | None = None
         self._server: Server | None = None
         self._parts: Parts | None = None
+        self._coordinators = Coordinators()
         self.addresses: list[tuple[str, int]] = []
         self.fatal = asyncio.Event()
 
@@ -93,22 +95,26 @@ class Broker:
         )
         await controller.begin_epoch()
         config = config.reconfigured(controller.image.broker_configs)
-        self._replicas = Replicas(runtime, directories, on_all_failed=self.fatal.set)
+        replicas = self._replicas = Replicas(runtime, directories, on_all_failed=self.fatal.set)
+        coordinators = self._coordinators = Coordinators()
+        replicas.on_led, replicas.on_lost = coordinators.led, coordinators.lost
         self._parts = Parts(
             config=config,
             runtime=runtime,
             controller=controller,
-            replicas=self._replicas,
+            replicas=replicas,
             fetch_sessions=FetchSessions(
                 slots=config.max_incremental_fetch_session_cache_slots,
                 eviction_seconds=_SESSION_EVICTION_SECONDS,
                 chance=runtime.entropy.uniform,
             ),
             producer_ids=ProducerIds(controller.allocate_producer_ids),
+            coordinators=coordinators,
         )
-        await self._replicas.load(controller.image, config)
+        coordinators.begin(self._parts)
+        await replicas.load(controller.image, config)
         await self._listen(self._parts)
-        self._start_background(config, self._replicas)
+        self._start_background(config, replicas)
         _log.info(
             "broker_started",
             address=self.address,
@@ -152,6 +158,9 @@ class Broker:
             ending.push_async_callback(self._stop_background)
             if server is not None:
                 ending.push_async_callback(server.stop, drain_seconds=drain_seconds)
+            ending.callback(
+                self._coordinators.close
+            )  # first: whoever waits for a group would hold up the drain
 
     async def _stop_background(self) -> None:
         """A round under way comes to its end: what it does on other threads must not go on behind our back."""

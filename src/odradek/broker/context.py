@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.producer_ids import ProducerIds
@@ -15,6 +15,9 @@ from odradek.config.broker import BrokerConfig
 from odradek.net.connection import Connection
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
+
+if TYPE_CHECKING:
+    from odradek.broker.coordinators import Coordinators
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -29,6 +32,7 @@ class Parts:
     replicas: Replicas
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    coordinators: Coordinators
     unread_bytes: Callable[[], int] = lambda: 0
     """Bytes of answers that clients have not read yet."""
 

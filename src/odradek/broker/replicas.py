@@ -60,6 +60,10 @@ class Replicas:
         """Those that wait for space, or for a free file descriptor, to be opened."""
         self._topic_ids: Mapping[UUID, TopicImage] = {}
         self._config: BrokerConfig | None = None
+        self.on_led: Callable[[Partition], None] = _ignore
+        """Called when this broker begins to lead a partition, and can append to it."""
+        self.on_lost: Callable[[Partition], None] = _ignore
+        """Called when it leads it no longer: deleted, or offline."""
         self._changing = asyncio.Lock()
         """Logs are opened and deleted by one at a time."""
         directories.on_failure = self._directory_failed
@@ -189,6 +193,7 @@ class Replicas:
         self._partitions[partition.name] = partition
         self._note_flush_time(partition)
         self._by_id[partition.topic_id, partition.name.partition] = partition
+        self.on_led(partition)
 
     def _reconfigure_topic(self, topic: TopicImage, config: BrokerConfig) -> None:
         log_config = topic_config(topic.configs, config)
@@ -214,6 +219,7 @@ class Replicas:
             self._unopened.pop(name, None)
             if partition is not None:
                 self._timed.pop(partition, None)
+                self.on_lost(partition)
                 partition.retire(gone)
             try:
                 await self._directories.delete_log(name)
@@ -286,6 +292,7 @@ class Replicas:
         del self._partitions[partition.name]
         self._timed.pop(partition, None)
         self._by_id.pop((partition.topic_id, partition.name.partition), None)
+        self.on_lost(partition)
         partition.retire(error)
 
     async def close(self) -> None:
@@ -297,3 +304,7 @@ class Replicas:
         self._partitions.clear()
         self._by_id.clear()
         await self._directories.close_logs()
+
+
+def _ignore(_: Partition) -> None:
+    """Nobody wants to know."""

@@ -102,6 +102,12 @@ class Partition:
                 f"{self.name} has {self.in_sync_count} replica(s) in sync, min.insync.replicas is {wanted}",
             )
 
+    def check_writable(self) -> None:
+        """Raise what `append` would raise whatever it is given: KAFKA_STORAGE_ERROR, or that the partition is gone."""
+        if self.retired is not None:
+            raise self.retired
+        self.log.check_writable()
+
     def append(self, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int) -> AppendResult:
         """Append checked batches as the leader; durable or visible only once the high watermark is past them."""
         if self.retired is not None:

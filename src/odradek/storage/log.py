@@ -181,6 +181,10 @@ class Log:
 
     # ---- appending -------------------------------------------------------------------------------------------------
 
+    def check_writable(self) -> None:
+        """KAFKA_STORAGE_ERROR while the log takes no appends: its disk failed, or is full."""
+        self._health.check_writable()
+
     def append(self, batches: Batches, *, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append as the leader: give the batches offsets and epoch, in place, and write them with one system call.
 

@@ -1,38 +1,109 @@
-"""FindCoordinator (10). Versions 0-6; several keys at once from v4.
+"""FindCoordinator (10): which broker keeps a group (key type 0), a transactional id (1), or a share group's partition (2).
 
-Groups and transactions are not served yet, so every key gets COORDINATOR_NOT_AVAILABLE with a sentence. The API is listed all
-the same: librdkafka switches lz4 off where it is missing.
+Versions 0-6; several keys at once from v4. The internal topic behind the kind is made when it is asked for the first time,
+so that the answer can be used at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from typing import Final
+
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.model.errors import ErrorCode
+from odradek.broker.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
-_SINCE_BATCHES = 4
-_KINDS = {0: "consumer groups", 1: "transactions", 2: "share groups"}
+_SINCE_BATCHES: Final = 4
+_SINCE_SHARE_GROUPS: Final = 6
+_TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, 2: SHARE_GROUP_STATE}
+_SHARE: Final = 2
 
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    batched = circumstances.api_version >= _SINCE_BATCHES
+    keys = request.coordinator_keys if batched else [request.key]
+    topic = _TOPICS.get(request.key_type)
+    refusal = _refusal(parts, circumstances, request, topic)
+    if refusal is not None:
+        return _response(batched, [_refused(key, refusal) for key in keys])
+    assert topic is not None
+    if topic in parts.image.topics:
+        return _response(batched, [_one(parts, circumstances, topic, key) for key in keys])
+    return _make_then_answer(parts, circumstances, topic, keys, batched=batched)
+
+
+def _refusal(
+    parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest, topic: str | None
+) -> KafkaError | None:
+    if topic is None:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not known")
+    if request.key_type == _SHARE and circumstances.api_version < _SINCE_SHARE_GROUPS:
+        return KafkaError(
+            ErrorCode.INVALID_REQUEST, f"share groups need FindCoordinator version {_SINCE_SHARE_GROUPS}"
+        )
+    if not parts.coordinators.has(topic):
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker keeps no {topic}")
+    return None
+
+
+async def _make_then_answer(
+    parts: Parts, circumstances: Circumstances, topic: str, keys: list[str], *, batched: bool
 ) -> FindCoordinatorResponse:
-    kind = _KINDS.get(request.key_type)
-    if kind is None:
-        code, message = ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not known"
-    else:
-        code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker does not serve {kind} yet"
-    if circumstances.api_version < _SINCE_BATCHES:
-        return FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, host="", port=-1)
+    try:
+        await parts.coordinators.ensure_topic(topic)
+    except KafkaError as error:
+        return _response(batched, [_refused(key, error) for key in keys])
+    return _response(batched, [_one(parts, circumstances, topic, key) for key in keys])
+
+
+def _one(parts: Parts, circumstances: Circumstances, topic: str, key: str) -> Coordinator:
+    try:
+        if topic == SHARE_GROUP_STATE:
+            _check_share_key(key)
+        index = parts.coordinators.shards(topic).index_for(key)
+        leader = parts.image.topics[topic].partitions[index].leader
+        for broker in parts.image.brokers:
+            if broker.broker_id == leader:
+                host, port = circumstances.address_of(broker)
+                return Coordinator(key=key, node_id=leader, host=host, port=port)
+    except KafkaError as error:
+        return _refused(key, error)
+    return _refused(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader"))
+
+
+def _check_share_key(key: str) -> None:
+    """`group:topic-id:partition`, the id in Kafka's base64 form or a UUID's; the group may hold colons itself."""
+    rest, _, partition = key.rpartition(":")
+    group, _, topic_id = rest.rpartition(":")
+    if not group or not topic_id or not partition.isdecimal():
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"a share group's key is GROUP:TOPIC-ID:PARTITION, not {key!r}"
+        )
+
+
+def _refused(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+    )
+
+
+def _response(batched: bool, found: list[Coordinator]) -> FindCoordinatorResponse:
+    if batched:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
-            for key in request.coordinator_keys
-        ]
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )
 
 

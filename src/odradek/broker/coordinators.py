@@ -1,0 +1,166 @@
+"""The coordinators of this broker: which partitions of the internal topics it leads, as shards of groups and transactions.
+
+An internal topic is made when its first coordinator is asked for, with as many partitions as its setting says. From then on the
+topic itself says how many there are: a key's shard never moves because a setting changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from odradek.broker.context import Parts
+from odradek.cluster.planning import NewTopic
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import split_batches
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Buffer, Clock
+from odradek.shards import Shards
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+
+
+class PartitionLog:
+    """A `ShardLog` over a partition that this broker leads."""
+
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    @property
+    def name(self) -> str:
+        return str(self._partition.name)
+
+    @property
+    def start_offset(self) -> int:
+        return self._partition.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._partition.log.end_offset
+
+    @property
+    def batch_bytes_max(self) -> int:
+        return self._partition.config.max_message_bytes
+
+    def check_writable(self) -> None:
+        self._partition.check_writable()
+
+    def append(self, batch: bytearray, *, now_ms: int) -> int:
+        self._partition.check_in_sync()
+        return self._partition.append(split_batches(memoryview(batch)), now_ms=now_ms).last_offset
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> int:
+        return self._partition.append_marker(
+            producer_id,
+            producer_epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+            now_ms=now_ms,
+        ).last_offset
+
+    def committed(self, last_offset: int) -> asyncio.Future[None] | None:
+        return self._partition.acknowledgement(last_offset)
+
+    def read(self, offset: int, max_bytes: int) -> tuple[Buffer, int]:
+        read = self._partition.log.read(offset, max_bytes, end_offset=self.end_offset, at_least_one=True)
+        return read.records, read.next_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopic:
+    """How an internal topic is made, from the broker's settings as they are then."""
+
+    name: str
+    partition_count: Callable[[Parts], int]
+    configs: Callable[[Parts], Mapping[str, str]] = field(default=lambda _: {"cleanup.policy": "compact"})
+
+
+class Coordinators:
+    """Used on the event loop only. Kinds are added by `app.py` before the logs are opened."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, InternalTopic] = {}
+        self._shards: dict[str, Shards[Any]] = {}
+        self._parts: Parts | None = None
+        self._creating: dict[str, asyncio.Task[None]] = {}
+
+    def add(self, topic: InternalTopic, make_machine: Callable[[int], Any], clock: Clock) -> Shards[Any]:
+        """A kind of coordinator; `make_machine` is given the index of the partition."""
+        shards: Shards[Any] = Shards(topic.name, lambda: self._count(topic), make_machine, clock)
+        self._kinds[topic.name] = topic
+        self._shards[topic.name] = shards
+        return shards
+
+    def begin(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def has(self, topic: str) -> bool:
+        """Whether this broker coordinates the kind at all."""
+        return topic in self._shards
+
+    def shards(self, topic: str) -> Shards[Any]:
+        return self._shards[topic]
+
+    # -- following the partitions that this broker leads
+
+    def led(self, partition: Partition) -> None:
+        shards = self._shards.get(partition.name.topic)
+        if shards is not None:
+            shards.elected(partition.name.partition, PartitionLog(partition))
+
+    def lost(self, partition: Partition) -> None:
+        shards = self._shards.get(partition.name.topic)
+        if shards is not None:
+            shards.resigned(partition.name.partition)
+
+    def close(self) -> None:
+        """Refuse whoever waits: another broker, or this one after its restart, coordinates next."""
+        for shards in self._shards.values():
+            shards.close()
+
+    # -- the topics
+
+    async def ensure_topic(self, name: str) -> None:
+        """Make the internal topic unless it exists. COORDINATOR_NOT_AVAILABLE when that fails."""
+        if name in self._image_topics():
+            return
+        task = self._creating.get(name)
+        if task is None:
+            task = self._creating[name] = asyncio.get_running_loop().create_task(self._create(name))
+            task.add_done_callback(lambda _: self._creating.pop(name, None))
+        await asyncio.shield(task)
+
+    async def _create(self, name: str) -> None:
+        parts = self._started()
+        kind = self._kinds[name]
+        new = NewTopic(name=name, partition_count=kind.partition_count(parts), configs=kind.configs(parts))
+        (outcome,) = await parts.controller.create_topics([new])
+        if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be made: {outcome.message}")
+
+    def _count(self, topic: InternalTopic) -> int:
+        image = self._image_topics().get(topic.name)
+        return len(image.partitions) if image is not None else topic.partition_count(self._started())
+
+    def _image_topics(self) -> Mapping[str, Any]:
+        return self._started().image.topics
+
+    def _started(self) -> Parts:
+        assert self._parts is not None, "begin() comes first"
+        return self._parts

@@ -1,0 +1,22 @@
+"""Replicated state machines whose log is a partition: what groups and transactions are built on."""
+
+from odradek.shards.log import ShardLog
+from odradek.shards.machine import Machine, StoredRecord
+from odradek.shards.outcome import Answer, BatchProducer, Moment, NewRecord, Outcome, Ticket
+from odradek.shards.shard import Shard
+from odradek.shards.shards import Shards, java_hash
+
+__all__ = [
+    "Answer",
+    "BatchProducer",
+    "Machine",
+    "Moment",
+    "NewRecord",
+    "Outcome",
+    "Shard",
+    "ShardLog",
+    "Shards",
+    "StoredRecord",
+    "Ticket",
+    "java_hash",
+]

@@ -1,0 +1,49 @@
+"""The partition under a shard, as this room needs it; `broker/` adapts the real one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from odradek.runtime.ports import Buffer
+
+
+class ShardLog(Protocol):
+    """The leader's view of a partition, used on the event loop. Refusals are KafkaErrors."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """`max.message.bytes`: no batch may be larger."""
+
+    def check_writable(self) -> None:
+        """Raise what `append` would raise: the log is offline, its disk is full, or others lead."""
+
+    def append(self, batch: bytearray, *, now_ms: int) -> int:
+        """Append one batch; return the offset of its last record."""
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> int:
+        """Append the end of a transaction; return its offset. INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
+
+    def committed(self, last_offset: int) -> asyncio.Future[None] | None:
+        """None when the record at `last_offset` is durable on every in-sync replica, else a future for that moment."""
+
+    def read(self, offset: int, max_bytes: int) -> tuple[Buffer, int]:
+        """Whole batches from the one that holds `offset`, at least one, and where to go on. Empty at the log's end."""

@@ -1,0 +1,46 @@
+"""What a machine is: state that only its log's records change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from odradek.shards.outcome import Moment, Outcome, Ticket
+
+
+class StoredRecord(NamedTuple):
+    """A record of the shard's log, as `Machine.replay` sees it: just written, or read back."""
+
+    key: bytes
+    value: bytes | None
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970, given by the coordinator that wrote it."""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    """Of the transaction that the record belongs to; -1 for a record that simply counts."""
+
+
+class Machine(Protocol):
+    """Replicated state changes in `replay` and `replay_marker` alone, so that a restart and normal running are the same code.
+
+    Soft state (sessions, requests that wait) may change in operations and in `tick`; it is lost with the machine.
+    """
+
+    def replay(self, record: StoredRecord) -> None:
+        """Take in one record. It must not refuse: what is in the log is a fact. Skip, and report, what it cannot read."""
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        """The producer's transaction ended: its records of this shard count now, or never."""
+
+    def loaded(self, now: Moment) -> None:
+        """Everything was replayed and this broker coordinates: start sessions and timers."""
+
+    def next_deadline_ms(self) -> int | None:
+        """On the monotonic clock: when `tick` wants to be called; None: never. Called after every operation: be cheap."""
+
+    def tick(self, now: Moment) -> Outcome[None]:
+        """Do what is due. Called again at once while `next_deadline_ms` is not in the future, so do a bounded part."""
+
+    def resigned(self) -> Sequence[Ticket]:
+        """The requests that wait: this broker does not coordinate any more and will refuse them."""

@@ -1,0 +1,347 @@
+"""One shard: a machine, its log, and the rule that nothing leaves before what it shows is durable.
+
+An operation decides on the state that includes everything appended so far, whether or not that is durable yet, and its reply is
+held until everything appended so far is. So replies are as if each operation had run alone, and no reply shows what a crash can
+undo. If the log refuses an append, or loses what it took, soft state may be ahead of the log: the machine is thrown away and
+made anew from what the log holds. That is the same code as a restart, and as a move to another broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import (
+    BatchBuilder,
+    BatchHeader,
+    ControlKind,
+    decode_batch,
+    read_control,
+    split_batches,
+)
+from odradek.runtime.ports import Clock
+from odradek.shards.log import ShardLog
+from odradek.shards.machine import Machine, StoredRecord
+from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome
+from odradek.telemetry import events
+
+_log = events.get("shards")
+
+_LOAD_BYTES: Final = 1024 * 1024
+_REPLAYS_A_TURN: Final = 2_000
+"""So many records are replayed before the loop serves others."""
+_RELOAD_SECONDS: Final = 1.0
+_TICK_AGAIN_SECONDS: Final = 1.0
+
+M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
+Operation = Callable[[M, Moment], Outcome[T]]
+
+
+class ShardState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+class Shard(Generic[M]):
+    """Used on the event loop only. It loads from the moment it is made; `close` it when others lead the partition."""
+
+    def __init__(self, log: ShardLog, make_machine: Callable[[], M], clock: Clock) -> None:
+        self._shard_log = log
+        self._make_machine = make_machine
+        self._clock = clock
+        self._machine = make_machine()
+        self.state = ShardState.LOADING
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._last_offset = log.end_offset - 1
+        self._loading = asyncio.get_running_loop().create_task(self._load(delay_seconds=0.0))
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """What one outcome's records may weigh together, headers included."""
+        return self._shard_log.batch_bytes_max
+
+    def execute(self, operation: Operation[M, T]) -> Awaitable[T]:
+        """Run `operation(machine, now)`; its reply, once it may be shown.
+
+        The operation may refuse by raising a KafkaError, having changed nothing. Raises COORDINATOR_LOAD_IN_PROGRESS,
+        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (the log cannot be written, or lost what it had), and RECORD_LIST_TOO_LARGE
+        when the records are larger than `batch_bytes_max`: an operation that changes soft state checks that first.
+        """
+        self._check_active()
+        now = self._now()
+        outcome = operation(self._machine, now)
+        self._write(outcome, now)
+        self._arm()
+        return self._released(outcome)
+
+    async def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> None:
+        """End the producer's transaction here; returns once the marker is durable. Raises as `execute` and the log do."""
+        self._check_active()
+        now = self._now()
+        self._last_offset = self._shard_log.append_marker(
+            producer_id,
+            producer_epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+            now_ms=now.wall_ms,
+        )
+        self._machine.replay_marker(producer_id, producer_epoch, is_commit=is_commit)
+        self._arm()
+        await self._released(Outcome(None))
+
+    def close(self) -> None:
+        """Others coordinate from now on: whoever waits is told to look for them. Idempotent."""
+        if self.state is not ShardState.CLOSED:
+            self.state = ShardState.CLOSED
+            self._loading.cancel()
+            self._forget(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._name} is coordinated elsewhere now"))
+
+    # -- one operation
+
+    @property
+    def _name(self) -> str:
+        return self._shard_log.name
+
+    def _now(self) -> Moment:
+        return Moment(self._clock.wall_ms(), int(self._clock.monotonic() * 1000))
+
+    def _check_active(self) -> None:
+        if self.state is ShardState.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._name} is being loaded")
+        if self.state is ShardState.CLOSED:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._name} is coordinated elsewhere")
+        try:
+            self._shard_log.check_writable()
+        except KafkaError as error:
+            raise _unavailable(error) from error
+
+    def _write(self, outcome: Outcome[Any], now: Moment) -> None:
+        if not outcome.records:
+            return
+        batch = _batch(outcome.records, outcome.producer, now.wall_ms)
+        if len(batch) > self.batch_bytes_max:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the change of {self._name} takes {len(batch)} bytes, max.message.bytes is {self.batch_bytes_max}",
+            )
+        try:
+            self._last_offset = self._shard_log.append(batch, now_ms=now.wall_ms)
+        except KafkaError as error:
+            self._restart(error)
+            for answer in outcome.answers:
+                answer.ticket.refuse(_unavailable(error))
+            raise _unavailable(error) from error
+        self._replay_written(outcome, now)
+
+    def _replay_written(self, outcome: Outcome[Any], now: Moment) -> None:
+        producer = outcome.producer or _NOBODY
+        first_offset = self._last_offset - len(outcome.records) + 1
+        replay = self._machine.replay
+        try:
+            for offset, (key, value) in enumerate(outcome.records, start=first_offset):
+                replay(StoredRecord(key, value, offset, now.wall_ms, *producer))
+        except Exception as error:
+            self._restart(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}"))
+            raise
+
+    def _released(self, outcome: Outcome[T]) -> Awaitable[T]:
+        """Reply and answers, once everything that they may show is durable."""
+        released: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            committed = self._shard_log.committed(self._last_offset) if self._last_offset >= 0 else None
+        except KafkaError as error:
+            self._lost(outcome, released, error)
+            return released
+        if committed is None:
+            _release(outcome, released)
+        else:
+            committed.add_done_callback(partial(self._settle, outcome, released))
+        return released
+
+    def _settle(
+        self, outcome: Outcome[T], released: asyncio.Future[T], committed: asyncio.Future[None]
+    ) -> None:
+        error = None if committed.cancelled() else committed.exception()
+        if committed.cancelled() or error is not None:
+            lost = error if isinstance(error, KafkaError) else _LOST
+            self._lost(outcome, released, lost)
+            self._restart(lost)
+        else:
+            _release(outcome, released)
+
+    def _lost(self, outcome: Outcome[T], released: asyncio.Future[T], reason: KafkaError) -> None:
+        error = _unavailable(reason)
+        for answer in outcome.answers:
+            answer.ticket.refuse(error)
+        if not released.done():
+            released.set_exception(error)
+            released.exception()
+
+    # -- time
+
+    def _arm(self) -> None:
+        """One timer, at the machine's next deadline."""
+        deadline_ms = self._machine.next_deadline_ms()
+        if deadline_ms is None or self.state is not ShardState.ACTIVE:
+            self._disarm()
+            return
+        if self._timer is not None:
+            if self._timer_ms == deadline_ms:
+                return
+            self._timer.cancel()
+        seconds = max(deadline_ms / 1000 - self._clock.monotonic(), 0.0)
+        self._timer_ms = deadline_ms
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._now()
+        if self.state is not ShardState.ACTIVE:
+            return
+        if now.monotonic_ms < self._timer_ms:  # the loop's clock is coarser than ours, or ran ahead
+            self._arm_again(max((self._timer_ms - now.monotonic_ms) / 1000, 0.001))
+            return
+        try:
+            self._check_active()
+            outcome = self._machine.tick(now)
+            self._write(outcome, now)
+        except KafkaError as error:
+            _log.warning("shard_tick_refused", shard=self._name, reason=error.message)
+            self._arm_again(_TICK_AGAIN_SECONDS)
+            return
+        self._arm()
+        self._released(outcome)
+
+    def _arm_again(self, seconds: float) -> None:
+        if self.state is ShardState.ACTIVE:
+            self._disarm()
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    # -- loading
+
+    def _restart(self, reason: KafkaError) -> None:
+        """The machine and its log may differ: begin again from what the log holds."""
+        if self.state is not ShardState.ACTIVE:
+            return
+        _log.warning("shard_reloads", shard=self._name, reason=reason.message)
+        self.state = ShardState.LOADING
+        self._forget(_unavailable(reason))
+        self._loading = asyncio.get_running_loop().create_task(self._load(delay_seconds=_RELOAD_SECONDS))
+
+    def _forget(self, error: KafkaError) -> None:
+        self._disarm()
+        waiting = self._machine.resigned()
+        self._machine = self._make_machine()
+        for ticket in waiting:
+            ticket.refuse(error)
+
+    async def _load(self, *, delay_seconds: float) -> None:
+        """Replay the log until it has become a machine; what keeps it from that is reported, and tried again."""
+        while self.state is ShardState.LOADING:
+            await asyncio.sleep(delay_seconds)
+            machine = self._make_machine()
+            try:
+                replayed = await self._replay(machine)
+            except KafkaError as error:
+                _log.warning("shard_not_loaded", shard=self._name, reason=error.message)
+            except Exception:  # noqa: BLE001 - the root of a task: a record nobody can read must not end it in silence
+                _log.exception("shard_not_loaded", shard=self._name)
+            else:
+                self._begin(machine, replayed)
+                return
+            delay_seconds = _RELOAD_SECONDS
+
+    def _begin(self, machine: M, replayed: int) -> None:
+        self._machine = machine
+        self._last_offset = self._shard_log.end_offset - 1
+        self.state = ShardState.ACTIVE
+        machine.loaded(self._now())
+        if replayed:
+            _log.info("shard_loaded", shard=self._name, records=replayed)
+        self._arm()
+
+    async def _replay(self, machine: M) -> int:
+        log, offset, replayed, rest = self._shard_log, self._shard_log.start_offset, 0, _REPLAYS_A_TURN
+        while True:
+            while offset < log.end_offset:
+                data, offset = log.read(offset, _LOAD_BYTES)
+                for header, batch in split_batches(data):
+                    _replay_batch(machine, header, batch)
+                    replayed += header.record_count
+                    if replayed >= rest:
+                        rest = replayed + _REPLAYS_A_TURN
+                        await asyncio.sleep(0)
+            committed = log.committed(log.end_offset - 1) if log.end_offset else None
+            if committed is None:
+                return replayed
+            await committed  # nothing that a crash could undo may be shown
+
+
+_NOBODY: Final = BatchProducer(-1, -1)
+_LOST: Final = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the wait for the log was given up")
+
+
+def _replay_batch(machine: Machine, header: BatchHeader, batch: memoryview) -> None:
+    if header.is_control:
+        kind = read_control(batch).kind
+        if kind is not None:
+            machine.replay_marker(
+                header.producer_id, header.producer_epoch, is_commit=kind is ControlKind.COMMIT
+            )
+        return
+    producer = (header.producer_id, header.producer_epoch) if header.is_transactional else _NOBODY
+    for record in decode_batch(batch, header):
+        machine.replay(
+            StoredRecord(record.key or b"", record.value, record.offset, record.timestamp, *producer)
+        )
+
+
+def _batch(records: Sequence[NewRecord], producer: BatchProducer | None, now_ms: int) -> bytearray:
+    builder = BatchBuilder()
+    for key, value in records:
+        builder.append(now_ms, key, value, ())
+    if producer is None:
+        return builder.build()
+    return builder.build(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transactional=True,
+    )
+
+
+def _release(outcome: Outcome[T], released: asyncio.Future[T]) -> None:
+    for answer in outcome.answers:
+        answer.ticket.answer(answer.response)
+    if not released.done():
+        released.set_result(outcome.reply)
+
+
+def _unavailable(reason: KafkaError) -> KafkaError:
+    """What a client understands: look for the coordinator again, and try again."""
+    code = (
+        ErrorCode.NOT_COORDINATOR
+        if reason.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
+    return KafkaError(code, reason.message)

@@ -1,0 +1,97 @@
+"""All shards of one internal topic that this broker coordinates, and which of them a key belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.runtime.ports import Clock
+from odradek.shards.log import ShardLog
+from odradek.shards.machine import Machine
+from odradek.shards.shard import Shard
+
+M = TypeVar("M", bound=Machine)
+
+
+class Shards(Generic[M]):
+    """Used on the event loop only. `count` says how many partitions the topic has, or will have once it exists."""
+
+    def __init__(
+        self, topic: str, count: Callable[[], int], make_machine: Callable[[int], M], clock: Clock
+    ) -> None:
+        self.topic: Final = topic
+        self._count = count
+        self._make_machine = make_machine
+        self._clock = clock
+        self._shards: dict[int, Shard[M]] = {}
+
+    def __iter__(self) -> Iterator[tuple[int, Shard[M]]]:
+        """(Partition, shard) of those that are coordinated here, by partition."""
+        return iter(sorted(self._shards.items()))
+
+    def index_for(self, key: str) -> int:
+        """The partition that holds a group's, or a transactional id's, records: Kafka's own choice."""
+        return _absolute(java_hash(key)) % self._count()
+
+    def for_key(self, key: str) -> Shard[M]:
+        """NOT_COORDINATOR unless this broker coordinates the key."""
+        return self.shard(self.index_for(key))
+
+    def shard(self, index: int) -> Shard[M]:
+        """NOT_COORDINATOR unless this broker coordinates the partition."""
+        shard = self._shards.get(index)
+        if shard is None:
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate {self.topic}-{index}"
+            )
+        return shard
+
+    def elected(self, index: int, log: ShardLog) -> None:
+        """This broker leads the partition from now on: load it."""
+        self.resigned(index)
+        self._shards[index] = Shard(log, lambda: self._make_machine(index), self._clock)
+
+    def resigned(self, index: int) -> None:
+        """This broker leads the partition no longer."""
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.close()
+
+    def close(self) -> None:
+        for index in list(self._shards):
+            self.resigned(index)
+
+    async def append_marker(
+        self,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> None:
+        """End a producer's transaction on one of the topic's partitions; see `Shard.append_marker`."""
+        await self.shard(index).append_marker(
+            producer_id,
+            producer_epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 code units, 32 bits, signed. Clients need not know it, but tools do, and the log
+    of an old cluster can be read only by the same choice of partition."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        value = (value * 31 + units[position] * 256 + units[position + 1]) & 0xFFFF_FFFF
+    return value - (1 << 32) if value & 0x8000_0000 else value
+
+
+def _absolute(value: int) -> int:
+    """Kafka's `Utils.abs`: the smallest 32-bit integer, which has no positive twin, becomes 0."""
+    return 0 if value == -(1 << 31) else abs(value)
