@@ -32,7 +32,6 @@ from odradek.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -324,9 +323,6 @@ async def test_producer_ids_are_fresh_and_transactions_are_honestly_absent(wire:
     assert len(ids) == 3
     response = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id="tx"))
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    found = await wire.call("FindCoordinator", 4, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
-    assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert "not serve consumer groups" in found.coordinators[0].error_message
 
 
 async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire: Any) -> None:

@@ -1,0 +1,311 @@
+"""A shard over a log in memory that can refuse, lose and delay."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import ControlKind, assign, control_batch, read_header
+from odradek.runtime.real_clock import SystemClock
+from odradek.shards import (
+    Answer,
+    BatchProducer,
+    Moment,
+    NewRecord,
+    Outcome,
+    Shard,
+    Shards,
+    StoredRecord,
+    Ticket,
+    java_hash,
+)
+
+
+class MemoryLog:
+    """Batches in a list; durable at once, or when `sync` says so."""
+
+    def __init__(self, *, durable: bool = True) -> None:
+        self.name = "log-0"
+        self.start_offset = 0
+        self.end_offset = 0
+        self.batch_bytes_max = 100_000
+        self.refusal: KafkaError | None = None
+        self.unwritable: KafkaError | None = None
+        self._durable = durable
+        self._batches: list[tuple[int, bytes]] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def check_writable(self) -> None:
+        if self.unwritable:
+            raise self.unwritable
+
+    def append(self, batch: bytearray, *, now_ms: int) -> int:
+        if self.refusal:
+            raise self.refusal
+        assign(memoryview(batch), self.end_offset, 0)
+        self._batches.append((self.end_offset, bytes(batch)))
+        self.end_offset += read_header(batch).last_offset_delta + 1
+        return self.end_offset - 1
+
+    def append_marker(self, producer_id: int, producer_epoch: int, *, now_ms: int, **end: Any) -> int:
+        kind = ControlKind.COMMIT if end["is_commit"] else ControlKind.ABORT
+        batch = control_batch(
+            kind,
+            producer_id,
+            producer_epoch,
+            coordinator_epoch=end["coordinator_epoch"],
+            timestamp=now_ms,
+        )
+        return self.append(batch, now_ms=now_ms)
+
+    def committed(self, last_offset: int) -> asyncio.Future[None] | None:
+        if self._durable:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((last_offset, future))
+        return future
+
+    def read(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        for first, batch in self._batches:
+            if first >= offset:
+                return batch, first + read_header(batch).last_offset_delta + 1
+        return b"", offset
+
+    def sync(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            future.set_result(None)
+
+    def lose(self, error: KafkaError) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            future.set_exception(error)
+
+
+class Words:
+    """A machine: a list of words, of which transactional ones count when their transaction commits."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.pending: dict[int, list[str]] = {}
+        self.soft = 0
+        self.waiting: list[Ticket] = []
+        self.deadline: int | None = None
+        self.ticks = 0
+
+    def replay(self, record: StoredRecord) -> None:
+        word = record.key.decode()
+        if record.producer_id >= 0:
+            self.pending.setdefault(record.producer_id, []).append(word)
+        else:
+            self.words.append(word)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        words = self.pending.pop(producer_id, [])
+        if is_commit:
+            self.words += words
+
+    def loaded(self, now: Moment) -> None:
+        pass
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadline
+
+    def tick(self, now: Moment) -> Outcome[None]:
+        self.ticks += 1
+        self.deadline = None
+        answers = [Answer(ticket, "late") for ticket in self.waiting]
+        self.waiting = []
+        return Outcome(None, [NewRecord(b"tick", b"")], answers)
+
+    def resigned(self) -> list[Ticket]:
+        return self.waiting
+
+
+def say(*words: str, **more: Any) -> Any:
+    def operation(machine: Words, now: Moment) -> Outcome[list[str]]:
+        machine.soft += 1
+        return Outcome([*machine.words, *words], [NewRecord(word.encode(), b"") for word in words], **more)
+
+    return operation
+
+
+def listen(machine: Words, now: Moment) -> Outcome[list[str]]:
+    return Outcome(list(machine.words))
+
+
+async def ready(log: MemoryLog) -> Shard[Words]:
+    shard = Shard(log, Words, SystemClock())
+    for _ in range(10):
+        await asyncio.sleep(0)
+        log.sync()
+    return shard
+
+
+async def test_a_shard_that_loads_says_so() -> None:
+    shard = Shard(MemoryLog(), Words, SystemClock())
+    with pytest.raises(KafkaError) as refused:
+        await shard.execute(listen)
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    shard.close()
+
+
+async def test_what_was_written_is_there_after_a_restart() -> None:
+    log = MemoryLog()
+    first = await ready(log)
+    await first.execute(say("one", "two"))
+    await first.execute(say("three"))
+    first.close()
+    assert await (await ready(log)).execute(listen) == ["one", "two", "three"]
+
+
+async def test_a_reply_waits_until_what_it_shows_is_durable_even_when_it_only_reads() -> None:
+    log = MemoryLog(durable=False)
+    shard = await ready(log)
+    said = asyncio.ensure_future(shard.execute(say("one")))
+    heard = asyncio.ensure_future(shard.execute(listen))
+    await asyncio.sleep(0)
+    assert not said.done()
+    assert not heard.done()
+    log.sync()
+    assert await heard == ["one"]
+    assert await said == ["one"]
+
+
+async def test_an_operation_sees_those_before_it_though_they_are_not_durable_yet() -> None:
+    log = MemoryLog(durable=False)
+    shard = await ready(log)
+    both = [asyncio.ensure_future(shard.execute(say(word))) for word in ("one", "two")]
+    log.sync()
+    assert await both[1] == ["one", "two"]
+
+
+async def test_a_refused_operation_leaves_no_trace() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+
+    def refuse(machine: Words, now: Moment) -> Outcome[None]:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "who are you?")
+
+    with pytest.raises(KafkaError, match="who are you"):
+        await shard.execute(refuse)
+    assert await shard.execute(listen) == []
+    assert log.end_offset == 0
+
+
+async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine_is_made_anew() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    ticket = Ticket()
+
+    def wait(machine: Words, now: Moment) -> Outcome[None]:
+        machine.waiting.append(ticket)
+        return Outcome(None)
+
+    await shard.execute(say("kept"))
+    await shard.execute(wait)
+    log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+    with pytest.raises(KafkaError) as refused:
+        await shard.execute(say("lost"))
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(KafkaError, match="the disk is gone"):
+        await ticket.answered
+    with pytest.raises(KafkaError) as loading:
+        await shard.execute(listen)
+    assert loading.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    shard.close()
+
+
+async def test_a_log_that_loses_what_it_took_takes_the_reply_and_the_state_with_it() -> None:
+    log = MemoryLog(durable=False)
+    shard = await ready(log)
+    ticket = Ticket()
+    said = asyncio.ensure_future(shard.execute(say("one", answers=[Answer(ticket, "never")])))
+    await asyncio.sleep(0)
+    log.lose(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "others lead"))
+    with pytest.raises(KafkaError) as lost:
+        await said
+    assert lost.value.code is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(KafkaError):
+        await ticket.answered
+    shard.close()
+
+
+async def test_a_log_that_cannot_be_written_refuses_before_the_operation_runs() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    log.unwritable = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+    with pytest.raises(KafkaError, match="the disk is full"):
+        await shard.execute(say("one"))
+    log.unwritable = None
+    assert await shard.execute(lambda machine, now: Outcome(machine.soft)) == 0
+
+
+async def test_a_change_that_is_too_large_is_refused() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    with pytest.raises(KafkaError) as refused:
+        await shard.execute(say("x" * log.batch_bytes_max))
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.end_offset == 0
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_transactional_records_count_when_their_marker_says_so_now_and_after_a_restart(
+    is_commit: bool,
+) -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    await shard.execute(say("hidden", producer=BatchProducer(7, 0)))
+    assert await shard.execute(listen) == []
+    await shard.append_marker(7, 0, is_commit=is_commit, coordinator_epoch=0, transaction_version=2)
+    expected = ["hidden"] if is_commit else []
+    assert await shard.execute(listen) == expected
+    shard.close()
+    assert await (await ready(log)).execute(listen) == expected
+
+
+async def test_the_machine_is_told_when_its_deadline_comes() -> None:
+    shard = await ready(MemoryLog())
+    ticket = Ticket()
+
+    def wait(machine: Words, now: Moment) -> Outcome[None]:
+        machine.waiting.append(ticket)
+        machine.deadline = now.monotonic_ms + 5
+        return Outcome(None)
+
+    await shard.execute(wait)
+    async with asyncio.timeout(20):
+        assert await ticket.answered == "late"
+    assert await shard.execute(listen) == ["tick"]
+    shard.close()
+
+
+async def test_a_closed_shard_refuses_those_who_wait_and_those_who_come() -> None:
+    shard = await ready(MemoryLog())
+    ticket = Ticket()
+
+    def wait(machine: Words, now: Moment) -> Outcome[None]:
+        machine.waiting.append(ticket)
+        return Outcome(None)
+
+    await shard.execute(wait)
+    shard.close()
+    shard.close()
+    with pytest.raises(KafkaError) as waited:
+        await ticket.answered
+    with pytest.raises(KafkaError) as came:
+        await shard.execute(listen)
+    assert waited.value.code is came.value.code is ErrorCode.NOT_COORDINATOR
+
+
+async def test_keys_have_the_partitions_that_kafka_gives_them() -> None:
+    """Java: "".hashCode(), "a".hashCode(), a surrogate pair, and the one string whose hash has no absolute value."""
+    assert [java_hash(text) for text in ("", "a", "my-group", "\U0001f600")] == [0, 97, -1906497762, 1772899]
+    assert java_hash("polygenelubricants") == -(2**31)
+    shards = Shards("t", lambda: 50, lambda _: Words(), SystemClock())
+    assert [shards.index_for(key) for key in ("my-group", "polygenelubricants")] == [12, 0]
+    with pytest.raises(KafkaError) as refused:
+        shards.for_key("my-group")
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
