@@ -1,0 +1,122 @@
+"""Which topics a regular expression names: RE2's syntax, matched in time that a client cannot make long.
+
+Python's own `re` steps back and tries again, which takes for ever on an expression made for that; nothing could stop it,
+and the broker would stand still. Here a set of positions in the program walks over the name once, as in RE2. The sets that
+occur are remembered as states, so that a name costs one look-up per character. New states cost work, and all the work that
+an expression may ever ask for is bounded: beyond `WORK_MAX` it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from odradek.groups.consumer.regex_syntax import WORD_CHARACTERS, Instruction, Op, Place, parse
+from odradek.model.errors import ErrorCode, KafkaError
+
+WORK_MAX: Final = 400_000
+"""Instructions that an expression may visit in its life, states already known not counted."""
+_VERDICTS_MAX: Final = 100_000
+_END: Final = ""
+
+
+class _State:
+    """Positions in the program between two characters, and where each next character leads."""
+
+    __slots__ = ("after_word", "at_begin", "next", "positions", "verdict")
+
+    def __init__(self, positions: frozenset[int], *, at_begin: bool, after_word: bool) -> None:
+        self.positions = positions
+        self.at_begin = at_begin
+        self.after_word = after_word
+        self.next: dict[str, _State] = {}
+        self.verdict: bool | None = None
+
+
+class TopicPattern:
+    """A compiled expression. Raises INVALID_REGULAR_EXPRESSION when it is made, or when it asks for too much work."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern: Final = pattern
+        self._program: Final[list[Instruction]] = parse(pattern)
+        self._work_left = WORK_MAX
+        self._begin = _State(frozenset([0]), at_begin=True, after_word=False)
+        self._states: dict[tuple[frozenset[int], bool], _State] = {}
+        self._verdicts: dict[str, bool] = {}
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name matches."""
+        verdict = self._verdicts.get(name)
+        if verdict is None:
+            if len(self._verdicts) >= _VERDICTS_MAX:
+                self._verdicts.clear()
+            verdict = self._verdicts[name] = self._run(name)
+        return verdict
+
+    def matching(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(name for name in names if self.matches(name))
+
+    def _run(self, name: str) -> bool:
+        state = self._begin
+        for character in name:
+            following = state.next.get(character)
+            if following is None:
+                following = state.next[character] = self._step(state, character)
+            if not following.positions:
+                return False
+            state = following
+        if state.verdict is None:
+            state.verdict = len(self._program) in self._reached(state, _END)
+        return state.verdict
+
+    def _step(self, state: _State, character: str) -> _State:
+        program, length = self._program, len(self._program)
+        positions = frozenset(
+            position + 1
+            for position in self._reached(state, character)
+            if position < length and character in program[position].accepted
+        )
+        after_word = character in WORD_CHARACTERS
+        known = self._states.get((positions, after_word))
+        if known is None:
+            known = _State(positions, at_begin=False, after_word=after_word)
+            self._states[positions, after_word] = known
+        return known
+
+    def _reached(self, state: _State, following: str) -> set[int]:
+        """All positions that the state's lead to without a character, `following` being the next one ("" at the end)."""
+        program = self._program
+        length = len(program)
+        reached: set[int] = set()
+        waiting = list(state.positions)
+        while waiting:
+            position = waiting.pop()
+            if position in reached:
+                continue
+            reached.add(position)
+            if position == length:
+                continue
+            op, _, first, second, place = program[position]
+            if op is Op.FORK:
+                waiting.append(position + first)
+                waiting.append(position + second)
+            elif op is Op.JUMP:
+                waiting.append(position + first)
+            elif op is Op.CHECK and _holds(place, state, following):
+                waiting.append(position + 1)
+        self._work_left -= len(reached)
+        if self._work_left < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"the regular expression {self.pattern[:200]!r} takes too much work: simplify it",
+            )
+        return reached
+
+
+def _holds(place: Place, state: _State, following: str) -> bool:
+    if place is Place.BEGIN:
+        return state.at_begin
+    if place is Place.END:
+        return following == _END
+    boundary = state.after_word != (following in WORD_CHARACTERS and following != _END)
+    return boundary == (place is Place.WORD_BOUNDARY)
