@@ -134,7 +134,8 @@ class DecoderSource:
         nullable = self.version in field.nullable
         kind = field.kind
         if isinstance(kind, StructKind):
-            self._nested(kind, target, nullable)
+            null = ("<= 0" if self.version in field.tagged else "< 0") if nullable else None
+            self._nested(kind, target, null)
         elif isinstance(kind, ArrayKind):
             self._array(kind, target, nullable)
         else:
@@ -150,15 +151,16 @@ class DecoderSource:
         else:
             self._bytes(kind, target, nullable)
 
-    def _nested(self, kind: StructKind[Any], target: str, nullable: bool) -> None:
+    def _nested(self, kind: StructKind[Any], target: str, null: str | None) -> None:
+        """Read a struct; where it may be null, after a byte that says so: 0 in a tagged field, else -1."""
         writer = self.writer
-        if not nullable:
+        if null is None:
             writer.line(f"{target} = {self._struct(kind.cls)}")
             return
         marker = writer.fresh("n")
         self._run("b", marker)
         self._flush()
-        with writer.block(f"if {marker} < 0:"):
+        with writer.block(f"if {marker} {null}:"):
             writer.line(f"{target} = None")
         with writer.block("else:"):
             value = self._struct(kind.cls)

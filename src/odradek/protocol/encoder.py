@@ -125,7 +125,8 @@ class EncoderSource:
         nullable = self.version in field.nullable
         kind = field.kind
         if isinstance(kind, StructKind):
-            self._nested(kind, value, nullable)
+            null = (0 if self.version in field.tagged else 255) if nullable else None
+            self._nested(kind, value, null)
         elif isinstance(kind, ArrayKind):
             self._array(kind, value, nullable)
         else:
@@ -139,16 +140,17 @@ class EncoderSource:
         else:
             self._bytes(kind, value, nullable)
 
-    def _nested(self, kind: StructKind[Any], value: str, nullable: bool) -> None:
+    def _nested(self, kind: StructKind[Any], value: str, null: int | None) -> None:
+        """Write a struct; where it may be null, with a byte before it. Tagged, that is 0 for null, else -1."""
         writer = self.writer
         inner = writer.fresh("x")
         self._flush()
         writer.line(f"{inner} = {value}")
-        if not nullable:
+        if null is None:
             self._struct(kind.cls, inner)
             return
         with writer.block(f"if {inner} is None:"):
-            writer.line("out.append(255)")
+            writer.line(f"out.append({null})")
         with writer.block("else:"):
             self._pack("b", "1")
             self._struct(kind.cls, inner)

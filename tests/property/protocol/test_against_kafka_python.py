@@ -45,9 +45,10 @@ def _peer_classes() -> dict[str, Any]:
 
 
 PEERS = _peer_classes()
+KNOWN = [api for api in APIS.values() if f"{api.name}Request" in PEERS]
 VERSIONS = [
     pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
-    for api in APIS.values()
+    for api in KNOWN
     for cls in (api.request, api.response)
     for version in api.versions
 ]
@@ -112,7 +113,7 @@ def test_kafka_python_reads_our_bytes_and_writes_the_same(
     check()
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", KNOWN, ids=lambda api: api.name)
 def test_request_frames_equal_those_of_kafka_python(api: Any) -> None:
     for version in api.versions:
         message = api.request()

@@ -37,7 +37,6 @@ class DescribeConfigsResourceResult(Struct):
     value: str | None = string("0+", nullable="0+")
     read_only: bool = boolean("0+")
     config_source: int = int8("1+", default=-1, ignorable=True)
-    is_default: bool = boolean("0")
     is_sensitive: bool = boolean("0+")
     synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, "1+", ignorable=True)
     config_type: int = int8("3+", ignorable=True)

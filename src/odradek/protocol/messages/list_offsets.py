@@ -30,7 +30,6 @@ class ListOffsetsPartition(Struct):
     partition_index: int = int32("0+")
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
     timestamp: int = int64("0+")
-    max_num_offsets: int = int32("0", default=1)
 
 
 class ListOffsetsTopic(Struct):
@@ -48,7 +47,6 @@ class ListOffsetsRequest(Message, api=2, versions="1-11", flexible="6+"):
 class ListOffsetsPartitionResponse(Struct):
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
-    old_style_offsets: list[int] = array(int64, "0")
     timestamp: int = int64("1+", default=-1)
     offset: int = int64("1+", default=-1)
     leader_epoch: int = int32("4+", default=-1)

@@ -27,7 +27,6 @@ class OffsetCommitRequestPartition(Struct):
     partition_index: int = int32("0+")
     committed_offset: int = int64("0+")
     committed_leader_epoch: int = int32("6+", default=-1, ignorable=True)
-    commit_timestamp: int = int64("1", default=-1)
     committed_metadata: str | None = string("0+", nullable="0+")
 
 
