@@ -11,13 +11,16 @@ import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from odradek.records import _plain
 from odradek.records.columns import ColumnEngine
 from odradek.records.frame import Frame, Walk, Written
 from odradek.records.record import Record
 from odradek.runtime.ports import Buffer
+
+if TYPE_CHECKING:
+    from odradek.records.cleaning import CleaningEngine
 
 
 class RecordWriter(Protocol):
@@ -66,7 +69,7 @@ PLAIN: Engine = cast(Engine, _plain)
 
 def compiled() -> Engine | None:
     """The compiled engine, or None where the package was installed without a compiler."""
-    for name in ("odradek.records._fast", "odradek.records._fast_columns"):
+    for name in ("odradek.records._fast", "odradek.records._fast_columns", "odradek.records._fast_cleaning"):
         spec = find_spec(name)
         if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             return None
@@ -86,3 +89,9 @@ def columns() -> ColumnEngine:
     """The active engine's half for columns, imported on first use: only Arrow needs it."""
     name = "_plain_columns" if active is PLAIN else "_fast_columns"
     return cast(ColumnEngine, importlib.import_module(f"odradek.records.{name}"))
+
+
+def cleaning() -> CleaningEngine:
+    """The active engine's half for compaction, imported on first use."""
+    name = "_plain_cleaning" if active is PLAIN else "_fast_cleaning"
+    return cast("CleaningEngine", importlib.import_module(f"odradek.records.{name}"))
