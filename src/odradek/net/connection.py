@@ -87,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing: Chunks = []
         self._serving = False
         self._held: _Slot | None = None
+        self._mute: asyncio.TimerHandle | None = None
         self._outgoing_bytes = 0
         self._unread_bytes = 0
         self._peer_reads = True
@@ -119,6 +120,10 @@ class Connection(asyncio.BufferedProtocol):
             _log.warning("connection_refused", peer=self.peer, reason=refusal)
             self._closing = True
             transport.abort()
+            return
+        delay_seconds, over_limit = self._server.pace(self.peer_host)
+        if delay_seconds > 0:
+            self._delay(delay_seconds, over_limit=over_limit)
 
     def _set_options(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -137,6 +142,8 @@ class Connection(asyncio.BufferedProtocol):
                 slot.pending.cancel()
         self._slots.clear()
         self._backlog.clear()
+        if self._mute is not None:
+            self._mute.cancel()
         self._outgoing.clear()
         self._count_unread(0)
         self._server.forget(self)
@@ -189,6 +196,29 @@ class Connection(asyncio.BufferedProtocol):
         """Everything answered and handed to the kernel."""
         return self.idle and (self._transport is None or self._transport.get_write_buffer_size() == 0)
 
+    def mute_for(self, seconds: float) -> None:
+        """Serve and read nothing more for a while; what was asked before is answered. The longest of several counts."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        if self._mute is not None:
+            if self._mute.when() >= end:
+                return
+            self._mute.cancel()
+        self._mute = loop.call_at(end, self._unmute)
+        self._update_reading()
+
+    def _unmute(self) -> None:
+        self._mute = None
+        self._serve_backlog()
+
+    def _delay(self, seconds: float, *, over_limit: bool) -> None:
+        """Too many connections were made lately: this one waits, or (of an address over its own limit) is closed then."""
+        self.mute_for(seconds)
+        if over_limit:
+            _log.warning("connection_refused", peer=self.peer, reason="connection_creation_rate reached")
+            self._dropped = True
+            asyncio.get_running_loop().call_later(min(seconds, _LINGER_SECONDS), self.abort)
+
     def finish(self) -> None:
         """Serve nothing more; close once what is under way is answered.
 
@@ -232,7 +262,9 @@ class Connection(asyncio.BufferedProtocol):
     def _may_serve(self) -> bool:
         if self._finishing:
             return False
-        return self._peer_reads and self._held is None and len(self._slots) < self._in_flight_max
+        if self._held is not None or self._mute is not None:
+            return False
+        return self._peer_reads and len(self._slots) < self._in_flight_max
 
     def _serve(self, frame: memoryview) -> None:
         try:

@@ -63,6 +63,8 @@ class Server:
         self._stopping = False
         self._empty = asyncio.Event()
         self._empty.set()
+        self.pace: Callable[[str], tuple[float, bool]] = lambda host: (0.0, False)
+        """Told of each new connection's address: seconds for which it must wait, and whether it is closed after them."""
         self.unread_bytes = 0
         """Bytes of answers held for peers that do not read them; connections keep it up to date."""
 
