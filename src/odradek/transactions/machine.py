@@ -1,0 +1,332 @@
+"""The transactional ids of one partition of `__transaction_state`, as a shard's machine.
+
+An operation decides (`decisions.py`) and names the record; `replay` alone changes the state. Beside the state there is soft
+state, which a restart makes anew: since when transactions run, by the monotonic clock; the last epochs; who waits for work.
+
+**Work.** Markers are written by the service. Its worker leaves a ticket (`wait_for_work`). A tick answers it with the
+transactions whose end has been decided, and the shard releases answers only when what they show is durable: so no marker can be
+written before the decision is on disk. After a restart the decisions that were replayed are handed out in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.protocol.errors import MalformedMessage
+from odradek.shards import Answer, Moment, NewRecord, Outcome, StoredRecord, Ticket
+from odradek.telemetry import events
+from odradek.transactions import decisions
+from odradek.transactions.formats import decode_key, decode_value, encode_key, encode_value
+from odradek.transactions.state import (
+    MAY_FOLLOW,
+    NO_EPOCH,
+    TIMEOUT_NEVER,
+    Identity,
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+)
+from odradek.transactions.work import Overdue, Prepared, Work
+
+_log = events.get("transactions")
+_HANDED_OUT_MAX: Final = 500
+_EXPIRED_AT_ONCE_MAX: Final = 500
+_EXPIRED_BYTES_MAX: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The settings that the machine goes by."""
+
+    id_expiration_ms: int
+    timeout_check_ms: int
+    """How often transactions are looked at that may have timed out; likewise ids that may have expired."""
+    expiration_check_ms: int
+    level: TransactionVersion
+    """The cluster's `transaction.version`."""
+
+
+class TransactionMachine:
+    """A `shards.Machine`."""
+
+    def __init__(self, terms: Callable[[], Terms]) -> None:
+        self._terms = terms
+        self._transactions: dict[str, Transaction] = {}
+        self._idle: dict[str, None] = {}
+        """Ids without a transaction, the one that changed longest ago first."""
+        self._decided: dict[str, int] = {}
+        """Ids whose transaction waits for its markers, and the offset of the decision."""
+        self._unclaimed: dict[str, None] = {}
+        """Those of them that were not handed to the worker yet."""
+        # What follows is soft.
+        self._begun_ms: dict[str, int] = {}
+        """When each transaction under way began, by the monotonic clock, so that a clock that is set ends none."""
+        self._last_epochs: dict[str, int] = {}
+        self._overdue: dict[str, Overdue] = {}
+        self._worker: Ticket | None = None
+        self._timeout_check_at_ms = 0
+        self._expiration_check_at_ms = 0
+
+    # -- the log
+
+    def replay(self, record: StoredRecord) -> None:
+        try:
+            transactional_id = decode_key(record.key)
+            state = decode_value(record.value) if record.value is not None else None
+        except MalformedMessage as error:
+            _log.error("record_unreadable", offset=record.offset, reason=error.message)
+            return
+        if transactional_id is None or (state is None and record.value is not None):
+            _log.warning("record_of_unknown_version", offset=record.offset)
+            return
+        self._put(transactional_id, state, record.offset)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        """No transaction ever writes here."""
+
+    def _put(self, transactional_id: str, state: Transaction | None, offset: int) -> None:
+        self._idle.pop(transactional_id, None)
+        self._decided.pop(transactional_id, None)
+        self._unclaimed.pop(transactional_id, None)
+        if state is None:
+            self._transactions.pop(transactional_id, None)
+            self._last_epochs.pop(transactional_id, None)
+            self._begun_ms.pop(transactional_id, None)
+            return
+        self._transactions[transactional_id] = state
+        if state.state.is_idle:
+            self._idle[transactional_id] = None
+        elif state.state.is_prepared:
+            self._decided[transactional_id] = offset
+            self._unclaimed[transactional_id] = None
+        if state.state is not TransactionState.ONGOING:
+            self._begun_ms.pop(transactional_id, None)
+
+    def loaded(self, now: Moment) -> None:
+        terms = self._terms()
+        self._timeout_check_at_ms = now.monotonic_ms + terms.timeout_check_ms
+        self._expiration_check_at_ms = now.monotonic_ms + terms.expiration_check_ms
+        for transactional_id, one in self._transactions.items():
+            if one.state is TransactionState.ONGOING:
+                age_ms = max(now.wall_ms - one.started_ms, 0)
+                self._begun_ms[transactional_id] = now.monotonic_ms - age_ms
+
+    # -- time and work
+
+    def next_deadline_ms(self) -> int | None:
+        if self._worker is not None and (self._unclaimed or self._overdue):
+            return 0
+        deadlines = []
+        if self._begun_ms:
+            deadlines.append(self._timeout_check_at_ms)
+        if self._idle:
+            deadlines.append(self._expiration_check_at_ms)
+        return min(deadlines, default=None)
+
+    def tick(self, now: Moment) -> Outcome[None]:
+        if self._begun_ms and now.monotonic_ms >= self._timeout_check_at_ms:
+            self._timeout_check_at_ms = now.monotonic_ms + self._terms().timeout_check_ms
+            self._find_overdue(now)
+        records: list[NewRecord] = []
+        if self._idle and now.monotonic_ms >= self._expiration_check_at_ms:
+            records = self._expired(now)
+            if not records:
+                self._expiration_check_at_ms = now.monotonic_ms + self._terms().expiration_check_ms
+        return Outcome(None, records, self._handed_out())
+
+    def resigned(self) -> Sequence[Ticket]:
+        waiting = [self._worker] if self._worker is not None else []
+        self._worker = None
+        return waiting
+
+    def wait_for_work(self, ticket: Ticket) -> Outcome[None]:
+        """The ticket is answered with a `Work` as soon as there is some. The worker waits with one ticket at a time."""
+        self._worker = ticket
+        return Outcome(None)
+
+    def _handed_out(self) -> Sequence[Answer]:
+        if self._worker is None or not (self._unclaimed or self._overdue):
+            return ()
+        ids = list(islice(self._unclaimed, _HANDED_OUT_MAX))
+        work = Work(
+            prepared=tuple(self._decision(one) for one in ids),
+            overdue=tuple(self._overdue.values()),
+        )
+        for one in ids:
+            del self._unclaimed[one]
+        self._overdue.clear()
+        ticket, self._worker = self._worker, None
+        return (Answer(ticket, work),)
+
+    def _decision(self, transactional_id: str) -> Prepared:
+        return Prepared(
+            transactional_id=transactional_id,
+            transaction=self._transactions[transactional_id],
+            offset=self._decided[transactional_id],
+        )
+
+    def _find_overdue(self, now: Moment) -> None:
+        for transactional_id, begun_ms in list(self._begun_ms.items()):
+            one = self._transactions.get(transactional_id)
+            if one is None or one.state is not TransactionState.ONGOING:
+                del self._begun_ms[transactional_id]  # it never began: its record was refused
+            elif one.timeout_ms != TIMEOUT_NEVER and begun_ms + one.timeout_ms < now.monotonic_ms:
+                self._overdue[transactional_id] = Overdue(
+                    transactional_id=transactional_id, identity=one.identity
+                )
+
+    def _expired(self, now: Moment) -> list[NewRecord]:
+        """Tombstones for some of the ids that nobody has used for long enough; the rest has its turn at the next tick."""
+        expiration_ms = self._terms().id_expiration_ms
+        records: list[NewRecord] = []
+        weight_bytes = 0
+        for transactional_id in self._idle:
+            if self._transactions[transactional_id].updated_ms + expiration_ms > now.wall_ms:
+                break
+            key = encode_key(transactional_id)
+            weight_bytes += len(key)
+            if records and (len(records) >= _EXPIRED_AT_ONCE_MAX or weight_bytes > _EXPIRED_BYTES_MAX):
+                break
+            records.append(NewRecord(key, None))
+        return records
+
+    # -- operations
+
+    def init_producer(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        expected: Identity | None,
+        fresh_producer_id: int | None,
+        now: Moment,
+    ) -> Outcome[Identity | None]:
+        """Who the producer is from now on; None if a transaction is under way, which is aborted first: it must ask again.
+
+        Raises as `decisions.init_producer` does, and NeedsProducerId.
+        """
+        current = self._transactions.get(transactional_id)
+        if current is not None:
+            decisions.check_expected(current, expected)
+        if current is not None and current.state is TransactionState.ONGOING:
+            change = decisions.fence(
+                current, level=self._level, fresh_producer_id=fresh_producer_id, now_ms=now.wall_ms
+            )
+            return Outcome(None, self._changed(transactional_id, change))
+        change = decisions.init_producer(
+            current,
+            self._last_epochs.get(transactional_id, NO_EPOCH),
+            timeout_ms=timeout_ms,
+            expected=expected,
+            fresh_producer_id=fresh_producer_id,
+            now_ms=now.wall_ms,
+        )
+        return Outcome(change.transaction.identity, self._changed(transactional_id, change))
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        who: Identity,
+        partitions: AbstractSet[TopicPartition],
+        *,
+        client_version: TransactionVersion,
+        now: Moment,
+    ) -> Outcome[None]:
+        current = self._transactions.get(transactional_id)
+        following = decisions.add_partitions(
+            current, who, partitions, client_version=client_version, now_ms=now.wall_ms
+        )
+        if following is None:
+            return Outcome(None)
+        if current is None or current.state is not TransactionState.ONGOING:
+            self._begun_ms[transactional_id] = now.monotonic_ms
+        return Outcome(None, [self._record(transactional_id, following)])
+
+    def verify_partitions(
+        self, transactional_id: str, who: Identity, partitions: AbstractSet[TopicPartition]
+    ) -> Outcome[dict[TopicPartition, ErrorCode]]:
+        current = self._transactions.get(transactional_id)
+        return Outcome(decisions.verify_partitions(current, who, partitions))
+
+    def end(
+        self,
+        transactional_id: str,
+        who: Identity,
+        *,
+        commit: bool,
+        client_version: TransactionVersion,
+        fresh_producer_id: int | None,
+        now: Moment,
+    ) -> Outcome[Identity]:
+        """Commit or abort; the reply is who the producer is from then on."""
+        current = self._transactions.get(transactional_id)
+        if not client_version.bumps_epochs:
+            prepared = decisions.end_classic(current, who, commit=commit, now_ms=now.wall_ms)
+            return Outcome(who, [self._record(transactional_id, prepared)] if prepared is not None else ())
+        change = decisions.end_with_new_epoch(
+            current, who, commit=commit, fresh_producer_id=fresh_producer_id, now_ms=now.wall_ms
+        )
+        if change is None:
+            assert current is not None
+            return Outcome(current.identity)
+        return Outcome(decisions.identity_after(change.transaction), self._changed(transactional_id, change))
+
+    def abort_overdue(self, overdue: Overdue, *, fresh_producer_id: int | None, now: Moment) -> Outcome[None]:
+        """Abort a transaction that timed out, unless it ended meanwhile."""
+        current = self._transactions.get(overdue.transactional_id)
+        if (
+            current is None
+            or current.state is not TransactionState.ONGOING
+            or current.identity != overdue.identity
+            or overdue.transactional_id not in self._begun_ms
+            or self._begun_ms[overdue.transactional_id] + current.timeout_ms >= now.monotonic_ms
+        ):
+            return Outcome(None)
+        change = decisions.fence(
+            current, level=self._level, fresh_producer_id=fresh_producer_id, now_ms=now.wall_ms
+        )
+        _log.info(
+            "transaction_timed_out",
+            transactional_id=overdue.transactional_id,
+            producer_id=current.producer_id,
+            timeout_ms=current.timeout_ms,
+        )
+        return Outcome(None, self._changed(overdue.transactional_id, change))
+
+    def complete(self, prepared: Prepared, now: Moment) -> Outcome[None]:
+        """All markers of the transaction are durable. Nothing happens if it is not the one that waits for them."""
+        if self._decided.get(prepared.transactional_id) != prepared.offset:
+            return Outcome(None)
+        complete = decisions.completed(prepared.transaction, now_ms=now.wall_ms)
+        return Outcome(None, [self._record(prepared.transactional_id, complete)])
+
+    # -- looking
+
+    def find(self, transactional_id: str) -> Outcome[Transaction | None]:
+        return Outcome(self._transactions.get(transactional_id))
+
+    def select(self, wanted: Callable[[str, Transaction], bool]) -> Outcome[list[tuple[str, Transaction]]]:
+        """All that are wanted, by transactional id."""
+        return Outcome(sorted(one for one in self._transactions.items() if wanted(*one)))
+
+    # -- records
+
+    @property
+    def _level(self) -> TransactionVersion:
+        return self._terms().level
+
+    def _changed(self, transactional_id: str, change: decisions.Change) -> list[NewRecord]:
+        self._last_epochs[transactional_id] = change.last_epoch
+        return [self._record(transactional_id, change.transaction)]
+
+    def _record(self, transactional_id: str, following: Transaction) -> NewRecord:
+        current = self._transactions.get(transactional_id)
+        before = TransactionState.EMPTY if current is None else current.state
+        assert before in MAY_FOLLOW[following.state], f"{before.title} may not become {following.state.title}"
+        return NewRecord(encode_key(transactional_id), encode_value(following, self._level))

@@ -1,0 +1,263 @@
+"""The transaction coordinator: decisions of the machines made durable, and carried out.
+
+Requests become operations on the shard that holds the transactional id. What happens without a request, the end of what was
+decided or took too long, is the workers' (`workers.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TypeVar
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.shards import Shards
+from odradek.transactions.finisher import Finisher
+from odradek.transactions.formats import ID_BYTES_MAX
+from odradek.transactions.machine import Terms, TransactionMachine
+from odradek.transactions.markers import Markers
+from odradek.transactions.state import TIMEOUT_NEVER, Identity, Transaction, TransactionVersion
+from odradek.transactions.workers import Decision, Workers, decided
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """What the service goes by, read anew for each request."""
+
+    terms: Terms
+    timeout_ms_max: int
+    two_phase_commit: bool
+    verification: bool
+    retry_seconds: float
+    """Pause before a partition is added once more to a transaction that follows one not yet complete, and for how long."""
+    retry_seconds_max: float
+
+
+class Transactions:
+    """Used on the event loop only. The shards are made with `new_machine`; `close` before they are closed."""
+
+    def __init__(
+        self,
+        settings: Callable[[], TransactionSettings],
+        next_producer_id: Callable[[], Awaitable[int]],
+        offsets_partition: Callable[[str], TopicPartition],
+    ) -> None:
+        self._settings = settings
+        self._next_producer_id = next_producer_id
+        self._offsets_partition = offsets_partition
+        self._shards: Shards[TransactionMachine] | None = None
+        self._workers: Workers | None = None
+
+    def begin(
+        self, shards: Shards[TransactionMachine], markers: Markers, coordinator_epoch: Callable[[int], int]
+    ) -> None:
+        """What the service works on; before the first shard is made."""
+        self._shards = shards
+        self._workers = Workers(shards, Finisher(shards, markers, coordinator_epoch), self._next_producer_id)
+
+    def new_machine(self, index: int) -> TransactionMachine:
+        """The machine of a shard that is made, or loaded again; its worker starts with the first."""
+        assert self._workers is not None, "begin() comes first"
+        self._workers.employ(index)
+        return TransactionMachine(lambda: self._settings().terms)
+
+    async def close(self) -> None:
+        """Stop working; what is not finished goes on after the next start."""
+        if self._workers is not None:
+            await self._workers.close()
+
+    # -- requests
+
+    async def init_producer(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        expected: Identity | None,
+        enable_2pc: bool = False,
+        keep_prepared: bool = False,
+    ) -> Identity:
+        """InitProducerId with a transactional id: who the producer is from now on.
+
+        INVALID_REQUEST, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is off), UNSUPPORTED_VERSION (a prepared
+        transaction cannot be kept), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, and the shard's.
+        """
+        self._check_id(transactional_id)
+        self._check_terms(timeout_ms, enable_2pc=enable_2pc, keep_prepared=keep_prepared)
+        identity = await self._decide(
+            transactional_id,
+            lambda machine, now, fresh: machine.init_producer(
+                transactional_id,
+                timeout_ms=TIMEOUT_NEVER if enable_2pc else timeout_ms,
+                expected=expected,
+                fresh_producer_id=fresh,
+                now=now,
+            ),
+        )
+        if identity is None:
+            raise KafkaError(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"the transaction under way of {transactional_id!r} is being aborted: try again soon",
+            )
+        return identity
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        who: Identity,
+        partitions: AbstractSet[TopicPartition],
+        *,
+        client_version: TransactionVersion = TransactionVersion.CLASSIC,
+    ) -> None:
+        """INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_REQUEST, and the shard's."""
+        self._check_id(transactional_id)
+        await self._decide(
+            transactional_id,
+            lambda machine, now, _: machine.add_partitions(
+                transactional_id, who, partitions, client_version=client_version, now=now
+            ),
+        )
+
+    async def verify_partitions(
+        self, transactional_id: str, who: Identity, partitions: AbstractSet[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """NONE or TRANSACTION_ABORTABLE for each partition. Raises as `add_partitions`."""
+        self._check_id(transactional_id)
+        return await self._decide(
+            transactional_id,
+            lambda machine, _now, _fresh: machine.verify_partitions(transactional_id, who, partitions),
+        )
+
+    async def add_offsets(self, transactional_id: str, who: Identity, group_id: str) -> None:
+        """A group's offsets join the transaction: the partition of `__consumer_offsets` that holds them."""
+        await self.add_partitions(transactional_id, who, {self._offsets_partition(group_id)})
+
+    async def end(
+        self, transactional_id: str, who: Identity, *, commit: bool, client_version: TransactionVersion
+    ) -> Identity:
+        """Decide the transaction; returns as soon as the decision is durable, with who the producer is from then on.
+
+        INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, and the shard's.
+        """
+        self._check_id(transactional_id)
+        return await self._decide(
+            transactional_id,
+            lambda machine, now, fresh: machine.end(
+                transactional_id,
+                who,
+                commit=commit,
+                client_version=client_version,
+                fresh_producer_id=fresh,
+                now=now,
+            ),
+        )
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        add: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether a producer may write into partitions now, for those who lead them (KIP-890); never raises a KafkaError.
+
+        With `add` they join the transaction (Produce 12, TxnOffsetCommit 5), else they must be part of it. Beside NONE:
+        TRANSACTION_ABORTABLE (clients older than Produce 11 know it as INVALID_TXN_STATE), INVALID_PRODUCER_EPOCH,
+        INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, and the codes of a coordinator that is not there.
+        """
+        wanted = frozenset(partitions)
+        who = Identity(producer_id=producer_id, producer_epoch=producer_epoch)
+        settings = self._settings()
+        if not add and not settings.verification:
+            return dict.fromkeys(wanted, ErrorCode.NONE)
+        try:
+            if not add:
+                return await self.verify_partitions(transactional_id, who, wanted)
+            await self._add_patiently(transactional_id, who, wanted, settings)
+        except KafkaError as error:
+            fenced = error.code is ErrorCode.PRODUCER_FENCED
+            return dict.fromkeys(wanted, ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
+        return dict.fromkeys(wanted, ErrorCode.NONE)
+
+    async def _add_patiently(
+        self,
+        transactional_id: str,
+        who: Identity,
+        partitions: frozenset[TopicPartition],
+        settings: TransactionSettings,
+    ) -> None:
+        """A client of KIP-890 begins its next transaction at once, while the one before gets its last markers."""
+        waited_seconds = 0.0
+        while True:
+            try:
+                await self.add_partitions(
+                    transactional_id, who, partitions, client_version=TransactionVersion.EPOCH_FOR_EACH
+                )
+                return
+            except KafkaError as error:
+                again = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+                if not again or waited_seconds >= settings.retry_seconds_max:
+                    raise
+            await asyncio.sleep(settings.retry_seconds)
+            waited_seconds += settings.retry_seconds
+
+    # -- looking
+
+    async def find(self, transactional_id: str) -> Transaction:
+        """TRANSACTIONAL_ID_NOT_FOUND, INVALID_REQUEST, and the shard's errors."""
+        self._check_id(transactional_id)
+        shard = self._all_shards().for_key(transactional_id)
+        found = await shard.execute(lambda machine, _now: machine.find(transactional_id))
+        if found is None:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"no transactional id {transactional_id!r} is known"
+            )
+        return found
+
+    async def select(self, wanted: Callable[[str, Transaction], bool]) -> list[tuple[str, Transaction]]:
+        """All that this broker coordinates and that are wanted. COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded."""
+        found: list[tuple[str, Transaction]] = []
+        for _, shard in self._all_shards():
+            found.extend(await shard.execute(lambda machine, _now: machine.select(wanted)))
+        return found
+
+    # -- what requests have in common
+
+    def _all_shards(self) -> Shards[TransactionMachine]:
+        assert self._shards is not None, "begin() comes first"
+        return self._shards
+
+    async def _decide(self, transactional_id: str, decision: Decision[T]) -> T:
+        return await decided(
+            lambda: self._all_shards().for_key(transactional_id), decision, self._next_producer_id
+        )
+
+    def _check_id(self, transactional_id: str) -> None:
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id may not be empty")
+        if len(transactional_id.encode("utf-8", "surrogatepass")) > ID_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"a transactional id has at most {ID_BYTES_MAX} bytes"
+            )
+
+    def _check_terms(self, timeout_ms: int, *, enable_2pc: bool, keep_prepared: bool) -> None:
+        settings = self._settings()
+        if enable_2pc and not settings.two_phase_commit:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "two-phase commit is not allowed here: see transaction.two.phase.commit.enable",
+            )
+        if keep_prepared:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "a prepared transaction cannot be kept")
+        if not enable_2pc and not 0 < timeout_ms <= settings.timeout_ms_max:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"a transaction's timeout is 1 to transaction.max.timeout.ms={settings.timeout_ms_max}, not {timeout_ms}",
+            )

@@ -1,0 +1,31 @@
+"""What a machine cannot do itself and asks its service for: markers, and the end of what is overdue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.transactions.state import Identity, Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A transaction whose end is decided and durable: its partitions want their markers."""
+
+    transactional_id: str
+    transaction: Transaction
+    offset: int
+    """Of the record that decided: two transactions of an id may be equal in everything else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overdue:
+    """A transaction that took longer than its producer said it would."""
+
+    transactional_id: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    prepared: tuple[Prepared, ...] = ()
+    overdue: tuple[Overdue, ...] = ()
