@@ -63,11 +63,11 @@ def walk(file: DiskFile, start: int, end: int) -> Iterator[Mark]:
         yield mark_at(window, index, position)
 
 
-def walk_headers(file: DiskFile, start: int, end: int) -> Iterator[BatchHeader]:
-    """Like `walk`, with all that a header says."""
+def walk_headers(file: DiskFile, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Like `walk`: each position, with all that a header says."""
     for window, index, position in _hops(file, start, end):
         mark_at(window, index, position)
-        yield read_header(window, index)
+        yield position, read_header(window, index)
 
 
 def _hops(file: DiskFile, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:

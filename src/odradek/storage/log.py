@@ -13,17 +13,18 @@ from uuid import UUID
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.records import assign
+from odradek.records import BatchHeader, ControlKind, control_batch, read_header
 from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming, timestamps
 from odradek.storage.admission import LOG_APPEND_TIME, check_batches
+from odradek.storage.appending import note_batches, place
 from odradek.storage.durability import Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
 from odradek.storage.faults import Fault, Health, OnBroken, RepairJob
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.opening import OpenedLog, Opening, open_log
 from odradek.storage.producer_snapshot import encode_snapshot
-from odradek.storage.producers import WrittenBatch
+from odradek.storage.producers import Marker, ProducerState, WrittenBatch, check_marker
 from odradek.storage.reader import read_batches
 from odradek.storage.removal import RemovalJob, Removals
 from odradek.storage.results import AppendResult, DeletedSegment, LogRead
@@ -32,6 +33,8 @@ from odradek.storage.rolling import RollReason
 from odradek.storage.segment import Segment
 from odradek.storage.tail import Batches, Tail
 from odradek.storage.timestamps import TimestampedOffset
+from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.verification import Guard
 from odradek.telemetry import events
 
 __all__ = [
@@ -168,6 +171,9 @@ class Log:
     def _close_cleanly(self, active: Segment) -> None:
         writer, _ = active.writing()
         active.write_index()
+        if writer.transaction_file is not None:
+            writer.sync_transactions()
+            self._durability.names_changed(self.directory)
         self._write_snapshot()
         job = self._durability.job(self.end_offset, writer)
         if job is not None:
@@ -185,41 +191,67 @@ class Log:
         """KAFKA_STORAGE_ERROR while the log takes no appends: its disk failed, or is full."""
         self._health.check_writable()
 
-    def append(self, batches: Batches, *, leader_epoch: int, now_ms: int) -> AppendResult:
+    def append(
+        self, batches: Batches, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
+    ) -> AppendResult:
         """Append as the leader: give the batches offsets and epoch, in place, and write them with one system call.
 
         Each batch is a writable view of exactly one batch whose CRC and records were checked. Raises MESSAGE_TOO_LARGE,
-        RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, or
-        KAFKA_STORAGE_ERROR; nothing is appended then.
+        RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, or
+        KAFKA_STORAGE_ERROR; nothing is appended then. `guard` must come with a client's transactional batches: see
+        `begin_verification`.
         """
         self._health.check_writable()
         append_bytes = check_batches(batches, self.config, now_ms)
-        first_offset = next_offset = self.end_offset
-        producers, repeated = self._producers.check((header for header, _ in batches), first_offset, now_ms)
+        producers, repeated = self._producers.check(
+            (header for header, _ in batches), self.end_offset, now_ms, guard
+        )
         if repeated:
             return self._known(repeated)
+        _, result = self._write(batches, append_bytes, leader_epoch, now_ms)
+        for state in producers:
+            self._producers.put(state)
+        return result
+
+    def append_marker(
+        self, marker: Marker, *, transaction_version: int, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """Append a control batch that ends the producer's transaction here, if it has one.
+
+        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or KAFKA_STORAGE_ERROR; nothing is appended then.
+        """
+        self._health.check_writable()
+        check_marker(self._producers.get(marker.producer_id), marker, transaction_version)
+        batch = memoryview(
+            control_batch(
+                ControlKind.COMMIT if marker.is_commit else ControlKind.ABORT,
+                marker.producer_id,
+                marker.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                timestamp=marker.timestamp,
+            )
+        )
+        segment, result = self._write([(read_header(batch), batch)], len(batch), leader_epoch, now_ms)
+        ended = self._producers.mark(marker, result.first_offset, now_ms)
+        if ended is not None and not ended.is_commit:
+            self._segments.note_aborted(segment, AbortedTransaction.of(ended))
+        return result
+
+    def _write(
+        self, batches: Batches, append_bytes: int, leader_epoch: int, now_ms: int
+    ) -> tuple[Segment, AppendResult]:
+        first_offset = self.end_offset
         log_append_time = now_ms if self.config.message_timestamp_type == LOG_APPEND_TIME else None
-        for header, batch in batches:
-            assign(batch, next_offset, leader_epoch, log_append_time=log_append_time)
-            next_offset += header.last_offset_delta + 1
+        next_offset = place(batches, first_offset, leader_epoch, log_append_time)
         segment = self._tail.write(batches, append_bytes, first_offset, next_offset - 1, now_ms)
 
         # The batches are in the file. From here on nothing can fail.
-        _, index = segment.writing()
-        interval, position, next_offset = segment.index_interval_bytes, segment.size_bytes, first_offset
-        for header, _ in batches:
-            next_offset += header.last_offset_delta + 1
-            timestamp = header.max_timestamp if log_append_time is None else log_append_time
-            index.note(interval, position, header.size_bytes, next_offset - 1, timestamp)
-            position += header.size_bytes
-        self._appended(segment, position, next_offset, now_ms)
-        for state in producers:
-            self._producers.put(state)
+        size_bytes = note_batches(segment, batches, first_offset, log_append_time)
+        self._appended(segment, size_bytes, next_offset, now_ms)
         if self._epochs.assign(leader_epoch, first_offset):
             self._write_epochs()
-        return AppendResult(
-            first_offset, next_offset - 1, -1 if log_append_time is None else log_append_time, False
-        )
+        time = -1 if log_append_time is None else log_append_time
+        return segment, AppendResult(first_offset, next_offset - 1, time, False)
 
     def _known(self, repeated: tuple[WrittenBatch, ...]) -> AppendResult:
         time = repeated[0].timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
@@ -247,6 +279,49 @@ class Log:
     def _write_snapshot(self) -> None:
         path = naming.join(self.directory, naming.offset_file(self.end_offset, naming.SNAPSHOT))
         self._durability.file_changed(path, encode_snapshot(self._producers))
+
+    # ---- producers and their transactions ---------------------------------------------------------------------------
+
+    def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard | None:
+        """Before a client's transactional batch is appended: the guard under which that may be done once the producer's
+        coordinator agreed; None when the batch belongs to a transaction that is under way here.
+
+        `bumps_epoch`: each of the producer's transactions has an epoch of its own (transaction version 2).
+        """
+        return self._producers.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
+
+    def end_verification(self, producer_id: int, guard: Guard) -> None:
+        """The coordinator refused for good."""
+        self._producers.verifications.refused(producer_id, guard)
+
+    def producers(self) -> Iterator[ProducerState]:
+        """By producer id, as they are at this moment."""
+        return iter(self._producers)
+
+    def producer(self, producer_id: int) -> ProducerState | None:
+        return self._producers.get(producer_id)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed records stop: everything below is decided, by markers below the high watermark.
+
+        `high_watermark` must not go back from call to call.
+        """
+        stable = self._producers.transactions.stable_below(high_watermark)
+        return stable if stable >= self.start_offset else min(self.start_offset, high_watermark)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """(Producer id, first offset) of the aborted transactions with records from start to end, in the order of their
+        markers. Its work grows with what it finds, not with the log.
+        """
+        self._health.check_readable()
+        try:
+            found = self._segments.aborted_transactions(start_offset, end_offset)
+        except OSError as error:
+            raise self._health.failed(error) from error
+        except ValueError as error:
+            message = f"{self.topic_partition}: a transaction index is damaged: {error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+        return [(entry.producer_id, entry.first_offset) for entry in found]
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for `producer.id.expiration.ms`; return how many."""

@@ -11,17 +11,19 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, Runtime
 from odradek.storage import checkpoints, naming
-from odradek.storage.batch_walk import BrokenChain, walk_headers
+from odradek.storage.batch_walk import BrokenChain
 from odradek.storage.checkpoints import BadCheckpointError
 from odradek.storage.epochs import EpochHistory, EpochStart
 from odradek.storage.index_checks import BuiltIndex, build_index, resume_index
 from odradek.storage.leftovers import clear_leftovers
 from odradek.storage.open_files import OpenFiles
+from odradek.storage.producer_replay import replay_segment
 from odradek.storage.producer_snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.producers import Producers
 from odradek.storage.recovery import ScannedSegment, cut, rewrite, scan_file, set_aside
 from odradek.storage.segment import Segment, write_index_files
 from odradek.storage.segments import SegmentList
+from odradek.storage.transaction_index import TransactionIndex, is_sound
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -89,6 +91,8 @@ class _Opener:
         self._last_epoch = -1
         self._cut_aside = False
         self._snapshot_offset = 0
+        self._recovered: list[Segment] = []
+        """What was scanned: its transaction indexes are made again."""
 
     def run(self) -> OpenedLog:
         try:
@@ -157,12 +161,17 @@ class _Opener:
 
     def _list_segments(self, names: list[str]) -> list[Segment]:
         """By name and size; nothing is opened."""
-        segments = []
+        segments: list[Segment] = []
+        present = frozenset(names)
         for name in names:
             file = naming.parse_offset_file(name)
             if file is not None and file.kind == naming.LOG and not file.state:
                 size_bytes = self._disk.length(naming.join(self._directory, name))
                 segments.append(self._segment(file.offset, size_bytes))
+                index = naming.offset_file(file.offset, naming.TRANSACTION_INDEX)
+                if index in present:
+                    length = self._disk.length(naming.join(self._directory, index))
+                    segments[-1].aborted.found(length)
         return segments
 
     def _segment(self, base_offset: int, size_bytes: int) -> Segment:
@@ -225,6 +234,9 @@ class _Opener:
         active.open_writer()
         try:
             built = self._resume(active)
+            transactions = self._read_if_there(active.path(naming.TRANSACTION_INDEX))
+            if not is_sound(transactions, active.base_offset, built.next_offset):
+                raise BrokenChain(0, "the transaction index is not of this segment")
         except BrokenChain as damage:
             log.warning("clean_close_doubted", directory=self._directory, reason=str(damage))
             if active.writer is not None:
@@ -314,6 +326,7 @@ class _Opener:
             self._drop_from(number + 1, scanned.next_offset, problem)
             self._cut_aside |= cut(self._disk, segment, scanned)
         self._keep_active(segment, scanned)
+        self._recovered = self._segments[first:]
         for path in (self._directory, *self._opening.parents):
             self._disk.sync_directory(path)
         log.info(
@@ -407,7 +420,8 @@ class _Opener:
             return None
 
     def _load_producers(self, names: list[str]) -> Producers:
-        """From the newest good snapshot, and the batches behind it."""
+        """From a good snapshot, and the batches behind it: the newest, but none that leaves out batches that were recovered."""
+        latest = self._recovered[0].base_offset if self._recovered else self._end_offset
         bases = {segment.base_offset for segment in self._segments}
         offsets = [
             file.offset
@@ -420,7 +434,7 @@ class _Opener:
             path = naming.join(self._directory, naming.offset_file(offset, naming.SNAPSHOT))
             if offset > self._end_offset or (loaded and offset not in bases):
                 self._disk.remove(path)
-            elif not loaded:
+            elif not loaded and offset <= latest:
                 try:
                     producers = Producers(decode_snapshot(self._disk.read(path), self._now_ms))
                     replay_from = self._snapshot_offset = offset
@@ -438,10 +452,39 @@ class _Opener:
                 if number + 1 < len(self._segments)
                 else self._end_offset
             )
-            if following <= offset or not segment.size_bytes:
-                continue
-            try:
-                for header in walk_headers(segment.log_file, segment.locate(offset), segment.size_bytes):
-                    producers.replay(header, self._now_ms)
-            except BrokenChain as damage:
-                raise self._lost(f"segment {segment.base_offset}: {damage}") from None
+            recovered = segment in self._recovered
+            if recovered:
+                segment.aborted = TransactionIndex(
+                    self._disk, self._files, segment.path(naming.TRANSACTION_INDEX)
+                )
+            if following > offset and segment.size_bytes:
+                try:
+                    replay_segment(
+                        producers, segment, offset, self._now_ms, segment.aborted.note if recovered else None
+                    )
+                except BrokenChain as damage:
+                    raise self._lost(f"segment {segment.base_offset}: {damage}") from None
+            if recovered:
+                self._keep_transaction_index(segment)
+        producers.transactions.forget_decided()
+        if self._recovered:
+            self._disk.sync_directory(self._directory)
+
+    def _keep_transaction_index(self, segment: Segment) -> None:
+        """Durably what the batches say: a later clean start believes the file."""
+        path = segment.path(naming.TRANSACTION_INDEX)
+        if not segment.aborted:
+            if self._disk.exists(path):
+                self._disk.remove(path)
+            return
+        try:
+            segment.aborted.write()
+        finally:
+            file = segment.aborted.file
+            if file is not None and segment.writer is not None:
+                segment.writer.transaction_file = file
+        if file is not None:
+            file.sync()
+            if segment.writer is None:
+                segment.aborted.detach()
+                file.close()

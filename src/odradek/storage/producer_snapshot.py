@@ -106,7 +106,7 @@ def _with_older_batches(states: list[ProducerState], data: bytes) -> list[Produc
 
 
 def _batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> WrittenBatch:
-    first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX
+    first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX if last_sequence >= 0 else last_sequence
     return WrittenBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
 
 
@@ -115,7 +115,9 @@ def _state(fields: tuple[int, ...], now_ms: int) -> ProducerState:
         fields
     )
     batches: tuple[WrittenBatch, ...] = ()
-    if offset >= 0 and sequence >= 0:
+    if offset >= 0:
         batches = (_batch(sequence, offset, delta, timestamp),)
     seen_ms = min(timestamp, now_ms)
-    return ProducerState(producer_id, epoch, batches, seen_ms, coordinator_epoch, transaction_first_offset)
+    return ProducerState(
+        producer_id, epoch, batches, seen_ms, coordinator_epoch, transaction_first_offset, timestamp
+    )

@@ -47,9 +47,9 @@ class RemovalJob:
 
     def _flush(self, flush: FlushJob) -> None:
         flush.sync_all()
-        if flush.deferred:  # a full disk: indexes make some space, and may go before their logs
+        if flush.deferred:  # a full disk: indexes that can be made again make some space, and may go first
             for base_offset in self.doomed:
-                for kind in naming.INDEX_SUFFIXES:
+                for kind in (naming.OFFSET_INDEX, naming.TIME_INDEX):
                     self._remove(base_offset, kind)
             flush.try_deferred()
 

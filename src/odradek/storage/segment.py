@@ -25,6 +25,7 @@ from odradek.storage.sparse_index import (
     TimeEntry,
     TimeIndexFile,
 )
+from odradek.storage.transaction_index import TransactionIndex
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -46,12 +47,14 @@ class SegmentWriter:
     `sync` runs on any thread, one at a time under the log's lock; everything else on the loop.
     """
 
-    __slots__ = ("durable", "index_files", "log_file", "sealed")
+    __slots__ = ("durable", "index_files", "log_file", "sealed", "transaction_file")
 
     def __init__(self, log_file: DiskFile) -> None:
         self.log_file = log_file
         self.index_files: tuple[DiskFile, ...] = ()
         """`.index` and `.timeindex`, once there was something to write: an idle partition holds one open file."""
+        self.transaction_file: DiskFile | None = None
+        """`.txnindex`, once there were aborted transactions to write."""
         self.sealed = False
         """Nothing more will be written, and the index files are complete."""
         self.durable = False
@@ -66,11 +69,19 @@ class SegmentWriter:
         if sealed:
             for file in self.index_files:
                 file.sync()
+            self.sync_transactions()
             self.durable = True
+
+    def sync_transactions(self) -> None:
+        """Unlike the other indexes this one cannot be checked against the log: it must be right after a clean close."""
+        if self.transaction_file is not None:
+            self.transaction_file.sync()
 
     def close(self) -> None:
         for file in (self.log_file, *self.index_files):
             file.close()
+        if self.transaction_file is not None:
+            self.transaction_file.close()
 
 
 class Segment:
@@ -84,6 +95,7 @@ class Segment:
         "_max_time",
         "_offsets_checked",
         "_times_checked",
+        "aborted",
         "appended_ms",
         "base_offset",
         "first_append_ms",
@@ -113,6 +125,7 @@ class Segment:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.index_interval_bytes = index_interval_bytes
+        self.aborted = TransactionIndex(disk, files, self.path(naming.TRANSACTION_INDEX))
         self.appended_ms = -1
         """When it was last written, by the wall clock; -1 until asked for or written."""
         self.first_append_ms = -1
@@ -123,6 +136,7 @@ class Segment:
     def share(self, files: OpenFiles) -> None:
         """From now on read through `files`."""
         self._files = files
+        self.aborted.share(files)
 
     def path(self, kind: str) -> str:
         return naming.join(self._directory, naming.offset_file(self.base_offset, kind))
@@ -151,6 +165,10 @@ class Segment:
         if not writer.index_files:
             writer.index_files = self._open_index_files(index)
         index.write(*writer.index_files)
+        try:
+            self.aborted.write()
+        finally:
+            writer.transaction_file = self.aborted.file
 
     def _open_index_files(self, index: ActiveIndex) -> tuple[DiskFile, ...]:
         """The files with exactly the entries that were written before, whatever else was in them."""
@@ -180,6 +198,7 @@ class Segment:
         """The segment is complete and from now on read through the shared files. The writer is for who makes it durable."""
         writer, _ = self.writing()
         writer.sealed = True
+        self.aborted.detach()
         self._offsets_checked = self._times_checked = True
         self.writer = None
         self.index = None

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from odradek.storage.segment import Segment
+from odradek.storage.segment import OFFSET_MAX, Segment
+from odradek.storage.transaction_index import AbortedTransaction
 
 
 class SegmentList:
     """At least one segment; the last is the active one. A segment ends where the next begins."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_aborted_bases", "_bases", "_segments")
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        self._aborted_bases = [segment.base_offset for segment in segments if len(segment.aborted)]
+        """Of the segments with markers of aborted transactions."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -42,6 +45,21 @@ class SegmentList:
         """The offset at which a segment ends."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
 
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those with records from start to end, in the order of their markers. Only segments with aborted ones are asked."""
+        found: list[AbortedTransaction] = []
+        bases = self._aborted_bases
+        for base_offset in bases[max(bisect_right(bases, start_offset) - 1, 0) :]:
+            if self._segments[self.number_of(base_offset)].aborted.find(start_offset, end_offset, found):
+                break
+        return found
+
+    def note_aborted(self, segment: Segment, transaction: AbortedTransaction) -> None:
+        """Its marker is the newest batch of the segment, the last one."""
+        segment.aborted.note(transaction)
+        if not self._aborted_bases or self._aborted_bases[-1] != segment.base_offset:
+            self._aborted_bases.append(segment.base_offset)
+
     def add(self, segment: Segment) -> None:
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
@@ -51,4 +69,6 @@ class SegmentList:
         dropped = self._segments[:count]
         del self._segments[:count]
         del self._bases[:count]
+        first_offset = self._bases[0] if self._bases else OFFSET_MAX
+        del self._aborted_bases[: bisect_left(self._aborted_bases, first_offset)]
         return dropped

@@ -117,7 +117,7 @@ class Tail:
         )
         if reason is not None:
             return self._roll(reason, end_offset)
-        if index.unwritten_count >= _INDEX_ENTRIES_HELD:
+        if max(index.unwritten_count, segment.aborted.unwritten_count) >= _INDEX_ENTRIES_HELD:
             segment.write_index()
         return segment
 

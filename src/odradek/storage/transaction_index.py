@@ -1,16 +1,26 @@
-"""The `.txnindex` of a segment, in Kafka's format: the aborted transactions that ended in it.
+"""The `.txnindex` of a segment, in Kafka's format: the aborted transactions whose markers are in it.
 
-34 bytes each: version i16 = 0 | producer id i64 | first offset i64 | last offset i64 | last stable offset i64. Written and
-read once there are transactions; the file exists in Kafka only where a segment has entries, and so it does here.
+34 bytes each: version i16 = 0 | producer id i64 | first offset i64 | last offset i64 | last stable offset i64. The last offset,
+the marker's, grows from entry to entry, and so does the last stable offset, so a search looks at few of them. The file exists
+only where a segment has entries.
+
+Entries are noted in memory and written before the segment is sealed or closed; what a crash loses is made again from the
+batches (`producer_replay.py`).
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from typing import Final, NamedTuple
+
+from odradek.runtime.ports import Disk, DiskFile
+from odradek.storage.open_files import OpenFiles
+from odradek.storage.transactions import EndedTransaction
 
 ENTRY: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
+_BLOCK: Final = 64
 
 
 class AbortedTransaction(NamedTuple):
@@ -21,6 +31,10 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     last_stable_offset: int
     """Where it was when the marker was written; it ends the search for entries that concern an offset."""
+
+    @classmethod
+    def of(cls, ended: EndedTransaction) -> AbortedTransaction:
+        return cls(ended.producer_id, ended.first_offset, ended.marker_offset, ended.last_stable_offset)
 
 
 def encode_aborted(entry: AbortedTransaction) -> bytes:
@@ -37,3 +51,96 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
             raise ValueError(f"version {version} is unknown")
         entries.append(AbortedTransaction(*fields))
     return entries
+
+
+def is_sound(data: bytes, base_offset: int, end_offset: int) -> bool:
+    """Whether the bytes can be the index of a segment with these bounds."""
+    try:
+        entries = decode_aborted(data)
+    except ValueError:
+        return False
+    before = base_offset - 1
+    for entry in entries:
+        if not before < entry.last_offset < end_offset or not 0 <= entry.first_offset < entry.last_offset:
+            return False
+        before = entry.last_offset
+    return True
+
+
+class TransactionIndex:
+    """The index of one segment. Used on the event loop only."""
+
+    __slots__ = ("_disk", "_files", "_path", "_pending", "_written_count", "file")
+
+    def __init__(self, disk: Disk, files: OpenFiles, path: str) -> None:
+        self._disk = disk
+        self._files = files
+        self._path = path
+        self._pending = bytearray()
+        self._written_count = 0
+        self.file: DiskFile | None = None
+        """Open for writing, while its segment is; whoever makes the segment durable syncs it."""
+
+    def __len__(self) -> int:
+        return self._written_count + self.unwritten_count
+
+    @property
+    def unwritten_count(self) -> int:
+        return len(self._pending) // ENTRY.size
+
+    def share(self, files: OpenFiles) -> None:
+        self._files = files
+
+    def found(self, length: int) -> None:
+        """The file is there, with so many bytes."""
+        self._written_count = length // ENTRY.size
+
+    def note(self, entry: AbortedTransaction) -> None:
+        """Behind all others."""
+        self._pending += encode_aborted(entry)
+
+    def write(self) -> None:
+        """Put entries that are only in memory into the file. An OSError leaves everything as it was."""
+        if not self._pending:
+            return
+        if self.file is None:
+            self._files.forget(self._path)
+            self.file = self._disk.open(self._path, create=True)
+            self.file.truncate(self._written_count * ENTRY.size)
+        self.file.pwrite(self._pending, self._written_count * ENTRY.size)
+        self._written_count = len(self)
+        self._pending.clear()
+
+    def detach(self) -> None:
+        """Nothing more will be written: the open file is its syncer's from now on."""
+        self.file = None
+
+    def all(self) -> list[AbortedTransaction]:
+        return decode_aborted(self._read(0, len(self)))
+
+    def find(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
+        """Add the entries that concern offsets from start to end. True when no later segment can have any."""
+        count = len(self)
+        at = bisect_left(range(count), start_offset, key=self._last_offset)
+        while at < count:
+            for entry in decode_aborted(self._read(at, min(_BLOCK, count - at))):
+                if entry.first_offset < end_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return True
+            at += _BLOCK
+        return False
+
+    def _last_offset(self, number: int) -> int:
+        return decode_aborted(self._read(number, 1))[0].last_offset
+
+    def _read(self, number: int, count: int) -> bytes:
+        size, written = ENTRY.size, self._written_count
+        data = b""
+        if number < written:
+            file = self.file if self.file is not None else self._files.get(self._path)
+            data = file.pread(min(count, written - number) * size, number * size)
+        if number + count > written:
+            first = max(number - written, 0)
+            data += self._pending[first * size : (number + count - written) * size]
+        return data

@@ -95,7 +95,13 @@ STATES = st.dictionaries(
 ).map(
     lambda entries: [
         ProducerState(
-            producer, epoch, tuple(batches), batches[0].timestamp if batches else 0, coordinator, transaction
+            producer,
+            epoch,
+            tuple(batches),
+            batches[0].timestamp if batches else 0,
+            coordinator,
+            transaction,
+            batches[0].timestamp if batches else 0,
         )
         for producer, (epoch, batches, coordinator, transaction) in sorted(entries.items())
     ]

@@ -17,6 +17,7 @@ from odradek.records import BatchBuilder, BatchHeader, Codec, Record, decode_bat
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import LogDirectories
 from odradek.storage.log import AppendResult, Log
+from odradek.storage.producers import Marker
 from odradek.testing.sim import CrashKind, Medium, SimDisk, SimEntropy
 
 NOW_MS = 1_700_000_000_000
@@ -93,17 +94,36 @@ class Lab:
         timestamps: tuple[int, ...] = (),
         producer: tuple[int, int, int] = (-1, -1, -1),
         codec: Codec = Codec.NONE,
+        transactional: bool = False,
     ) -> Batches:
         """One batch of records with these values; `producer` is id, epoch and first sequence."""
         builder = BatchBuilder(codec)
         for number, value in enumerate(values or (b"value",)):
             builder.append(timestamps[number] if timestamps else self.now_ms, b"key", value, ())
         producer_id, epoch, sequence = producer
-        built = builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        built = builder.build(
+            producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+        )
         return [(read_header(built), memoryview(built))]
 
     def append(self, log: Log, *values: bytes | None, epoch: int = 0, **more: Any) -> AppendResult:
         return log.append(self.batch(*values, **more), leader_epoch=epoch, now_ms=self.now_ms)
+
+    def end(
+        self,
+        log: Log,
+        producer_id: int,
+        *,
+        commit: bool,
+        epoch: int = 0,
+        coordinator_epoch: int = 0,
+        version: int = 1,
+    ) -> int:
+        """Append the marker of a producer's transaction; return its offset."""
+        marker = Marker(producer_id, epoch, coordinator_epoch, commit, self.now_ms)
+        return log.append_marker(
+            marker, transaction_version=version, leader_epoch=0, now_ms=self.now_ms
+        ).first_offset
 
     def fill(self, log: Log, count: int, *, value_bytes: int = 1000, epoch: int = 0) -> None:
         """Append `count` batches of one record each; the value begins with the offset."""

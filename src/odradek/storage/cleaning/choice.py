@@ -1,0 +1,122 @@
+"""Which part of a log is to be compacted, and which log first. Pure.
+
+A log is its sealed segments: clean ones, that a compaction has been through, and dirty ones behind them. Compaction reads
+the dirty ones for their keys and writes all of them anew. Age counts from the append (decision 0006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from odradek.config.definition import LONG_MAX
+from odradek.config.topic import LogConfig
+from odradek.storage.sparse_index import RELATIVE_OFFSET_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentView:
+    """A sealed segment as compaction sees it. The ages may have to be read from the disk, so they are asked for late."""
+
+    base_offset: int
+    end_offset: int
+    """Where the next one begins."""
+    size_bytes: int
+    first_append_ms: Callable[[], int]
+    """When it was begun, or earlier."""
+    last_append_ms: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningRange:
+    """What of a log can be compacted now."""
+
+    first_dirty_offset: int
+    end_offset: int
+    """Where what must not be touched begins; a segment begins there, too."""
+    clean_bytes: int
+    dirty_bytes: int
+    overdue_ms: int
+    """By how much a dirty record has waited longer than max.compaction.lag.ms; 0 when none has."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total_bytes = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total_bytes if total_bytes else 0.0
+
+    @property
+    def urgency(self) -> tuple[int, float]:
+        """The larger, the earlier: what is overdue first, and longest first; then by the part that is dirty."""
+        return self.overdue_ms, self.dirty_ratio
+
+
+def cleaning_range(
+    segments: Sequence[SegmentView],
+    *,
+    cleaned_offset: int | None,
+    start_offset: int,
+    limit_offset: int,
+    config: LogConfig,
+    now_ms: int,
+) -> CleaningRange | None:
+    """What can be compacted of a log with these sealed segments; None when it is too little to begin.
+
+    `cleaned_offset`: up to where the last compaction got, None before the first; one that is not of this log (a lost or
+    foreign checkpoint, a deletion) is not believed. `limit_offset`: whole segments below it are decided and durable.
+    """
+    log_end = segments[-1].end_offset if segments else start_offset
+    first_dirty = cleaned_offset if cleaned_offset is not None else start_offset
+    if not start_offset <= first_dirty <= log_end:
+        first_dirty = start_offset
+    clean_bytes = sum(one.size_bytes for one in segments if one.end_offset <= first_dirty)
+    dirty = _cleanable([one for one in segments if one.end_offset > first_dirty], limit_offset, config, now_ms)
+    if not dirty:
+        return None
+    found = CleaningRange(
+        first_dirty_offset=first_dirty,
+        end_offset=dirty[-1].end_offset,
+        clean_bytes=clean_bytes,
+        dirty_bytes=sum(one.size_bytes for one in dirty),
+        overdue_ms=_overdue_ms(dirty[0], config, now_ms),
+    )
+    return found if found.overdue_ms or found.dirty_ratio > config.min_cleanable_dirty_ratio else None
+
+
+def _cleanable(
+    dirty: Sequence[SegmentView], limit_offset: int, config: LogConfig, now_ms: int
+) -> list[SegmentView]:
+    """Up to the first that must not be touched yet."""
+    cleanable = []
+    for segment in dirty:
+        if segment.end_offset > limit_offset:
+            break
+        if config.min_compaction_lag_ms > 0:
+            if segment.last_append_ms() > now_ms - config.min_compaction_lag_ms:
+                break
+        cleanable.append(segment)
+    return cleanable
+
+
+def _overdue_ms(first: SegmentView, config: LogConfig, now_ms: int) -> int:
+    if config.max_compaction_lag_ms >= LONG_MAX:
+        return 0
+    return max(0, now_ms - config.max_compaction_lag_ms - first.first_append_ms())
+
+
+def group_count(segments: Sequence[SegmentView], size_bytes_max: int) -> int:
+    """How many of the first segments become one: as many as fit in a segment, by bytes and by offsets; at least one."""
+    first = segments[0]
+    size_bytes, count = first.size_bytes, 1
+    for segment in segments[1:]:
+        size_bytes += segment.size_bytes
+        reach = segment.end_offset - 1 - first.base_offset
+        if size_bytes > size_bytes_max or reach > RELATIVE_OFFSET_MAX:
+            break
+        count += 1
+    return count
+
+
+def roll_due(first_append_ms: int, config: LogConfig, now_ms: int) -> bool:
+    """Whether the active segment must end so that its oldest record is compacted in time."""
+    lag_ms = config.max_compaction_lag_ms
+    return lag_ms < LONG_MAX and 0 <= first_append_ms <= now_ms - lag_ms

@@ -1,0 +1,100 @@
+"""The first half of a compaction: which key was written last where, in the dirty part of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from odradek.records import BatchHeader, read_control
+from odradek.records.cleaning import SLOT_BYTES, KeyMap, new_key_map, note_keys
+from odradek.runtime.ports import Disk, DiskFile
+from odradek.storage.cleaning.batches import checked_batches
+from odradek.storage.cleaning.pieces import Abandoned, Pieces
+from odradek.storage.cleaning.transactions import TransactionsSeen
+from odradek.storage.durability import Life
+
+_SLOTS_MIN: Final = 16
+
+
+class SourceSegment:
+    """A sealed segment to be read: its bounds, and where its file is."""
+
+    __slots__ = ("base_offset", "end_offset", "path", "size_bytes")
+
+    def __init__(self, base_offset: int, end_offset: int, size_bytes: int, path: str) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.size_bytes = size_bytes
+        self.path = path
+
+    def open(self, disk: Disk, life: Life) -> DiskFile:
+        """By name, so only while the directory is still this log's. Raises Abandoned when it is not."""
+        opened: list[DiskFile] = []
+        if not life.attempt(lambda: opened.append(disk.open(self.path, write=False))):
+            raise Abandoned
+        return opened[0]
+
+
+def key_map_for(record_count_max: int, *, bytes_max: int, load_factor: float, seed: bytes) -> KeyMap:
+    """As large as so many records need, at most `bytes_max`, of which a part stays free so that searches are short."""
+    slot_count = max(min(bytes_max // SLOT_BYTES, 2 * record_count_max), _SLOTS_MIN)
+    return new_key_map(slot_count, max(int(slot_count * load_factor), 1), seed)
+
+
+class KeyReading(Pieces):
+    """Fills the map. Ends early when it is full: the rest is left for the next compaction."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        life: Life,
+        segments: Sequence[SourceSegment],
+        keys: KeyMap,
+        *,
+        first_offset: int,
+        aborted: Iterable[tuple[int, int]],
+        window_bytes: int,
+    ) -> None:
+        """`aborted`: of the transactions with records or a marker from `first_offset` on."""
+        super().__init__()
+        self._disk = disk
+        self._life = life
+        self._segments = segments
+        self._first_offset = first_offset
+        self._transactions = TransactionsSeen(aborted)
+        self._window_bytes = window_bytes
+        self._file: DiskFile | None = None
+        self.keys = keys
+        self.end_offset = first_offset
+        """The map knows of every record below it."""
+        self.batch_count = 0
+
+    def _steps(self) -> Iterator[None]:
+        for segment in self._segments:
+            self._file = segment.open(self._disk, self._life)
+            for header, batch in checked_batches(self._file, segment.size_bytes, self._window_bytes):
+                self.moved_bytes += header.size_bytes
+                self.batch_count += 1
+                if header.last_offset >= self._first_offset and not self._take(header, batch):
+                    return
+                yield
+            self.close()
+            self.end_offset = segment.end_offset
+
+    def _take(self, header: BatchHeader, batch: memoryview) -> bool:
+        """False when the map is full."""
+        if header.is_control:
+            if header.record_count:
+                self._transactions.is_done(header, read_control(batch).kind)
+        elif not self._transactions.is_aborted(header):
+            refused = note_keys(self.keys, batch, header, self._first_offset)
+            if refused >= 0:
+                self.end_offset = refused
+                return False
+        self.end_offset = header.next_offset
+        return True
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,199 @@
+"""The files of a segment that a compaction writes, and how they take the place of those that they stand for.
+
+Everything is written under names that end in `.cleaned`. `commit` renames the indexes and, once that is durable, the log to
+`.swap`: the log's new name, once durable, says that the compaction of these segments happened. Whatever a crash
+leaves, before that moment the originals are the log, from it on the `.swap` file is (`leftovers.py`). `take_place` removes
+the originals, durably, before the log gets its own name: two logs never hold the same offsets. An original's transaction index
+goes only when its log is durably gone; the new one is in place before its log is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.records import BatchHeader
+from odradek.records.cleaning import placeholder
+from odradek.runtime.ports import Buffer, Disk, DiskFile
+from odradek.storage import naming
+from odradek.storage.cleaning.pieces import Abandoned
+from odradek.storage.durability import Life
+from odradek.storage.sparse_index import ActiveIndex
+from odradek.storage.transaction_index import AbortedTransaction, encode_aborted
+
+_LOG_BYTES_MAX: Final = 2**31 - 1
+_KINDS: Final = (naming.TRANSACTION_INDEX, naming.OFFSET_INDEX, naming.TIME_INDEX)
+
+
+class TooLargeError(Exception):
+    """What is left, compressed anew, does not fit in one segment."""
+
+
+class CleanedSegment:
+    """One segment in the making. All methods block; they run on any thread, one at a time."""
+
+    def __init__(
+        self, disk: Disk, life: Life, directory: str, base_offset: int, *, index_interval_bytes: int, buffer_bytes: int
+    ) -> None:
+        self._disk = disk
+        self._life = life
+        self._directory = directory
+        self._interval = index_interval_bytes
+        self._buffer_bytes = buffer_bytes
+        self._buffer: list[Buffer] = []
+        self._buffered_bytes = 0
+        self._file: DiskFile | None = None
+        self._leader_epoch = -1
+        self._kinds: list[str] = []
+        self.base_offset: Final = base_offset
+        self.next_offset = base_offset
+        self.size_bytes = 0
+        self.index = ActiveIndex(base_offset)
+        self.aborted: list[AbortedTransaction] = []
+        """Transactions whose markers are in the segment and of which records may be left."""
+
+    @property
+    def file(self) -> DiskFile:
+        if self._file is None:
+            raise AssertionError(f"segment {self.base_offset} has no file yet")
+        return self._file
+
+    def _path(self, kind: str, state: str) -> str:
+        return naming.join(self._directory, naming.offset_file(self.base_offset, kind) + state)
+
+    def begin(self) -> None:
+        """Create the file. Raises Abandoned when the directory is not the log's any more."""
+        path = self._path(naming.LOG, naming.CLEANED)
+        self._by_name(lambda: self._adopt(self._disk.open(path, create=True)))
+
+    def _adopt(self, file: DiskFile) -> None:
+        self._file = file
+        file.truncate(0)
+
+    def add(self, header: BatchHeader, batch: Buffer) -> None:
+        """`header` is of the original: bytes and times are taken from `batch`."""
+        size_bytes = len(batch)
+        if self.size_bytes + self._buffered_bytes + size_bytes > _LOG_BYTES_MAX:
+            raise TooLargeError(f"segment {self.base_offset} would be larger than {_LOG_BYTES_MAX} bytes")
+        position = self.size_bytes + self._buffered_bytes
+        self.index.note(self._interval, position, size_bytes, header.last_offset, header.max_timestamp)
+        self._buffer.append(batch)
+        self._buffered_bytes += size_bytes
+        self.next_offset = header.next_offset
+        self._leader_epoch = header.partition_leader_epoch
+        if self._buffered_bytes >= self._buffer_bytes:
+            self._write()
+
+    def _write(self) -> None:
+        if self._buffer:
+            self.file.pwritev(self._buffer, self.size_bytes)
+            self.size_bytes += self._buffered_bytes
+            self._buffer.clear()
+            self._buffered_bytes = 0
+
+    def finish(self, end_offset: int, modified_ms: int, *, has_transaction_index: bool) -> None:
+        """All batches are in: say where the segment ends, make log and transaction index durable.
+
+        `has_transaction_index`: an original has one, so this must have one, too, to be told from one that is missing.
+        """
+        self._say_end(end_offset)
+        self._write()
+        self.index.seal()
+        if self.aborted or has_transaction_index:
+            data = b"".join(map(encode_aborted, self.aborted))
+            self._put(naming.TRANSACTION_INDEX, data, synced=True)
+        self._put(naming.OFFSET_INDEX, self.index.offset_bytes())
+        self._put(naming.TIME_INDEX, self.index.time_bytes())
+        self._by_name(
+            lambda: self._disk.set_modified(self._path(naming.LOG, naming.CLEANED), modified_ms)
+        )
+        self.file.sync()
+
+    def _say_end(self, end_offset: int) -> None:
+        """The log goes on at `end_offset`, also where the last records before it are gone."""
+        if self.next_offset < end_offset:
+            batch = placeholder(end_offset - 1, self._leader_epoch)
+            self.index.note(
+                self._interval, self.size_bytes + self._buffered_bytes, len(batch), end_offset - 1, -1
+            )
+            self._buffer.append(batch)
+            self._buffered_bytes += len(batch)
+            self.next_offset = end_offset
+
+    def _put(self, kind: str, data: bytes, *, synced: bool = False) -> None:
+        self._kinds.append(kind)
+        opened: list[DiskFile] = []
+        path = self._path(kind, naming.CLEANED)
+        self._by_name(lambda: opened.append(self._disk.open(path, create=True)))
+        file = opened[0]
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            if synced:
+                file.sync()
+        finally:
+            file.close()
+
+    def _by_name(self, work: object) -> None:
+        if not self._life.attempt(work):  # type: ignore[arg-type]
+            raise Abandoned
+
+    # ---- taking the place of the originals -------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """From its return on this segment is the log's, whatever happens. An OSError is final."""
+        done: list[bool] = []
+        self._life.run(lambda: done.append(self._commit()))
+        if not done:
+            raise Abandoned
+
+    def _commit(self) -> bool:
+        for kind in self._kinds:
+            self._disk.rename(self._path(kind, naming.CLEANED), self._path(kind, naming.SWAP))
+        # Also for what earlier compactions removed: a `.cleaned` that came back would say that this one did not end.
+        self._disk.sync_directory(self._directory)
+        log = self._path(naming.LOG, naming.CLEANED)
+        self._disk.rename(log, self._path(naming.LOG, naming.SWAP))
+        self._disk.sync_directory(self._directory)
+        return True
+
+    def take_place(self, originals: Sequence[int]) -> None:
+        """Remove the other originals (base offsets), and give the files their own names. An OSError is final."""
+        self._life.run(lambda: self._take_place([base for base in originals if base != self.base_offset]))
+
+    def _take_place(self, others: Sequence[int]) -> None:
+        for base_offset in others:
+            self._remove(base_offset, naming.LOG)
+        if others:
+            self._disk.sync_directory(self._directory)
+        for kind in self._kinds:
+            self._disk.rename(self._path(kind, naming.SWAP), self._path(kind, ""))
+        if naming.TRANSACTION_INDEX in self._kinds:
+            self._disk.sync_directory(self._directory)
+        self._disk.rename(self._path(naming.LOG, naming.SWAP), self._path(naming.LOG, ""))
+        self._disk.sync_directory(self._directory)
+        for base_offset in others:
+            for kind in (*naming.INDEX_SUFFIXES, naming.SNAPSHOT):
+                self._remove(base_offset, kind)
+        if naming.TRANSACTION_INDEX in self._kinds and not self.aborted:
+            self._remove(self.base_offset, naming.TRANSACTION_INDEX)
+
+    def _remove(self, base_offset: int, kind: str) -> None:
+        try:
+            self._disk.remove(naming.join(self._directory, naming.offset_file(base_offset, kind)))
+        except FileNotFoundError:
+            pass
+
+    def give_up(self) -> None:
+        """Before `commit`: take away what was written."""
+        self.close()
+        self._life.attempt(self._remove_cleaned)
+
+    def _remove_cleaned(self) -> None:
+        for kind in (naming.LOG, *self._kinds):
+            self._remove(self.base_offset, kind + naming.CLEANED)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,52 @@
+"""What a compaction has to know of transactions while it goes through a log from its start. Pure.
+
+Records of an aborted transaction go. A marker stays as long as anything of its transaction does: the first compaction that
+meets none of it gives the marker its delete horizon, and one after that time drops it. The entry of the transaction index
+stays and goes with the records, as readers use it to leave them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.records import BatchHeader, ControlKind
+
+
+class TransactionsSeen:
+    """Shown every batch in order, tells which of them may go."""
+
+    __slots__ = ("_aborting", "_coming", "_committing")
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """`aborted`: (producer id, first offset) of those whose marker stands at or behind the first batch shown."""
+        self._coming = sorted(((first, producer) for producer, first in aborted), reverse=True)
+        self._aborting: dict[int, bool] = {}
+        """By producer, the aborted transaction that is passed now: whether a batch of it was seen."""
+        self._committing: set[int] = set()
+        """Producers with batches of a transaction that will be committed."""
+
+    def _begin(self, offset: int) -> None:
+        while self._coming and self._coming[-1][0] <= offset:
+            self._aborting[self._coming.pop()[1]] = False
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """A batch of records: whether its transaction was aborted."""
+        self._begin(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborting:
+            self._aborting[header.producer_id] = True
+            return True
+        self._committing.add(header.producer_id)
+        return False
+
+    def is_done(self, header: BatchHeader, kind: ControlKind | None) -> bool:
+        """A marker of this kind (None: of one that is not known): whether nothing is left of its transaction."""
+        self._begin(header.last_offset)
+        if kind is ControlKind.ABORT:
+            return not self._aborting.pop(header.producer_id, False)
+        if kind is ControlKind.COMMIT:
+            was_seen = header.producer_id in self._committing
+            self._committing.discard(header.producer_id)
+            return not was_seen
+        return False

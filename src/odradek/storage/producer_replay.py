@@ -1,0 +1,44 @@
+"""What producers did in batches that are in the log already: their state, and the transactions that were aborted.
+
+This is how a log gets to know its producers when it is opened, from a snapshot and the batches behind it, and how a transaction
+index is made again: which transactions a marker ended, and what was open then, follows from the batches alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.model.errors import KafkaError
+from odradek.records import BatchHeader, read_control
+from odradek.storage.batch_walk import BrokenChain, walk_headers
+from odradek.storage.producers import Marker, Producers
+from odradek.storage.segment import Segment
+from odradek.storage.transaction_index import AbortedTransaction
+
+
+def replay_segment(
+    producers: Producers,
+    segment: Segment,
+    from_offset: int,
+    now_ms: int,
+    aborted: Callable[[AbortedTransaction], None] | None = None,
+) -> None:
+    """Take in the segment's batches from the one with `from_offset` on. Raises BrokenChain for a damaged segment."""
+    file = segment.log_file
+    for position, header in walk_headers(file, segment.locate(from_offset), segment.size_bytes):
+        if not header.is_control:
+            producers.replay(header, now_ms)
+            continue
+        marker = _marker(header, file.pread(header.size_bytes, position), position)
+        ended = producers.mark(marker, header.base_offset, now_ms) if marker is not None else None
+        if ended is not None and not ended.is_commit and aborted is not None:
+            aborted(AbortedTransaction.of(ended))
+
+
+def _marker(header: BatchHeader, batch: bytes, position: int) -> Marker | None:
+    if header.producer_id < 0 or header.record_count == 0:  # a compaction took the record of an old marker
+        return None
+    try:
+        return Marker.of_batch(header, read_control(batch))
+    except KafkaError as error:
+        raise BrokenChain(position, error.message) from error
