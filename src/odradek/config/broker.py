@@ -27,6 +27,7 @@ from odradek.config.definition import (
 )
 from odradek.config.listeners import Listener
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, LogConfig
+from odradek.config.transactions import TransactionConfig
 from odradek.config.unsupported import unsupported_settings
 
 BOOLEAN, STRING, LIST = SettingType.BOOLEAN, SettingType.STRING, SettingType.LIST
@@ -52,7 +53,7 @@ def _broker(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(TransactionConfig):
     """What governs one broker. `BrokerConfig()` is a broker on 127.0.0.1:9092 with Kafka's defaults.
 
     Build it with `load`, which checks what people write; the constructor trusts its caller.
@@ -263,6 +264,73 @@ class BrokerConfig:
         86_400_000,
         "How long an idempotent producer that sends nothing is remembered.",
         at_least(1),
+    )
+
+    # Groups and their offsets
+    group_min_session_timeout_ms: int = _broker(
+        "group.min.session.timeout.ms",
+        INT,
+        6_000,
+        "The shortest session.timeout.ms that a member of a classic group may ask for.",
+        at_least(1),
+    )
+    group_max_session_timeout_ms: int = _broker(
+        "group.max.session.timeout.ms",
+        INT,
+        1_800_000,
+        "The longest session.timeout.ms that a member of a classic group may ask for.",
+        at_least(1),
+    )
+    group_initial_rebalance_delay_ms: int = _broker(
+        "group.initial.rebalance.delay.ms",
+        INT,
+        3_000,
+        "How long an empty group waits for more members before it assigns partitions for the first time.",
+        at_least(0),
+    )
+    group_max_size: int = _broker(
+        "group.max.size", INT, INT_MAX, "The most members that a classic group may have.", at_least(1)
+    )
+    offset_metadata_max_bytes: int = _broker(
+        "offset.metadata.max.bytes",
+        INT,
+        4096,
+        "The longest text that may be committed along with an offset.",
+        at_least(0),
+        importance=HIGH,
+    )
+    offsets_retention_minutes: int = _broker(
+        "offsets.retention.minutes",
+        INT,
+        10_080,
+        "How long offsets are kept once their group is empty; or once they were committed, for topics that a group does not "
+        "read any more and for groups that never had members.",
+        at_least(1),
+        importance=HIGH,
+    )
+    offsets_retention_check_interval_ms: int = _broker(
+        "offsets.retention.check.interval.ms",
+        LONG,
+        600_000,
+        "How often offsets that expired are looked for.",
+        at_least(1),
+        importance=HIGH,
+    )
+    offsets_topic_num_partitions: int = _broker(
+        "offsets.topic.num.partitions",
+        INT,
+        50,
+        "Partitions of __consumer_offsets, when it is made. Later the topic itself says how many there are.",
+        at_least(1),
+        importance=HIGH,
+    )
+    offsets_topic_segment_bytes: int = _broker(
+        "offsets.topic.segment.bytes",
+        INT,
+        100 << 20,
+        "Where the log of __consumer_offsets begins a new segment: small, so that it is compacted and loaded fast.",
+        at_least(1),
+        importance=HIGH,
     )
 
     topic_defaults: LogConfig = field(default_factory=LogConfig)

@@ -89,11 +89,9 @@ AREAS: Final = (
         group.consumer.session.timeout.ms group.coordinator.append.linger.ms
         group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
         group.coordinator.new.enable group.coordinator.rebalance.protocols group.coordinator.threads
-        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
-        group.min.session.timeout.ms offset.metadata.max.bytes offsets.commit.timeout.ms
-        offsets.load.buffer.size offsets.retention.check.interval.ms offsets.retention.minutes
-        offsets.topic.compression.codec offsets.topic.num.partitions offsets.topic.replication.factor
-        offsets.topic.segment.bytes
+        offsets.commit.timeout.ms
+        offsets.load.buffer.size
+        offsets.topic.compression.codec offsets.topic.replication.factor
         """,
     ),
     Area(
@@ -142,13 +140,8 @@ AREAS: Final = (
         name="Transactions",
         reason=NOT_YET,
         keys="""
-        add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-        transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
         transaction.state.log.load.buffer.size transaction.state.log.min.isr
-        transaction.state.log.num.partitions transaction.state.log.replication.factor
-        transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-        transactional.id.expiration.ms
+        transaction.state.log.replication.factor
         """,
     ),
     Area(

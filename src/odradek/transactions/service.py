@@ -225,7 +225,8 @@ class Transactions:
         """All that this broker coordinates and that are wanted. COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded."""
         found: list[tuple[str, Transaction]] = []
         for _, shard in self._all_shards():
-            found.extend(await shard.execute(lambda machine, _now: machine.select(wanted)))
+            matching = await shard.execute(lambda machine, _now: machine.select(wanted))
+            found += matching
         return found
 
     # -- what requests have in common
