@@ -92,6 +92,9 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int:
         """When the content last changed, milliseconds since 1970."""
 
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Give the file another time of its last change, as `modified_ms` then tells it."""
+
     def list_directory(self, path: str) -> list[str]:
         """Names, sorted, so that no decision can depend on the file system's order."""
 

@@ -193,6 +193,10 @@ class PosixDisk:
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        nanoseconds = modified_ms * 1_000_000
+        os.utime(path, ns=(nanoseconds, nanoseconds))
+
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 

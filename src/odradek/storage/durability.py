@@ -42,6 +42,16 @@ class Life:
         with self._lock:
             self.alive = False
 
+    def attempt(self, work: Callable[[], object]) -> bool:
+        """For work that the log can do without: its errors are its own. False, and nothing was done, when the log is
+        closed or failed.
+        """
+        with self._lock:
+            if not self.alive or self._failure is not None:
+                return False
+            work()
+            return True
+
     def run(self, work: Callable[[], None]) -> None:
         with self._lock:
             if not self.alive:

@@ -237,6 +237,17 @@ def test_sizes_and_times_are_known(disk: Disk, folder: str) -> None:
         disk.modified_ms(f"{folder}/none")
 
 
+def test_a_file_can_be_given_the_time_of_another(disk: Disk, folder: str) -> None:
+    file = disk.open(f"{folder}/a", create=True)
+    file.pwrite(b"123", 0)
+    disk.set_modified(f"{folder}/a", 1_500_000_000_123)
+    file.sync()
+    disk.rename(f"{folder}/a", f"{folder}/b")
+    assert disk.modified_ms(f"{folder}/b") == 1_500_000_000_123
+    with pytest.raises(FileNotFoundError):
+        disk.set_modified(f"{folder}/none", 0)
+
+
 def test_errors_name_the_file(disk: Disk, folder: str) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         disk.open(f"{folder}/none")

@@ -59,6 +59,9 @@ class Fates:
     def __init__(self, terms: Terms, transactions: TransactionsSeen) -> None:
         self._terms = terms
         self._transactions = transactions
+        self.keeps_entry = False
+        """Whether the last batch was a marker of a transaction of which something was seen: what the transaction index says
+        of it must stay."""
 
     def of(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """None: nothing is left. KafkaError: the batch is damaged."""
@@ -66,9 +69,11 @@ class Fates:
         return emptied(header) if kept is None and self._is_last_of_producer(header) else kept
 
     def _marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        self.keeps_entry = False
         if header.record_count == 0:  # an earlier compaction took the record
             return None
         if not self._transactions.is_done(header, read_control(batch).kind):
+            self.keeps_entry = True
             return batch
         if header.has_delete_horizon:
             return None if header.base_timestamp <= self._terms.now_ms else batch

@@ -9,7 +9,7 @@ goes only when its log is durably gone; the new one is in place before its log i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from odradek.records import BatchHeader
@@ -17,7 +17,7 @@ from odradek.records.cleaning import placeholder
 from odradek.runtime.ports import Buffer, Disk, DiskFile
 from odradek.storage import naming
 from odradek.storage.cleaning.pieces import Abandoned
-from odradek.storage.durability import Life
+from odradek.storage.durability import DISK_FULL, Life
 from odradek.storage.sparse_index import ActiveIndex
 from odradek.storage.transaction_index import AbortedTransaction, encode_aborted
 
@@ -29,11 +29,22 @@ class TooLargeError(Exception):
     """What is left, compressed anew, does not fit in one segment."""
 
 
+class NoSpaceError(Exception):
+    """Not even for a name: nothing happened."""
+
+
 class CleanedSegment:
     """One segment in the making. All methods block; they run on any thread, one at a time."""
 
     def __init__(
-        self, disk: Disk, life: Life, directory: str, base_offset: int, *, index_interval_bytes: int, buffer_bytes: int
+        self,
+        disk: Disk,
+        life: Life,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        buffer_bytes: int,
     ) -> None:
         self._disk = disk
         self._life = life
@@ -71,7 +82,7 @@ class CleanedSegment:
         file.truncate(0)
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
-        """`header` is of the original: bytes and times are taken from `batch`."""
+        """The next batch, and its header."""
         size_bytes = len(batch)
         if self.size_bytes + self._buffered_bytes + size_bytes > _LOG_BYTES_MAX:
             raise TooLargeError(f"segment {self.base_offset} would be larger than {_LOG_BYTES_MAX} bytes")
@@ -92,7 +103,7 @@ class CleanedSegment:
             self._buffered_bytes = 0
 
     def finish(self, end_offset: int, modified_ms: int, *, has_transaction_index: bool) -> None:
-        """All batches are in: say where the segment ends, make log and transaction index durable.
+        """All batches are in: say where the segment ends, and make the files durable.
 
         `has_transaction_index`: an original has one, so this must have one, too, to be told from one that is missing.
         """
@@ -101,7 +112,7 @@ class CleanedSegment:
         self.index.seal()
         if self.aborted or has_transaction_index:
             data = b"".join(map(encode_aborted, self.aborted))
-            self._put(naming.TRANSACTION_INDEX, data, synced=True)
+            self._put(naming.TRANSACTION_INDEX, data)
         self._put(naming.OFFSET_INDEX, self.index.offset_bytes())
         self._put(naming.TIME_INDEX, self.index.time_bytes())
         self._by_name(
@@ -120,7 +131,7 @@ class CleanedSegment:
             self._buffered_bytes += len(batch)
             self.next_offset = end_offset
 
-    def _put(self, kind: str, data: bytes, *, synced: bool = False) -> None:
+    def _put(self, kind: str, data: bytes) -> None:
         self._kinds.append(kind)
         opened: list[DiskFile] = []
         path = self._path(kind, naming.CLEANED)
@@ -129,31 +140,35 @@ class CleanedSegment:
         try:
             file.truncate(0)
             file.pwrite(data, 0)
-            if synced:
-                file.sync()
+            file.sync()
         finally:
             file.close()
 
-    def _by_name(self, work: object) -> None:
-        if not self._life.attempt(work):  # type: ignore[arg-type]
+    def _by_name(self, work: Callable[[], object]) -> None:
+        if not self._life.attempt(work):
             raise Abandoned
 
     # ---- taking the place of the originals -------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """From its return on this segment is the log's, whatever happens. An OSError is final."""
+        """From its return on this segment is the log's, whatever happens. An OSError is final, a NoSpaceError is not."""
         done: list[bool] = []
         self._life.run(lambda: done.append(self._commit()))
         if not done:
             raise Abandoned
 
     def _commit(self) -> bool:
-        for kind in self._kinds:
-            self._disk.rename(self._path(kind, naming.CLEANED), self._path(kind, naming.SWAP))
-        # Also for what earlier compactions removed: a `.cleaned` that came back would say that this one did not end.
-        self._disk.sync_directory(self._directory)
-        log = self._path(naming.LOG, naming.CLEANED)
-        self._disk.rename(log, self._path(naming.LOG, naming.SWAP))
+        try:
+            for kind in self._kinds:
+                self._disk.rename(self._path(kind, naming.CLEANED), self._path(kind, naming.SWAP))
+            # Also for what earlier compactions removed: a `.cleaned` that came back would say that this one did not end.
+            self._disk.sync_directory(self._directory)
+            log = self._path(naming.LOG, naming.CLEANED)
+            self._disk.rename(log, self._path(naming.LOG, naming.SWAP))
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                raise NoSpaceError(str(error)) from error
+            raise
         self._disk.sync_directory(self._directory)
         return True
 
@@ -172,11 +187,18 @@ class CleanedSegment:
             self._disk.sync_directory(self._directory)
         self._disk.rename(self._path(naming.LOG, naming.SWAP), self._path(naming.LOG, ""))
         self._disk.sync_directory(self._directory)
+        newest = self._newest_snapshot() if others else 0
         for base_offset in others:
-            for kind in (*naming.INDEX_SUFFIXES, naming.SNAPSHOT):
+            for kind in naming.INDEX_SUFFIXES:
                 self._remove(base_offset, kind)
+            if base_offset < newest:
+                self._remove(base_offset, naming.SNAPSHOT)
         if naming.TRANSACTION_INDEX in self._kinds and not self.aborted:
             self._remove(self.base_offset, naming.TRANSACTION_INDEX)
+
+    def _newest_snapshot(self) -> int:
+        files = map(naming.parse_offset_file, self._disk.list_directory(self._directory))
+        return max((file.offset for file in files if file and file.kind == naming.SNAPSHOT and not file.state), default=0)
 
     def _remove(self, base_offset: int, kind: str) -> None:
         try:
@@ -192,6 +214,8 @@ class CleanedSegment:
     def _remove_cleaned(self) -> None:
         for kind in (naming.LOG, *self._kinds):
             self._remove(self.base_offset, kind + naming.CLEANED)
+            if kind != naming.LOG:
+                self._remove(self.base_offset, kind + naming.SWAP)
 
     def close(self) -> None:
         if self._file is not None:

@@ -173,6 +173,10 @@ class SimDisk:
         self.check_alive()
         return self.medium.file(path).modified_ms
 
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        self.check_alive()
+        self.medium.file(path).modified_ms = modified_ms
+
     def list_directory(self, path: str) -> list[str]:
         self.check_alive()
         return sorted(self.medium.folder(path).names)
