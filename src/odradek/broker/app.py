@@ -12,9 +12,11 @@ from odradek.broker.context import Parts
 from odradek.broker.coordinators import Coordinators
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.group_wiring import add_groups
 from odradek.broker.handlers import served_apis
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
+from odradek.broker.transactions import coordinate_transactions
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.cluster.planning import ClusterDefaults
@@ -27,6 +29,7 @@ from odradek.registry import EmbeddedRegistry
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import LogDirectories
 from odradek.telemetry import events
+from odradek.transactions.service import Transactions
 
 _log = events.get("broker")
 _DRAIN_SECONDS: Final = 5.0
@@ -48,6 +51,7 @@ class Broker:
         self._server: Server | None = None
         self._parts: Parts | None = None
         self._coordinators = Coordinators()
+        self._transactions: Transactions | None = None
         self.addresses: list[tuple[str, int]] = []
         self.fatal = asyncio.Event()
 
@@ -98,6 +102,16 @@ class Broker:
         replicas = self._replicas = Replicas(runtime, directories, on_all_failed=self.fatal.set)
         coordinators = self._coordinators = Coordinators()
         replicas.on_led, replicas.on_lost = coordinators.led, coordinators.lost
+        groups = add_groups(coordinators, runtime, self._current_config, lambda: controller.image)
+        producer_ids = ProducerIds(controller.allocate_producer_ids)
+        transactions = self._transactions = coordinate_transactions(
+            coordinators,
+            replicas,
+            producer_ids,
+            runtime.clock,
+            config=self._current_config,
+            image=lambda: controller.image,
+        )
         self._parts = Parts(
             config=config,
             runtime=runtime,
@@ -108,8 +122,10 @@ class Broker:
                 eviction_seconds=_SESSION_EVICTION_SECONDS,
                 chance=runtime.entropy.uniform,
             ),
-            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            producer_ids=producer_ids,
             coordinators=coordinators,
+            transactions=transactions,
+            groups=groups,
         )
         coordinators.begin(self._parts)
         await replicas.load(controller.image, config)
@@ -183,6 +199,9 @@ class Broker:
             if self._server is not None:
                 self._server.limits = _limits(parts.config)
         await parts.replicas.apply(before, after, parts.config)
+        gone = frozenset(before.topics.keys() - after.topics.keys())
+        if gone:
+            await parts.groups.topics_deleted(gone)
 
     # -- the clockwork
 

@@ -12,9 +12,11 @@ from odradek.broker.replicas import Replicas
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
+from odradek.groups.service import GroupService
 from odradek.net.connection import Connection
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
+from odradek.transactions.service import Transactions
 
 if TYPE_CHECKING:
     from odradek.broker.coordinators import Coordinators
@@ -33,6 +35,8 @@ class Parts:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     coordinators: Coordinators
+    transactions: Transactions
+    groups: GroupService
     unread_bytes: Callable[[], int] = lambda: 0
     """Bytes of answers that clients have not read yet."""
 

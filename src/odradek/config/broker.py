@@ -34,6 +34,14 @@ BOOLEAN, STRING, LIST = SettingType.BOOLEAN, SettingType.STRING, SettingType.LIS
 INT, LONG = SettingType.INT, SettingType.LONG
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
+_ASSIGNORS: Final = Bounds(
+    allowed="one or more of uniform, range",
+    accepts=lambda names: bool(names) and all(name in ("uniform", "range") for name in names),
+)
+_MIGRATION_POLICIES: Final = Bounds(
+    allowed="one of disabled, upgrade, downgrade, bidirectional",
+    accepts=lambda name: name.lower() in ("disabled", "upgrade", "downgrade", "bidirectional"),
+)
 _BUFFER_BYTES: Final = Bounds(allowed="1 or more, or -1", accepts=lambda value: value == -1 or value > 0)
 
 
@@ -291,6 +299,93 @@ class BrokerConfig(TransactionConfig):
     group_max_size: int = _broker(
         "group.max.size", INT, INT_MAX, "The most members that a classic group may have.", at_least(1)
     )
+    # Groups of the consumer protocol (KIP-848)
+    group_consumer_heartbeat_interval_ms: int = _broker(
+        "group.consumer.heartbeat.interval.ms",
+        INT,
+        5_000,
+        "How often members of a consumer group are told to send heartbeats; changes reach them that late.",
+        at_least(1),
+    )
+    group_consumer_min_heartbeat_interval_ms: int = _broker(
+        "group.consumer.min.heartbeat.interval.ms",
+        INT,
+        5_000,
+        "The shortest heartbeat interval that a group may be given.",
+        at_least(1),
+    )
+    group_consumer_max_heartbeat_interval_ms: int = _broker(
+        "group.consumer.max.heartbeat.interval.ms",
+        INT,
+        15_000,
+        "The longest heartbeat interval that a group may be given.",
+        at_least(1),
+    )
+    group_consumer_session_timeout_ms: int = _broker(
+        "group.consumer.session.timeout.ms",
+        INT,
+        45_000,
+        "How long a member of a consumer group may be silent before it is removed.",
+        at_least(1),
+    )
+    group_consumer_min_session_timeout_ms: int = _broker(
+        "group.consumer.min.session.timeout.ms",
+        INT,
+        45_000,
+        "The shortest session timeout that a group may be given.",
+        at_least(1),
+    )
+    group_consumer_max_session_timeout_ms: int = _broker(
+        "group.consumer.max.session.timeout.ms",
+        INT,
+        60_000,
+        "The longest session timeout that a group may be given.",
+        at_least(1),
+    )
+    group_consumer_assignment_interval_ms: int = _broker(
+        "group.consumer.assignment.interval.ms",
+        INT,
+        1_000,
+        "The least time between two assignments of a group, so that many arrivals make one rebalance; 0: no such time.",
+        at_least(0),
+        dynamic=Update.CLUSTER_WIDE,
+    )
+    group_consumer_min_assignment_interval_ms: int = _broker(
+        "group.consumer.min.assignment.interval.ms",
+        INT,
+        0,
+        "The shortest assignment interval that a group may be given.",
+        at_least(0),
+    )
+    group_consumer_max_assignment_interval_ms: int = _broker(
+        "group.consumer.max.assignment.interval.ms",
+        INT,
+        15_000,
+        "The longest assignment interval that a group may be given.",
+        at_least(0),
+    )
+    group_consumer_max_size: int = _broker(
+        "group.consumer.max.size",
+        INT,
+        INT_MAX,
+        "The most members that a consumer group may have.",
+        at_least(1),
+    )
+    group_consumer_assignors: tuple[str, ...] = _broker(
+        "group.consumer.assignors",
+        LIST,
+        ("uniform", "range"),
+        "The assignors that members may choose from; the first is for groups that choose none.",
+        _ASSIGNORS,
+    )
+    group_consumer_migration_policy: str = _broker(
+        "group.consumer.migration.policy",
+        STRING,
+        "bidirectional",
+        "Whether a group with members may change from the classic to the consumer protocol (upgrade), back (downgrade), or both.",
+        _MIGRATION_POLICIES,
+    )
+
     offset_metadata_max_bytes: int = _broker(
         "offset.metadata.max.bytes",
         INT,

@@ -1,0 +1,30 @@
+"""DeleteGroups (42): delete groups without members, and their offsets. Versions 0-2."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[await _delete(parts, group_id) for group_id in dict.fromkeys(request.groups_names)]
+    )
+
+
+async def _delete(parts: Parts, group_id: str) -> DeletableGroupResult:
+    try:
+        await parts.groups.delete_group(group_id)
+    except KafkaError as error:
+        return DeletableGroupResult(group_id=group_id, error_code=error.code)
+    return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)
+
+
+SERVED = Served(42, handle)

@@ -1,0 +1,53 @@
+"""The responses of a classic group."""
+
+from __future__ import annotations
+
+from odradek.groups.classic.group import ClassicGroup
+from odradek.groups.classic.member import Member
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from odradek.protocol.messages.sync_group import SyncGroupResponse
+
+
+def join_refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
+def joined(
+    group: ClassicGroup,
+    member: Member,
+    *,
+    tell_members: bool,
+    leader_id: str | None = None,
+    skip_assignment: bool = False,
+) -> JoinGroupResponse:
+    """The generation as it is. The leader alone is told who the members are, where that is wanted at all."""
+    is_leader = group.leader_id == member.member_id
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=(group.leader_id or "") if leader_id is None else leader_id,
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                metadata=one.metadata(group.protocol_name),
+            )
+            for one in group.members.values()
+        ]
+        if tell_members and is_leader
+        else [],
+    )
+
+
+def sync_refused(code: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code)
+
+
+def assigned(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment
+    )

@@ -1,0 +1,346 @@
+"""A classic group: what the log says of it (`stored`), and its life since (everything else).
+
+The log holds a group as it was when its last generation became stable, or empty. What happens between two such moments
+(members that join, generations that were formed and never assigned) is soft: after a restart the group is in its last stable
+generation, and members that know of a later one are told to join again. That is safe because nobody was given partitions in
+it: an assignment leaves only once its record is durable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from odradek.groups.classic.member import Member, Protocols
+from odradek.groups.classic.states import FOLLOWS, State
+from odradek.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, topics_of
+from odradek.groups.classic.timers import session_of
+from odradek.groups.deadlines import Deadlines
+from odradek.groups.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
+from odradek.groups.kinds import CheckPartition, Committer, GroupKind
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.shards import Moment, NewRecord, Ticket
+
+NO_EXPIRY = None
+
+
+class ClassicGroup:
+    """Mutated by this sub-package alone. The order of `members` is the order in which they came."""
+
+    __slots__ = (
+        "_deadlines",
+        "_support",
+        "delay_left_ms",
+        "generation",
+        "group_id",
+        "kind",
+        "leader_id",
+        "members",
+        "newcomers",
+        "pending_joins",
+        "pending_syncs",
+        "protocol_name",
+        "protocol_type",
+        "rebalances_first",
+        "state",
+        "state_since_ms",
+        "statics",
+        "stored",
+        "subscribed_topics",
+    )
+
+    def __init__(self, group_id: str, deadlines: Deadlines) -> None:
+        self.group_id = group_id
+        self.kind = GroupKind.CLASSIC
+        self._deadlines = deadlines
+        self.stored: GroupMetadataValue | None = None
+        self.state = State.EMPTY
+        self.state_since_ms = -1
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.statics: dict[str, str] = {}
+        """Instance id -> member id."""
+        self.pending_joins: dict[str, None] = {}
+        """Member ids that were given out and have yet to join (KIP-394)."""
+        self.pending_syncs: dict[str, None] = {}
+        """Members of the generation who have yet to ask for their assignment."""
+        self.rebalances_first = False
+        """The rebalance under way began when the group was empty, so it waits for more members."""
+        self.newcomers = False
+        """Members joined since the first rebalance was last put off."""
+        self.delay_left_ms = 0
+        self.subscribed_topics: frozenset[str] | None = None
+        self._support: Counter[str] = Counter()
+        """How many members know each protocol."""
+
+    # -- what the machine asks of every kind
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY and not self.pending_joins
+
+    @property
+    def has_no_trace(self) -> bool:
+        """Nobody is in it, and no record is about it (but there may be offsets)."""
+        return self.stored is None and not self.members and not self.pending_joins
+
+    def check_commit(self, committer: Committer) -> CheckPartition | None:
+        generation, is_transactional = committer.generation, committer.is_transactional
+        if generation < 0 and self.state is State.EMPTY:
+            return None
+        if generation >= 0 or committer.member_id or committer.instance_id is not None:
+            self.check_member(committer.member_id, committer.instance_id)
+            if generation != self.generation:
+                raise KafkaError(
+                    ErrorCode.ILLEGAL_GENERATION,
+                    f"group {self.group_id!r} is in generation {self.generation}, the commit says {generation}",
+                )
+        elif not is_transactional and self.state is not State.EMPTY:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {self.group_id!r} has members, so only they may commit: give member id and generation",
+            )
+        if not is_transactional and self.state is State.COMPLETING:
+            raise KafkaError(
+                ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} has yet to assign its partitions"
+            )
+        return None
+
+    def committed(self, committer: Committer, now: Moment) -> None:
+        member = self.members.get(committer.member_id)
+        if member is not None and self.state in (State.STABLE, State.PREPARING):
+            self.keep_alive(member, now)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        return
+
+    def check_offset_delete(self) -> None:
+        if self.state is not State.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"group {self.group_id!r} has members of type {self.protocol_type!r}: it is not known what they read",
+            )
+
+    def check_delete(self) -> None:
+        if self.state is not State.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id!r} has members")
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Unreadable subscriptions may be to anything."""
+        if self.subscribed_topics is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in self.subscribed_topics
+
+    def offset_expiry_base_ms(self, commit_timestamp_ms: int) -> int | None:
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.state is State.EMPTY:
+            return commit_timestamp_ms if self.state_since_ms < 0 else self.state_since_ms
+        knows_topics = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
+        return commit_timestamp_ms if knows_topics and self.state is State.STABLE else NO_EXPIRY
+
+    def tombstones(self) -> Iterable[NewRecord]:
+        yield NewRecord(group_key(self.group_id), None)
+
+    def loaded(self, now: Moment) -> None:
+        for member in self.members.values():
+            self.keep_alive(member, now)
+
+    def waiting(self) -> Iterator[Ticket]:
+        for member in self.members.values():
+            yield from (ticket for ticket in (member.joining, member.syncing) if ticket is not None)
+
+    # -- the log's side
+
+    def replay(self, value: GroupMetadataValue) -> None:
+        """The group is as the record says. Requests that wait, and members' other protocols, stay."""
+        self.stored = value
+        self.state = State.STABLE if value.members else State.EMPTY
+        self.state_since_ms = value.current_state_timestamp
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol
+        self.leader_id = value.leader
+        before, self.members, self.statics = self.members, {}, {}
+        for stored in value.members:
+            member = before.get(stored.member_id)
+            if member is None:
+                member = _member_of(stored, value.protocol)
+            member.assignment = stored.assignment
+            self.members[member.member_id] = member
+            if member.instance_id is not None:
+                self.statics[member.instance_id] = member.member_id
+        self._support = Counter(name for member in self.members.values() for name, _ in member.protocols)
+        self.learn_topics()
+
+    def record(
+        self, now: Moment, *, generation: int | None = None, assignments: dict[str, bytes] | None = None
+    ) -> NewRecord:
+        """The group as it is, with another generation or other assignments."""
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation if generation is None else generation,
+            protocol=self.protocol_name if self.members else None,
+            leader=self.leader_id if self.members else None,
+            current_state_timestamp=now.wall_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol_name),
+                    assignment=member.assignment
+                    if assignments is None
+                    else assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ],
+        )
+        return NewRecord(group_key(self.group_id), group_value(value))
+
+    # -- states
+
+    def transition(self, state: State, now: Moment) -> None:
+        assert self.state in FOLLOWS[state], f"{self.state} -> {state}"
+        self.state = state
+        self.state_since_ms = now.wall_ms
+
+    def learn_topics(self) -> None:
+        """From the metadata of the chosen protocol. Without members there are no subscriptions."""
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            self.subscribed_topics = None
+        elif not self.members:
+            self.subscribed_topics = frozenset()
+        else:
+            self.subscribed_topics = topics_of(
+                member.metadata(self.protocol_name) for member in self.members.values()
+            )
+
+    # -- members
+
+    def check_member(self, member_id: str, instance_id: str | None) -> None:
+        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken over the instance id (KIP-345)."""
+        if instance_id is not None:
+            holder = self.statics.get(instance_id)
+            if holder is None:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    f"group {self.group_id!r} has no member with instance id {instance_id!r}",
+                )
+            if holder != member_id:
+                raise KafkaError(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"instance id {instance_id!r} of group {self.group_id!r} belongs to member {holder!r} now",
+                )
+        if member_id not in self.members:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {self.group_id!r} has no member {member_id!r}: join again",
+            )
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._support.update(name for name, _ in member.protocols)
+        if member.instance_id is not None:
+            self.statics[member.instance_id] = member.member_id
+        self.pending_joins.pop(member.member_id, None)
+
+    def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
+        self._unsupport(member)
+        self._support.update(name for name, _ in protocols)
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_ms
+        member.session_timeout_ms = session_ms
+
+    def remove(self, member_id: str) -> None:
+        """Also one that never joined. Its tickets are the caller's affair."""
+        self._deadlines.cancel(session_of(self.group_id, member_id))
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._unsupport(member)
+        if member.instance_id is not None:
+            self.statics.pop(member.instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member came back: its place is taken over under another id."""
+        self._deadlines.cancel(session_of(self.group_id, member.member_id))
+        self.pending_syncs.pop(member.member_id, None)
+        self.members = {
+            (member_id if key == member.member_id else key): one for key, one in self.members.items()
+        }
+        if self.leader_id == member.member_id:
+            self.leader_id = member_id
+        member.member_id = member_id
+        assert member.instance_id is not None
+        self.statics[member.instance_id] = member_id
+
+    def keep_alive(self, member: Member, now: Moment, *, timeout_ms: int | None = None) -> None:
+        """Its session begins anew."""
+        timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        self._deadlines.set(session_of(self.group_id, member.member_id), now.monotonic_ms + timeout)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The most patient member's."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def joining_count(self) -> int:
+        return sum(member.joining is not None for member in self.members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending_joins and all(member.joining is not None for member in self.members.values())
+
+    # -- protocols
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member of this type and with one of these protocols can be in the group."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        count = len(self.members)
+        return protocol_type == self.protocol_type and any(self._support[name] == count for name in names)
+
+    def _unsupport(self, member: Member) -> None:
+        for name, _ in member.protocols:
+            self._support[name] -= 1
+            if not self._support[name]:
+                del self._support[name]
+
+    def choose_protocol(self) -> str:
+        """The one that most members prefer among those that all of them know."""
+        count = len(self.members)
+        candidates = {name for name, supporters in self._support.items() if supporters == count}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+
+def _member_of(stored: MemberMetadata, protocol: str | None) -> Member:
+    return Member(
+        member_id=stored.member_id,
+        instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=stored.rebalance_timeout,
+        session_timeout_ms=stored.session_timeout,
+        protocols=((protocol, stored.subscription),) if protocol is not None else (),
+    )

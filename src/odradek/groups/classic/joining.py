@@ -1,0 +1,209 @@
+"""JoinGroup: who may enter, under which id, and what that means for the group's generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.groups.classic.answers import join_refused, joined, sync_refused
+from odradek.groups.classic.group import ClassicGroup
+from odradek.groups.classic.member import Member, Protocols
+from odradek.groups.classic.rebalance import (
+    answer_join,
+    complete_if_possible,
+    prepare,
+    rebalance_or_go_on,
+)
+from odradek.groups.classic.states import State
+from odradek.groups.classic.timers import session_of
+from odradek.groups.kinds import Caller
+from odradek.groups.machine import GroupMachine
+from odradek.groups.step import Step
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.shards import Ticket
+
+_SINCE_MEMBER_ID_REQUIRED: Final = 4
+_SINCE_SKIP_ASSIGNMENT: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One JoinGroup request under way."""
+
+    machine: GroupMachine
+    group: ClassicGroup
+    request: JoinGroupRequest
+    caller: Caller
+    ticket: Ticket
+    step: Step
+
+    @property
+    def protocols(self) -> Protocols:
+        return tuple({one.name: one.metadata for one in self.request.protocols}.items())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """Before version 1 there is but one timeout."""
+        timeout_ms = self.request.rebalance_timeout_ms
+        return self.request.session_timeout_ms if timeout_ms < 0 else timeout_ms
+
+    def refuse(self, code: ErrorCode, member_id: str = "") -> None:
+        self.step.answer(self.ticket, join_refused(code, member_id))
+
+
+def join(
+    machine: GroupMachine,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    caller: Caller,
+    ticket: Ticket,
+    step: Step,
+) -> None:
+    """Answers through the ticket, now or when the generation is formed."""
+    one = Join(machine, group, request, caller, ticket, step)
+    member_id = request.member_id
+    if not _has_room(machine, group, member_id):
+        group.remove(member_id)
+        one.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        complete_if_possible(machine, group, step)
+    elif not group.supports(request.protocol_type, [name for name, _ in one.protocols]):
+        one.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    elif member_id:
+        _join_known(one)
+    else:
+        _join_unknown(one)
+
+
+def _has_room(machine: GroupMachine, group: ClassicGroup, member_id: str) -> bool:
+    size_max = machine.settings.max_size
+    if group.state is State.EMPTY:
+        return True
+    if group.state is State.PREPARING:
+        member = group.members.get(member_id)
+        return (member is not None and member.joining is not None) or group.joining_count < size_max
+    return member_id in group.members or len(group.members) < size_max
+
+
+# -- newcomers
+
+
+def _join_unknown(one: Join) -> None:
+    group, request = one.group, one.request
+    instance_id = request.group_instance_id
+    stem = one.caller.client_id if instance_id is None else instance_id
+    member_id = f"{stem}-{one.machine.surroundings.new_uuid()}"
+    if instance_id is not None:
+        holder = group.members.get(group.statics.get(instance_id, ""))
+        if holder is None:
+            _add(one, member_id)
+        else:
+            _take_over(one, holder, member_id)
+    elif one.caller.api_version >= _SINCE_MEMBER_ID_REQUIRED:
+        group.pending_joins[member_id] = None
+        one.machine.deadlines.set(
+            session_of(group.group_id, member_id), one.step.now.monotonic_ms + request.session_timeout_ms
+        )
+        one.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    else:
+        _add(one, member_id)
+
+
+def _add(one: Join, member_id: str) -> None:
+    group, request = one.group, one.request
+    member = Member(
+        member_id=member_id,
+        instance_id=request.group_instance_id,
+        client_id=one.caller.client_id,
+        client_host=one.caller.client_host,
+        rebalance_timeout_ms=one.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=one.protocols,
+        joining=one.ticket,
+        is_new=True,
+    )
+    if group.state is State.PREPARING and group.rebalances_first:
+        group.newcomers = True
+    group.add(member, request.protocol_type)
+    # It cannot send heartbeats before it is answered. A client that is gone, and came again under another id, must not be
+    # waited for without end.
+    group.keep_alive(member, one.step.now, timeout_ms=one.machine.settings.new_member_join_timeout_ms)
+    rebalance_or_go_on(one.machine, group, f"member {member_id} joins: {request.reason or ''}", one.step)
+
+
+def _take_over(one: Join, holder: Member, member_id: str) -> None:
+    """A static member is back (or a second process uses its instance id): the place is the newcomer's (KIP-345)."""
+    group, step = one.group, one.step
+    leader_before = group.leader_id
+    answer_join(holder, join_refused(ErrorCode.FENCED_INSTANCE_ID, holder.member_id), step)
+    if holder.syncing is not None:
+        step.answer(holder.syncing, sync_refused(ErrorCode.FENCED_INSTANCE_ID))
+        holder.syncing = None
+    group.rename(holder, member_id)
+    group.keep_alive(holder, step.now)
+    group.update(holder, one.protocols, one.rebalance_timeout_ms, one.request.session_timeout_ms)
+    holder.joining = one.ticket
+    if group.state is State.STABLE and group.choose_protocol() == group.protocol_name:
+        _stay_stable(one, holder, leader_before)
+    elif group.state is State.PREPARING:
+        complete_if_possible(one.machine, group, step)
+    else:
+        # In CompletingRebalance too: the leader may be assigning partitions to the old id.
+        prepare(one.machine, group, f"static member {member_id} replaces another", step)
+
+
+def _stay_stable(one: Join, member: Member, leader_before: str | None) -> None:
+    """The same instance with the same protocol keeps its assignment, and the others never notice."""
+    group, step = one.group, one.step
+    record = group.record(step.now)
+    if not one.machine.fits([record]):
+        prepare(one.machine, group, "the group's record is too large to be changed", step)
+        return
+    step.records.append(record)
+    group.keep_alive(member, step.now)
+    if one.caller.api_version >= _SINCE_SKIP_ASSIGNMENT:
+        is_leader = group.leader_id == member.member_id
+        response = joined(group, member, tell_members=True, skip_assignment=is_leader)
+    else:
+        # Older clients cannot be told to skip the assignment (KIP-814): a leader that finds another's id takes itself for a
+        # follower, and asks for the assignment it had.
+        response = joined(group, member, tell_members=False, leader_id=leader_before)
+    answer_join(member, response, step)
+
+
+# -- members that are known
+
+
+def _join_known(one: Join) -> None:
+    group, request, member_id = one.group, one.request, one.request.member_id
+    if member_id in group.pending_joins:
+        if request.group_instance_id is not None:
+            one.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        else:
+            _add(one, member_id)
+        return
+    try:
+        group.check_member(member_id, request.group_instance_id)
+    except KafkaError as error:
+        one.refuse(error.code, member_id)
+        return
+    member = group.members[member_id]
+    has_changed = member.protocols != one.protocols
+    if group.state is State.PREPARING:
+        _rejoin(one, member, "joins again")
+    elif has_changed or (group.state is State.STABLE and group.leader_id == member_id):
+        # The leader may know of changes that metadata does not show: topics that grew, say.
+        _rejoin(one, member, "has other metadata" if has_changed else "leads, and asks for a rebalance")
+    else:
+        # It lost the answer to an earlier request: the generation it asks for is the one it is in.
+        one.step.answer(one.ticket, joined(group, member, tell_members=group.state is State.COMPLETING))
+
+
+def _rejoin(one: Join, member: Member, why: str) -> None:
+    group = one.group
+    group.update(member, one.protocols, one.rebalance_timeout_ms, one.request.session_timeout_ms)
+    if member.joining is not None:  # an earlier request of the same member, whose sender gave up
+        one.step.answer(member.joining, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    member.joining = one.ticket
+    reason = f"member {member.member_id} {why}: {one.request.reason or ''}"
+    rebalance_or_go_on(one.machine, group, reason, one.step)

@@ -1,0 +1,121 @@
+"""The classic protocol as operations on the machine, whatever kind of group it turns out to be about.
+
+Groups of the consumer protocol whose members may speak the classic one have a `ClassicFace`; one without members becomes a
+classic group when a classic member joins it. To everything else the group is unknown, or of an inconsistent protocol.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from odradek.groups.classic.answers import join_refused, sync_refused
+from odradek.groups.classic.group import ClassicGroup
+from odradek.groups.classic.joining import join as join_classic
+from odradek.groups.classic.rebalance import forget_if_traceless
+from odradek.groups.classic.syncing import heartbeat as heartbeat_classic
+from odradek.groups.classic.syncing import leave as leave_classic
+from odradek.groups.classic.syncing import sync as sync_classic
+from odradek.groups.kinds import Caller, ClassicFace, Group, GroupKind
+from odradek.groups.machine import GroupMachine
+from odradek.groups.step import Step
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.shards import Moment, Outcome, Ticket
+
+
+def check_group_id(group_id: str) -> None:
+    """INVALID_GROUP_ID: membership needs a name. (Offsets may be kept under the empty one, for old clients.)"""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id may not be empty: set group.id")
+
+
+def join(
+    machine: GroupMachine, now: Moment, *, request: JoinGroupRequest, caller: Caller, ticket: Ticket
+) -> Outcome[None]:
+    check_group_id(request.group_id)
+    settings, step = machine.settings, Step(now)
+    least, most = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+    if not least <= request.session_timeout_ms <= most:
+        raise KafkaError(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session.timeout.ms is {request.session_timeout_ms}, this broker allows {least} to {most}",
+        )
+    group = machine.groups.get(request.group_id)
+    if group is not None and group.kind is GroupKind.CONSUMER and not group.is_empty:
+        cast(ClassicFace, group).join(machine, request, caller, ticket, step)
+    elif group is not None and group.kind not in (GroupKind.CLASSIC, GroupKind.CONSUMER):
+        step.answer(ticket, join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    elif not isinstance(group, ClassicGroup) and request.member_id:
+        step.answer(ticket, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+    else:
+        _join_classic(machine, group, request, caller, ticket, step)
+    return step.outcome(None)
+
+
+def _join_classic(
+    machine: GroupMachine,
+    found: Group | None,
+    request: JoinGroupRequest,
+    caller: Caller,
+    ticket: Ticket,
+    step: Step,
+) -> None:
+    """Join the group, or a new one; an empty one of the other protocol gives way to it."""
+    group = found if isinstance(found, ClassicGroup) else ClassicGroup(request.group_id, machine.deadlines)
+    join_classic(machine, group, request, caller, ticket, step)
+    if group is not found and not group.has_no_trace:
+        if found is not None:
+            step.records[:0] = found.tombstones()
+        machine.groups[group.group_id] = group
+
+
+def sync(
+    machine: GroupMachine, now: Moment, *, request: SyncGroupRequest, caller: Caller, ticket: Ticket
+) -> Outcome[None]:
+    check_group_id(request.group_id)
+    step = Step(now)
+    group = machine.groups.get(request.group_id)
+    if isinstance(group, ClassicGroup):
+        sync_classic(machine, group, request, ticket, step)
+    elif group is not None and group.kind is GroupKind.CONSUMER and not group.is_empty:
+        cast(ClassicFace, group).sync(machine, request, caller, ticket, step)
+    else:
+        step.answer(ticket, sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))
+    return step.outcome(None)
+
+
+def heartbeat(machine: GroupMachine, now: Moment, *, request: HeartbeatRequest) -> Outcome[HeartbeatResponse]:
+    check_group_id(request.group_id)
+    step = Step(now)
+    group = machine.groups.get(request.group_id)
+    try:
+        if isinstance(group, ClassicGroup):
+            heartbeat_classic(group, request, step)
+        elif group is not None and group.kind is GroupKind.CONSUMER:
+            cast(ClassicFace, group).heartbeat(machine, request, step)
+        else:
+            raise _unknown(request.group_id)
+    except KafkaError as error:
+        return step.outcome(HeartbeatResponse(error_code=error.code))
+    return step.outcome(HeartbeatResponse())
+
+
+def leave(machine: GroupMachine, now: Moment, *, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
+    check_group_id(request.group_id)
+    step = Step(now)
+    group = machine.groups.get(request.group_id)
+    if isinstance(group, ClassicGroup):
+        response = leave_classic(machine, group, request, step)
+        forget_if_traceless(machine, group, step)
+    elif group is not None and group.kind is GroupKind.CONSUMER:
+        response = cast(ClassicFace, group).leave(machine, request, step)
+    else:
+        raise _unknown(request.group_id)
+    return step.outcome(response)
+
+
+def _unknown(group_id: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}: join it first")

@@ -1,0 +1,28 @@
+"""The deadlines of a classic group."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from odradek.groups.deadlines import Due
+
+
+class ClassicTimer(Enum):
+    SESSION = "session"
+    """A member has not been heard of."""
+    JOIN = "join"
+    """The rebalance has waited long enough for members to join."""
+    SYNC = "sync"
+    """The generation has waited long enough for its members to ask for their assignment."""
+
+
+def session_of(group_id: str, member_id: str) -> Due:
+    return Due(ClassicTimer.SESSION, group_id, member_id)
+
+
+def join_of(group_id: str) -> Due:
+    return Due(ClassicTimer.JOIN, group_id)
+
+
+def sync_of(group_id: str) -> Due:
+    return Due(ClassicTimer.SYNC, group_id)

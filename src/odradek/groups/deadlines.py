@@ -1,0 +1,77 @@
+"""When something is due: many deadlines, each moved often, and the next one always at hand.
+
+A heartbeat moves a session's deadline far more often than one ever passes, so moving it later costs one dictionary entry: the
+heap keeps the earlier time, and puts the deadline back in its place when that time comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from enum import Enum
+from typing import NamedTuple
+
+
+class Due(NamedTuple):
+    """What a deadline is about. `kind` is any enumeration's member; `member_id` is empty for what concerns the whole group."""
+
+    kind: Enum
+    group_id: str
+    member_id: str = ""
+
+
+class Deadlines:
+    """Times are milliseconds on the monotonic clock."""
+
+    __slots__ = ("_count", "_heap", "_times")
+
+    def __init__(self) -> None:
+        self._times: dict[Due, int] = {}
+        self._heap: list[tuple[int, int, Due]] = []
+        """(Not later than its time, serial number, what). Each live deadline stands here at least once."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def set(self, due: Due, at_ms: int) -> None:
+        """Set the deadline, or move it."""
+        before = self._times.get(due)
+        self._times[due] = at_ms
+        if before is None or at_ms < before:
+            self._push(due, at_ms)
+
+    def cancel(self, due: Due) -> None:
+        self._times.pop(due, None)
+
+    def at(self, due: Due) -> int | None:
+        return self._times.get(due)
+
+    def next_ms(self) -> int | None:
+        """The earliest deadline; None when there is none."""
+        self._settle()
+        return self._heap[0][0] if self._heap else None
+
+    def peek(self, now_ms: int) -> Due | None:
+        """The earliest deadline, if its time has come."""
+        self._settle()
+        return self._heap[0][2] if self._heap and self._heap[0][0] <= now_ms else None
+
+    def _push(self, due: Due, at_ms: int) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (at_ms, self._count, due))
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._times):
+            self._heap = [(time, number, one) for number, (one, time) in enumerate(self._times.items())]
+            self._count = len(self._heap)
+            heapq.heapify(self._heap)
+
+    def _settle(self) -> None:
+        """Put right what is on top: forget what was cancelled, move what was moved."""
+        heap, times = self._heap, self._times
+        while heap:
+            listed_ms, _, due = heap[0]
+            actual_ms = times.get(due)
+            if actual_ms == listed_ms:
+                return
+            heapq.heappop(heap)
+            if actual_ms is not None and actual_ms > listed_ms:
+                self._push(due, actual_ms)

@@ -1,0 +1,104 @@
+"""The records of `__consumer_offsets`: Kafka's own keys and values, so that its tools read our log and we read its.
+
+A key begins with an int16 that says what it is about; a value begins with the version of its own layout. A null value
+deletes.
+
+    0, 1   a committed offset      (0 came from ZooKeeper's days and is still read)
+    2      a classic group
+    3 ...  groups of the newer protocols: declared by their own sub-packages
+
+Written are the versions that Kafka 4.3 writes: offsets as 4, which carries the topic's id, or as 1 when a client asked for a
+retention of its own; groups as 3.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+from uuid import UUID
+
+from odradek.model.ids import ZERO_UUID
+from odradek.protocol import Message, Struct, decode, encode
+from odradek.protocol.schema import array, bytestring, int32, int64, string, uuid
+
+OFFSET_COMMIT_KEYS: Final = (0, 1)
+GROUP_METADATA_KEY: Final = 2
+
+_VERSION_BYTES: Final = 2
+_OFFSET_KEY_VERSION: Final = 1
+_OFFSET_VALUE_VERSION: Final = 4
+_OFFSET_VALUE_WITH_EXPIRY_VERSION: Final = 1
+_GROUP_VALUE_VERSION: Final = 3
+
+M = TypeVar("M", bound=Message)
+
+
+class OffsetCommitKey(Message, versions="0-1", flexible="none"):
+    group: str = string("0+")
+    topic: str = string("0+")
+    partition: int = int32("0+")
+
+
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+    offset: int = int64("0+")
+    leader_epoch: int = int32("3+", default=-1, ignorable=True)
+    metadata: str = string("0+")
+    commit_timestamp: int = int64("0+")
+    expire_timestamp: int = int64("1", default=-1, ignorable=True)
+    topic_id: UUID = uuid("4+", default=ZERO_UUID, tag=0, ignorable=True)
+
+
+class GroupMetadataKey(Message, versions="2", flexible="none"):
+    group: str = string("2+")
+
+
+class MemberMetadata(Struct):
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+    client_id: str = string("0+")
+    client_host: str = string("0+")
+    rebalance_timeout: int = int32("1+", ignorable=True)
+    session_timeout: int = int32("0+")
+    subscription: bytes = bytestring("0+")
+    assignment: bytes = bytestring("0+")
+
+
+class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
+    protocol_type: str = string("0+")
+    generation: int = int32("0+")
+    protocol: str | None = string("0+", nullable="0+")
+    leader: str | None = string("0+", nullable="0+")
+    current_state_timestamp: int = int64("2+", default=-1, ignorable=True)
+    members: list[MemberMetadata] = array(MemberMetadata, "0+")
+
+
+def versioned(message: Message, version: int) -> bytes:
+    """A key or value as it stands in the log: the version, then the message."""
+    return version.to_bytes(_VERSION_BYTES, "big") + encode(message, version)
+
+
+def version_of(data: bytes) -> int:
+    """What a key is about, or how a value is laid out; -1 for fewer bytes than that takes."""
+    return int.from_bytes(data[:_VERSION_BYTES], "big") if len(data) >= _VERSION_BYTES else -1
+
+
+def read(cls: type[M], data: bytes) -> M:
+    """The message in a key or value. Raises MalformedMessage, or UnknownVersion for one that is newer than we are."""
+    message, _ = decode(cls, version_of(data), data, _VERSION_BYTES)
+    return message
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return versioned(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _OFFSET_KEY_VERSION)
+
+
+def offset_value(value: OffsetCommitValue) -> bytes:
+    has_expiry = value.expire_timestamp != -1
+    return versioned(value, _OFFSET_VALUE_WITH_EXPIRY_VERSION if has_expiry else _OFFSET_VALUE_VERSION)
+
+
+def group_key(group_id: str) -> bytes:
+    return versioned(GroupMetadataKey(group=group_id), GROUP_METADATA_KEY)
+
+
+def group_value(value: GroupMetadataValue) -> bytes:
+    return versioned(value, _GROUP_VALUE_VERSION)

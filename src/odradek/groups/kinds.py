@@ -1,0 +1,140 @@
+"""What the shard's machine needs of a group, whatever its kind; and what a kind brings along.
+
+`classic/` is one implementation; consumer groups (KIP-848) and share groups (KIP-932) are others. The machine owns the table
+of groups, the offsets and the deadlines; a kind owns its members, its records and what its deadlines mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.shards import Moment, NewRecord, StoredRecord, Ticket
+
+if TYPE_CHECKING:
+    from odradek.groups.deadlines import Due
+    from odradek.groups.machine import GroupMachine
+    from odradek.groups.step import Step
+
+
+class GroupKind(Enum):
+    """The values are what ListGroups calls them (v5)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sent a request, as far as groups care."""
+
+    client_id: str
+    client_host: str
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committer:
+    """Who commits offsets: a member in a generation (or, in a group of the new protocol, in a member epoch), or nobody (-1)."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+    is_transactional: bool = False
+    api_version: int = 0
+
+
+CheckPartition = Callable[[str, UUID, int], None]
+"""(topic, its id or zeros, partition): raises KafkaError unless this committer may commit this partition."""
+
+
+class Group(Protocol):
+    """State of one group. Checks raise KafkaError and change nothing."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def kind(self) -> GroupKind: ...
+
+    @property
+    def state_name(self) -> str:
+        """As ListGroups says it: "Stable"."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        """ "consumer", "share", "connect"; None where no member ever said."""
+
+    @property
+    def is_empty(self) -> bool:
+        """No members, nobody on the way: it may be deleted, or become a group of another kind."""
+
+    def check_commit(self, committer: Committer) -> CheckPartition | None:
+        """UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS. What is
+        returned is asked about each partition."""
+
+    def committed(self, committer: Committer, now: Moment) -> None:
+        """A commit passed the checks: it may count as a sign of life."""
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; a classic group does not ask."""
+
+    def check_offset_delete(self) -> None:
+        """NON_EMPTY_GROUP where a group's members cannot be asked what they read."""
+
+    def check_delete(self) -> None:
+        """NON_EMPTY_GROUP."""
+
+    def is_subscribed(self, topic: str) -> bool: ...
+
+    def offset_expiry_base_ms(self, commit_timestamp_ms: int) -> int | None:
+        """When an offset's retention began (KIP-211); None: it does not expire as the group is now."""
+
+    def tombstones(self) -> Iterable[NewRecord]:
+        """What deletes all records of the group itself (its offsets are the machine's)."""
+
+    def loaded(self, now: Moment) -> None:
+        """Everything was replayed: arm sessions."""
+
+    def waiting(self) -> Iterable[Ticket]:
+        """Requests that wait for this group."""
+
+
+class ClassicFace(Protocol):
+    """A group of another kind whose members may speak the classic protocol too (KIP-848's migration)."""
+
+    def join(
+        self, machine: GroupMachine, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+    ) -> None: ...
+
+    def sync(
+        self, machine: GroupMachine, request: SyncGroupRequest, caller: Caller, ticket: Ticket, step: Step
+    ) -> None: ...
+
+    def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: Step) -> None:
+        """Raises the error to answer, REBALANCE_IN_PROGRESS among them."""
+
+    def leave(self, machine: GroupMachine, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse: ...
+
+
+Replay = Callable[["GroupMachine", StoredRecord], None]
+Expire = Callable[["GroupMachine", "Due", "Step"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindParts:
+    """What a kind registers with the machine (`machine.install`)."""
+
+    replays: Mapping[int, Replay]
+    """For each key version of its records. A tombstone of one kind must leave a group of another kind alone."""
+    expires: Mapping[Enum, Expire]
+    """For each kind of deadline it sets (`machine.deadlines`). The deadline is already cancelled when this is called. If it
+    adds records about the group, the tick ends there, so that the next deadline sees them replayed."""

@@ -1,0 +1,158 @@
+"""The machine of one shard: its groups, of every kind, and their offsets.
+
+Each operation takes a request and `now`, and returns an `Outcome`. Requests that wait are answered through their ticket, at
+once or later: the operations of JoinGroup and SyncGroup always answer so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+from uuid import UUID
+
+from odradek.groups.deadlines import Deadlines, Due
+from odradek.groups.formats import version_of
+from odradek.groups.kinds import Group, GroupKind, KindParts, Replay
+from odradek.groups.offsets.table import OffsetTable
+from odradek.groups.settings import GroupSettings
+from odradek.groups.step import Step
+from odradek.protocol import MalformedMessage, UnknownVersion
+from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
+from odradek.telemetry import events
+
+_log = events.get("groups")
+
+_DUE_A_TICK: Final = 200
+"""So many deadlines are handled before the loop serves others."""
+_RECORDS_A_TICK: Final = 500
+_RECORD_OVERHEAD_BYTES: Final = 40
+"""The most that a batch adds to a record's key and value."""
+_BATCH_OVERHEAD_BYTES: Final = 100
+
+
+class MachineTimer(Enum):
+    """Deadlines of the machine itself."""
+
+    CLEANUP = "cleanup"
+    """Offsets and groups that expired are looked for."""
+
+
+CLEANUP: Final = Due(MachineTimer.CLEANUP, "")
+
+
+class Topics(Protocol):
+    """The cluster's topics, as they are now."""
+
+    def topic_id(self, name: str) -> UUID | None: ...
+
+    def topic_name(self, topic_id: UUID) -> str | None: ...
+
+    def partition_count(self, name: str) -> int:
+        """0 for a topic that does not exist."""
+
+    def names(self) -> Iterable[str]: ...
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of the cluster: what was worked out from the topics may be kept until then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What machines are given, the same for all of a broker."""
+
+    settings: Callable[[], GroupSettings]
+    topics: Topics
+    new_uuid: Callable[[], UUID]
+    batch_bytes_max: Callable[[], int]
+
+
+class GroupMachine:
+    """Implements `shards.Machine`. Kinds are installed before anything is replayed."""
+
+    def __init__(self, surroundings: Surroundings, kinds: Iterable[KindParts] = ()) -> None:
+        self.surroundings: Final = surroundings
+        self.deadlines: Final = Deadlines()
+        self.groups: Final[dict[str, Group]] = {}
+        self.offsets: Final = OffsetTable()
+        self.cleanup_round: Final[list[str]] = []
+        """The groups that the round of cleaning under way has yet to look at."""
+        self._replays: dict[int, Replay] = {}
+        self._expires: dict[Enum, Callable[[GroupMachine, Due, Step], None]] = {}
+        for parts in kinds:
+            self.install(parts)
+
+    def install(self, parts: KindParts) -> None:
+        self._replays.update(parts.replays)
+        self._expires.update(parts.expires)
+
+    @property
+    def settings(self) -> GroupSettings:
+        return self.surroundings.settings()
+
+    def fits(self, records: Sequence[NewRecord]) -> bool:
+        """Whether the records can be one batch."""
+        weight = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES for key, value in records)
+        return weight + _BATCH_OVERHEAD_BYTES <= self.surroundings.batch_bytes_max()
+
+    def group_of_kind(self, group_id: str, kind: GroupKind) -> Group | None:
+        """The group, unless it is of another kind."""
+        group = self.groups.get(group_id)
+        return group if group is not None and group.kind is kind else None
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Committed ones, or ones that a transaction has in hand."""
+        return bool(self.offsets.of(group_id)) or bool(self.offsets.undecided(group_id))
+
+    def forget(self, group: Group) -> None:
+        """The group is gone; its deadlines, wherever they are, find nothing."""
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+
+    # -- the machine's side of the shard
+
+    def replay(self, record: StoredRecord) -> None:
+        replay = self._replays.get(version_of(record.key))
+        if replay is None:
+            _log.warning("record_skipped", key_version=version_of(record.key), offset=record.offset)
+            return
+        try:
+            replay(self, record)
+        except (MalformedMessage, UnknownVersion) as error:
+            _log.warning("record_unreadable", offset=record.offset, reason=str(error))
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        self.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def loaded(self, now: Moment) -> None:
+        for group in list(self.groups.values()):
+            group.loaded(now)
+        self.deadlines.set(CLEANUP, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadlines.next_ms()
+
+    def tick(self, now: Moment) -> Outcome[None]:
+        """Deadlines that are due, in order. It ends early before a group that this tick already wrote about: what it decided
+        must be replayed before the next decision."""
+        step = Step(now)
+        written: set[str] = set()
+        for _ in range(_DUE_A_TICK):
+            due = self.deadlines.peek(now.monotonic_ms)
+            if (
+                due is None
+                or (due.group_id and due.group_id in written)
+                or len(step.records) >= _RECORDS_A_TICK
+            ):
+                break
+            self.deadlines.cancel(due)
+            before = len(step.records)
+            self._expires[due.kind](self, due, step)
+            if len(step.records) > before:
+                written.add(due.group_id)
+        return step.outcome(None)
+
+    def resigned(self) -> Sequence[Ticket]:
+        return [ticket for group in self.groups.values() for ticket in group.waiting()]

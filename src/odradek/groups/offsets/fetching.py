@@ -1,0 +1,65 @@
+"""OffsetFetch: what a group has committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from odradek.groups.machine import GroupMachine
+from odradek.groups.offsets.table import CommittedOffset, Place
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import ZERO_UUID
+from odradek.shards import Moment, Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedOffset:
+    """What is said of one partition: nothing committed is offset -1 and no error."""
+
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+_NOTHING: Final = FetchedOffset()
+_UNSTABLE: Final = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+Wanted = dict[Place, UUID]
+"""The partitions asked for, each with its topic's id where the asker gave one."""
+
+
+def fetch(
+    machine: GroupMachine,
+    now: Moment,
+    *,
+    group_id: str,
+    member_id: str | None,
+    member_epoch: int,
+    wanted: Wanted | None,
+    require_stable: bool,
+) -> Outcome[dict[Place, FetchedOffset]]:
+    """`wanted` None asks for all. Raises what a group of the newer protocol says to a member that is not up to date."""
+    group = machine.groups.get(group_id)
+    if group is not None:
+        group.check_fetch(member_id, member_epoch)
+    offsets = machine.offsets
+    asked: Iterable[tuple[Place, UUID]] = (
+        ((place, ZERO_UUID) for place in offsets.of(group_id)) if wanted is None else wanted.items()
+    )
+    found = {}
+    for place, topic_id in asked:
+        if require_stable and offsets.is_undecided(group_id, place):
+            found[place] = _UNSTABLE
+        else:
+            found[place] = _said(offsets.get(group_id, place), topic_id)
+    return Outcome(found)
+
+
+def _said(committed: CommittedOffset | None, topic_id: UUID) -> FetchedOffset:
+    if committed is None or not committed.is_of(topic_id):
+        return _NOTHING
+    return FetchedOffset(
+        offset=committed.offset, leader_epoch=committed.leader_epoch, metadata=committed.metadata
+    )

@@ -1,0 +1,105 @@
+"""The committed offsets of a shard, and those that transactions have yet to decide. Changed by replay alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from uuid import UUID
+
+from odradek.model.ids import ZERO_UUID
+
+
+class CommittedOffset(NamedTuple):
+    """What a group committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    """When it expires by its client's wish (OffsetCommit up to version 4); -1: by the broker's setting."""
+    topic_id: UUID
+    """Zeros when it is not known: what a transaction committed, or an older coordinator."""
+    record_offset: int
+    """Where its record stands: a transaction that ends does not undo what was committed after it."""
+
+    def is_of(self, topic_id: UUID | None) -> bool:
+        """Whether it was committed for the topic of this id, as far as is known: a name may have been used again."""
+        return topic_id in (None, ZERO_UUID, self.topic_id) or self.topic_id == ZERO_UUID
+
+
+Place = tuple[str, int]
+"""(Topic, partition)."""
+
+
+class OffsetTable:
+    """Groups need not exist to have offsets."""
+
+    __slots__ = ("_by_group", "_open", "_pending")
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[Place, CommittedOffset]] = {}
+        self._pending: dict[int, dict[tuple[str, Place], CommittedOffset]] = {}
+        """What each producer's open transaction commits."""
+        self._open: dict[str, dict[Place, set[int]]] = {}
+        """The producers whose open transactions commit something for a group's partition."""
+
+    def of(self, group_id: str) -> dict[Place, CommittedOffset]:
+        """All of a group's; not to be changed."""
+        return self._by_group.get(group_id, {})
+
+    def get(self, group_id: str, place: Place) -> CommittedOffset | None:
+        return self._by_group.get(group_id, {}).get(place)
+
+    def groups(self) -> Iterator[str]:
+        """Groups with offsets, decided or not."""
+        yield from self._by_group
+        yield from (group_id for group_id in self._open if group_id not in self._by_group)
+
+    def is_undecided(self, group_id: str, place: Place) -> bool:
+        return place in self._open.get(group_id, {})
+
+    def undecided(self, group_id: str) -> list[Place]:
+        return list(self._open.get(group_id, {}))
+
+    # -- replay
+
+    def put(self, group_id: str, place: Place, offset: CommittedOffset) -> None:
+        self._by_group.setdefault(group_id, {})[place] = offset
+
+    def put_undecided(self, producer_id: int, group_id: str, place: Place, offset: CommittedOffset) -> None:
+        self._pending.setdefault(producer_id, {})[group_id, place] = offset
+        self._open.setdefault(group_id, {}).setdefault(place, set()).add(producer_id)
+
+    def delete(self, group_id: str, place: Place) -> None:
+        """A tombstone also takes what transactions had in hand before it."""
+        offsets = self._by_group.get(group_id)
+        if offsets is not None:
+            offsets.pop(place, None)
+            if not offsets:
+                del self._by_group[group_id]
+        for producer_id in self._open.get(group_id, {}).get(place, ()):
+            self._pending.get(producer_id, {}).pop((group_id, place), None)
+        self._close(group_id, place, None)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        for (group_id, place), offset in self._pending.pop(producer_id, {}).items():
+            self._close(group_id, place, producer_id)
+            present = self.get(group_id, place)
+            if is_commit and (present is None or present.record_offset < offset.record_offset):
+                self.put(group_id, place, offset)
+
+    def _close(self, group_id: str, place: Place, producer_id: int | None) -> None:
+        """The producer's (None: everybody's) transaction has nothing to say about the place any more."""
+        places = self._open.get(group_id)
+        producers = places.get(place) if places is not None else None
+        if places is None or producers is None:
+            return
+        if producer_id is None:
+            producers.clear()
+        else:
+            producers.discard(producer_id)
+        if not producers:
+            del places[place]
+            if not places:
+                del self._open[group_id]

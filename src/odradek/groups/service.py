@@ -1,0 +1,130 @@
+"""Groups and offsets as the broker's handlers ask for them: each request to the shard that keeps its group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+
+from odradek.groups.classic import operations as classic
+from odradek.groups.kinds import Caller
+from odradek.groups.machine import GroupMachine
+from odradek.groups.offsets import committing, fetching, removing
+from odradek.groups.offsets.committing import CommitRequest, Verdicts
+from odradek.groups.offsets.fetching import FetchedOffset, Wanted
+from odradek.groups.offsets.table import Place
+from odradek.groups.showing import Described, Listed, describe_classic, list_groups
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek.shards import Shard, Shards, Ticket
+from odradek.telemetry import events
+
+_log = events.get("groups")
+
+_TOO_LARGE: Final = frozenset(
+    {ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE}
+)
+
+
+class GroupService:
+    """Used on the event loop only. What is refused is raised as KafkaError, COORDINATOR_LOAD_IN_PROGRESS and NOT_COORDINATOR
+    among them; refusals of JoinGroup and SyncGroup that concern a member come as responses."""
+
+    def __init__(self, shards: Shards[GroupMachine]) -> None:
+        self.shards: Final = shards
+
+    # -- the classic protocol
+
+    async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+        """Returns when the generation is formed, which may take the group's rebalance timeout."""
+        ticket = Ticket()
+        await self._shard(request.group_id).execute(
+            partial(classic.join, request=request, caller=caller, ticket=ticket)
+        )
+        response: JoinGroupResponse = await ticket.answered
+        return response
+
+    async def sync(self, request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse:
+        """Returns when the leader's assignment is durable."""
+        ticket = Ticket()
+        await self._shard(request.group_id).execute(
+            partial(classic.sync, request=request, caller=caller, ticket=ticket)
+        )
+        response: SyncGroupResponse = await ticket.answered
+        return response
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        return await self._shard(request.group_id).execute(partial(classic.heartbeat, request=request))
+
+    async def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        return await self._shard(request.group_id).execute(partial(classic.leave, request=request))
+
+    # -- offsets
+
+    async def commit(self, request: CommitRequest) -> Verdicts:
+        try:
+            return await self._shard(request.group_id).execute(partial(committing.commit, request=request))
+        except KafkaError as error:
+            if error.code in _TOO_LARGE:
+                raise KafkaError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, error.message) from error
+            raise
+
+    async def fetch(
+        self,
+        group_id: str,
+        wanted: Wanted | None,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+        require_stable: bool = False,
+    ) -> dict[Place, FetchedOffset]:
+        return await self._shard(group_id).execute(
+            partial(
+                fetching.fetch,
+                group_id=group_id,
+                member_id=member_id,
+                member_epoch=member_epoch,
+                wanted=wanted,
+                require_stable=require_stable,
+            )
+        )
+
+    async def delete_offsets(self, group_id: str, places: Iterable[Place]) -> dict[Place, ErrorCode]:
+        return await self._shard(group_id).execute(
+            partial(removing.delete_offsets, group_id=group_id, places=places)
+        )
+
+    async def topics_deleted(self, topics: frozenset[str]) -> None:
+        """Forget what was committed for them. A shard that is not at hand now does so when it cleans up."""
+        for _, shard in self.shards:
+            skip: int | None = 0
+            try:
+                while skip is not None:
+                    skip = await shard.execute(partial(removing.delete_topics, topics=topics, skip=skip))
+            except KafkaError as error:
+                _log.info("offsets_of_deleted_topics_kept", topics=len(topics), reason=error.message)
+
+    # -- administration
+
+    async def delete_group(self, group_id: str) -> None:
+        shard = self._shard(group_id)
+        while not await shard.execute(partial(removing.delete_group, group_id=group_id)):
+            pass
+
+    async def describe_classic(self, group_id: str) -> Described:
+        """GROUP_ID_NOT_FOUND for groups that are not, and for those of the newer protocols."""
+        return await self._shard(group_id).execute(partial(describe_classic, group_id=group_id))
+
+    async def list_all(self) -> list[Listed]:
+        """Of all shards that this broker coordinates. COORDINATOR_LOAD_IN_PROGRESS while one of them is being loaded."""
+        found: list[Listed] = []
+        for _, shard in self.shards:
+            listed = await shard.execute(list_groups)
+            found += listed
+        return found
+
+    def _shard(self, group_id: str) -> Shard[Any]:
+        return self.shards.for_key(group_id)

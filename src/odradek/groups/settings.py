@@ -1,0 +1,35 @@
+"""What governs groups and their offsets, read from the broker's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.config.broker import BrokerConfig
+from odradek.config.definition import INT_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Kafka's defaults. Times are milliseconds."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = INT_MAX
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    offsets_retention_check_interval_ms: int = 600_000
+    new_member_join_timeout_ms: int = 300_000
+    """How long a member that joined for the first time may wait for the rebalance to end: it has no session to lose yet."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> GroupSettings:
+        return cls(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        )

@@ -1,0 +1,83 @@
+"""What administrators are shown of groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.groups.classic.group import ClassicGroup
+from odradek.groups.classic.states import State
+from odradek.groups.machine import GroupMachine
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.shards import Moment, Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One group in a list."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A classic group. Members' metadata and assignments, and the protocol, are told of a stable group alone."""
+
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[DescribedMember, ...]
+
+
+def list_groups(machine: GroupMachine, now: Moment) -> Outcome[list[Listed]]:
+    return Outcome(
+        [
+            Listed(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                state=group.state_name,
+                kind=group.kind.value,
+            )
+            for group in machine.groups.values()
+        ]
+    )
+
+
+def describe_classic(machine: GroupMachine, now: Moment, *, group_id: str) -> Outcome[Described]:
+    group = machine.groups.get(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, ClassicGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+    stable = group.state is State.STABLE
+    members = tuple(
+        DescribedMember(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            metadata=member.metadata(group.protocol_name) if stable else b"",
+            assignment=member.assignment if stable else b"",
+        )
+        for member in group.members.values()
+    )
+    return Outcome(
+        Described(
+            state=group.state_name,
+            protocol_type=group.protocol_type or "",
+            protocol=(group.protocol_name or "") if stable else "",
+            members=members,
+        )
+    )
