@@ -72,8 +72,8 @@ def checked_batches(records: Buffer | None, terms: Terms) -> Batches:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {ZSTD_SINCE_PRODUCE} or newer",
         )
-    if header.is_transactional:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
+    if header.is_transactional and header.producer_id < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
     summary = validate_records(batch, header)
     _check_content(summary, terms)
     if summary.max_timestamp != header.max_timestamp:
@@ -136,6 +136,7 @@ def _recompressed(
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
         )
     )
     return read_header(rebuilt), rebuilt

@@ -3,8 +3,10 @@
 Versions 3-13 (0-2 are listed for librdkafka's sake; who sends one is dropped, as Kafka does); topic ids from v13.
 
 acks=0 has no response: an error there can only be told by closing the connection. acks=1 answers once the batch is in the
-log. acks=all answers once it is below the high watermark: on disk, unless `flush.before.ack` is off. Not here yet:
-transactions.
+log. acks=all answers once it is below the high watermark: on disk, unless `flush.before.ack` is off.
+
+The first batch of a transaction in a partition waits until its coordinator agreed (KIP-890, `broker/verification.py`): up to
+version 11 the partition must have been added to the transaction, from version 12 on this adds it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from uuid import UUID
 from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.dispatch import closing_error, with_timeout
 from odradek.broker.intake import Batches, Terms, checked_batches
+from odradek.broker.verification import Admission
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
     PartitionProduceData,
@@ -26,26 +29,36 @@ from odradek.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from odradek.records import read_header
 from odradek.replication.partition import Partition
-from odradek.runtime.ports import Buffer
+from odradek.storage.verification import UNVERIFIED
 
 _SINCE_TOPIC_IDS: Final = 13
 _ALL: Final = -1
 _INLINE_BYTES_MAX: Final = 256 * 1024
 """A compressed batch of this size or more is decompressed and checked on another thread."""
-_ATTRIBUTES_POSITION: Final = 21
+_LOW_ATTRIBUTES_POSITION: Final = 22
 _CODEC_MASK: Final = 0x07
+_TRANSACTIONAL_BIT: Final = 0x10
 
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | Holding | None:
-    refusal = _refusal(request)
+    takes_long, is_transactional = _survey(request)
+    refusal = _refusal(request, is_transactional=is_transactional)
     if refusal is not None:
         return _refused(request, refusal)
     work = _Work(parts, circumstances, request)
-    if any(_takes_long(data.records) for topic in request.topic_data for data in topic.partition_data):
-        return Holding(work.offloaded())
+    if is_transactional:
+        try:
+            needs_coordinator = work.begin_verification()
+        except KafkaError as error:
+            return _refused(request, error)
+        if needs_coordinator:
+            return Holding(work.held(offloads=takes_long))
+    if takes_long:
+        return Holding(work.held(offloads=True))
     for topic in request.topic_data:
         for data in topic.partition_data:
             work.append(topic, data)
@@ -72,20 +85,34 @@ def _refused(request: ProduceRequest, refusal: KafkaError) -> ProduceResponse:
     )
 
 
-def _takes_long(records: Buffer | None) -> bool:
-    """Whether decompressing the batch could hold up the event loop; what is damaged is found out later."""
-    if records is None or len(records) < _INLINE_BYTES_MAX:
-        return False
-    return bool(memoryview(records)[_ATTRIBUTES_POSITION + 1] & _CODEC_MASK)
+def _survey(request: ProduceRequest) -> tuple[bool, bool]:
+    """Whether decompressing a batch could hold up the event loop, and whether any is transactional.
+
+    By one byte of each header; what is damaged is found out later.
+    """
+    takes_long = is_transactional = False
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) > _LOW_ATTRIBUTES_POSITION:
+                attributes = records[_LOW_ATTRIBUTES_POSITION]
+                if attributes & _TRANSACTIONAL_BIT:
+                    is_transactional = True
+                if attributes & _CODEC_MASK and len(records) >= _INLINE_BYTES_MAX:
+                    takes_long = True
+    return takes_long, is_transactional
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
+def _refusal(request: ProduceRequest, *, is_transactional: bool) -> KafkaError | None:
     if request.acks not in (0, 1, _ALL):
         return KafkaError(
             ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be 0, 1 or -1 (all)"
         )
-    if request.transactional_id is not None:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
+    if is_transactional and request.transactional_id is None:
+        return KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactional batches come without a transactional id: nobody can be asked about them",
+        )
     return None
 
 
@@ -100,6 +127,7 @@ class _Work:
         self._now_ms = parts.runtime.clock.wall_ms()
         self._topics: dict[tuple[str, UUID], TopicProduceResponse] = {}
         self._first_error: KafkaError | None = None
+        self._admission: Admission | None = None
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """By the identity of the response that waits, which is alive for as long as this is."""
 
@@ -112,10 +140,33 @@ class _Work:
             response = self._note_error(data, error)
         self._note(topic, response)
 
-    async def offloaded(self) -> ProduceResponse | None:
-        """The whole request, with the checks on another thread; requests behind it wait, so order is kept."""
+    def begin_verification(self) -> bool:
+        """Whether a coordinator must be asked about any of the batches. INVALID_PRODUCER_ID_MAPPING: more than one producer."""
+        transactional_id = self._request.transactional_id
+        assert transactional_id is not None
+        self._admission = Admission(self._parts.transactions, transactional_id, self._version)
         for topic in self._request.topic_data:
             for data in topic.partition_data:
+                try:
+                    partition, _ = self._find(topic, data)
+                    header = read_header(data.records or b"")
+                except KafkaError:  # it comes up again when the batch is to be appended
+                    continue
+                if header.is_transactional:
+                    self._admission.take(partition, header, self._now_ms)
+        return self._admission.has_questions
+
+    async def held(self, *, offloads: bool) -> ProduceResponse | None:
+        """The whole request, with questions to coordinators, or checks on another thread; requests behind it wait, so order
+        is kept.
+        """
+        if self._admission is not None:
+            await self._admission.ask()
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                if not offloads:
+                    self.append(topic, data)
+                    continue
                 try:
                     partition, terms = self._find(topic, data)
                     batches = await self._parts.runtime.offload.run(checked_batches, data.records, terms)
@@ -166,7 +217,8 @@ class _Work:
     def _append(
         self, partition: Partition, data: PartitionProduceData, batches: Batches
     ) -> PartitionProduceResponse:
-        result = partition.append(batches, now_ms=self._now_ms)
+        guard = UNVERIFIED if self._admission is None else self._admission.guard_of(partition)
+        result = partition.append(batches, now_ms=self._now_ms, guard=guard)
         response = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
