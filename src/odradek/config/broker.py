@@ -348,7 +348,6 @@ class BrokerConfig(TransactionConfig):
         1_000,
         "The least time between two assignments of a group, so that many arrivals make one rebalance; 0: no such time.",
         at_least(0),
-        dynamic=Update.CLUSTER_WIDE,
     )
     group_consumer_min_assignment_interval_ms: int = _broker(
         "group.consumer.min.assignment.interval.ms",
@@ -382,7 +381,7 @@ class BrokerConfig(TransactionConfig):
         "group.consumer.migration.policy",
         STRING,
         "bidirectional",
-        "Whether a group with members may change from the classic to the consumer protocol (upgrade), back (downgrade), or both.",
+        "Whether a group with members may go from the classic to the consumer protocol (upgrade), back (downgrade), or both.",
         _MIGRATION_POLICIES,
     )
 

@@ -37,7 +37,7 @@ def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     attributes: Values = {
         BROKER_ATTRIBUTES[key]: parsed[key] for key in BROKER_ATTRIBUTES.keys() & parsed.keys()
     }
-    for derive in (_node_id, _addresses, _log_dirs, _connection_overrides):
+    for derive in (_node_id, _addresses, _log_dirs, _connection_overrides, _consumer_groups):
         try:
             attributes.update(derive(parsed))
         except ConfigError as error:
@@ -119,6 +119,32 @@ def _node_id(parsed: Values) -> Values:
     if parsed.get("node.id", older) != older:
         raise ConfigError(f"broker.id={older} is not allowed: node.id={parsed['node.id']} says otherwise")
     return {"node_id": older}
+
+
+def _consumer_groups(parsed: Values) -> Values:
+    """What a group is given lies between the least and the most that a group may be given."""
+    value = {
+        name: parsed.get(f"group.consumer.{name}", BROKER_SETTINGS[f"group.consumer.{name}"].default)
+        for bound in ("", "min.", "max.")
+        for name in (
+            f"{bound}heartbeat.interval.ms",
+            f"{bound}session.timeout.ms",
+            f"{bound}assignment.interval.ms",
+        )
+    }
+    for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        least, most = value[f"min.{name}"], value[f"max.{name}"]
+        if not least <= value[name] <= most:
+            raise ConfigError(
+                f"group.consumer.{name}={value[name]} is not allowed: group.consumer.min.{name} and .max.{name} "
+                f"bound it to {least} to {most}"
+            )
+    if value["heartbeat.interval.ms"] >= value["session.timeout.ms"]:
+        raise ConfigError(
+            f"group.consumer.heartbeat.interval.ms={value['heartbeat.interval.ms']} is not allowed: it has to be shorter "
+            f"than group.consumer.session.timeout.ms={value['session.timeout.ms']}"
+        )
+    return {}
 
 
 def _addresses(parsed: Values) -> Values:

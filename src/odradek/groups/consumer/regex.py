@@ -8,15 +8,17 @@ an expression may ever ask for is bounded: beyond `WORK_MAX` it is refused.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
 from odradek.groups.consumer.regex_syntax import WORD_CHARACTERS, Instruction, Op, Place, parse
 from odradek.model.errors import ErrorCode, KafkaError
 
-WORK_MAX: Final = 400_000
+WORK_MAX: Final = 200_000
 """Instructions that an expression may visit in its life, states already known not counted."""
 _VERDICTS_MAX: Final = 100_000
+_PATTERNS_MAX: Final = 1000
 _END: Final = ""
 
 
@@ -120,3 +122,31 @@ def _holds(place: Place, state: _State, following: str) -> bool:
         return following == _END
     boundary = state.after_word != (following in WORD_CHARACTERS and following != _END)
     return boundary == (place is Place.WORD_BOUNDARY)
+
+
+class TopicPatterns:
+    """Compiled expressions, kept because groups ask for the same ones again and again: the last thousand that were used."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, TopicPattern | KafkaError] = OrderedDict()
+
+    def matching(self, pattern: str, names: Iterable[str]) -> frozenset[str]:
+        """INVALID_REGULAR_EXPRESSION; an expression that was refused once is refused without being looked at again."""
+        known = self._known.get(pattern)
+        if known is None:
+            try:
+                known = TopicPattern(pattern)
+            except KafkaError as error:
+                known = error
+        try:
+            if isinstance(known, KafkaError):
+                raise KafkaError(known.code, known.message)
+            return known.matching(names)
+        except KafkaError as error:
+            known = error
+            raise
+        finally:
+            self._known[pattern] = known
+            self._known.move_to_end(pattern)
+            if len(self._known) > _PATTERNS_MAX:
+                self._known.popitem(last=False)

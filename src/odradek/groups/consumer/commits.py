@@ -1,0 +1,76 @@
+"""Who may commit and fetch offsets of a consumer group: members in their epoch, and anybody while there are none.
+
+A commit may be on its way when its member's epoch moves on. It counts if the member has the partition still, without a break
+since the epoch that the commit names (KIP-1251): nobody else can have read it in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from odradek.groups.consumer.member import Member
+from odradek.groups.kinds import CheckPartition, Committer
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID
+
+_EPOCHS_SINCE_VERSION: Final = 9
+"""Of OffsetCommit: before it, a member could not be told that its epoch is stale."""
+
+
+def check_commit(
+    group_id: str,
+    members: Mapping[str, Member],
+    committer: Committer,
+) -> CheckPartition | None:
+    """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, UNSUPPORTED_VERSION; or what to ask of each partition."""
+    epoch = committer.generation
+    if epoch < 0 and (not members or (committer.is_transactional and not committer.member_id)):
+        return None
+    member = members.get(committer.member_id)
+    if member is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"{committer.member_id!r} is not a member of group {group_id!r}"
+        )
+    speaks_epochs = committer.is_transactional or committer.api_version >= _EPOCHS_SINCE_VERSION
+    if not member.is_classic and not speaks_epochs:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"members of the consumer protocol commit with OffsetCommit {_EPOCHS_SINCE_VERSION} or newer",
+        )
+    if epoch == member.epoch:
+        return None
+    if member.is_classic:
+        raise KafkaError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"member {member.member_id!r} is in generation {member.epoch}, the commit says {epoch}",
+        )
+    stale = KafkaError(
+        ErrorCode.STALE_MEMBER_EPOCH,
+        f"member {member.member_id!r} of group {group_id!r} is in epoch {member.epoch}, the commit says {epoch}",
+    )
+    if epoch > member.epoch or epoch < 0:
+        raise stale
+    return _held_since(member, epoch, stale)
+
+
+def _held_since(member: Member, epoch: int, stale: KafkaError) -> CheckPartition:
+    def check(topic: str, topic_id: UUID, partition: int) -> None:
+        given = member.current.assigned.get(topic_id, {}).get(partition) if topic_id != ZERO_UUID else None
+        if given is None or given > epoch:
+            raise stale
+
+    return check
+
+
+def check_fetch(group_id: str, members: Mapping[str, Member], member_id: str | None, epoch: int) -> None:
+    """Nobody in particular may always fetch; a member only in its epoch."""
+    if not member_id and epoch < 0:
+        return
+    member = members.get(member_id or "")
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {group_id!r}")
+    if epoch != member.epoch:
+        code = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+        raise KafkaError(code, f"member {member_id!r} is in epoch {member.epoch}, the request says {epoch}")

@@ -1,0 +1,79 @@
+"""What governs consumer groups: the broker's `group.consumer.*`, and what a group's own settings say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from odradek.config.broker import BrokerConfig
+from odradek.config.definition import INT_MAX
+
+
+class MigrationPolicy(Enum):
+    """Whether a group with members may change its protocol (KIP-848); one without members always may."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """Kafka's defaults. Times are milliseconds."""
+
+    heartbeat_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+    assignment_interval_ms: int = 1_000
+    """Members that come within this time of the last target wait for the next: many arrivals make one rebalance (KIP-1263)."""
+    max_size: int = INT_MAX
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is for groups whose members prefer none."""
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ConsumerSettings:
+        return cls(
+            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            session_timeout_ms=config.group_consumer_session_timeout_ms,
+            assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+            max_size=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+            migration=MigrationPolicy(config.group_consumer_migration_policy.lower()),
+        )
+
+    def overridden(self, config: BrokerConfig, group_configs: Mapping[str, str]) -> ConsumerSettings:
+        """With a group's own settings, which stay within the broker's bounds even when those were narrowed since."""
+        if not any(key.startswith("consumer.") for key in group_configs):
+            return self
+        return replace(
+            self,
+            heartbeat_interval_ms=_within(
+                group_configs.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms),
+                config.group_consumer_min_heartbeat_interval_ms,
+                config.group_consumer_max_heartbeat_interval_ms,
+            ),
+            session_timeout_ms=_within(
+                group_configs.get("consumer.session.timeout.ms", self.session_timeout_ms),
+                config.group_consumer_min_session_timeout_ms,
+                config.group_consumer_max_session_timeout_ms,
+            ),
+            assignment_interval_ms=_within(
+                group_configs.get("consumer.assignment.interval.ms", self.assignment_interval_ms),
+                config.group_consumer_min_assignment_interval_ms,
+                config.group_consumer_max_assignment_interval_ms,
+            ),
+        )
+
+
+def _within(value: str | int, least: int, most: int) -> int:
+    return min(max(int(value), least), most)

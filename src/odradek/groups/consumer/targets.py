@@ -1,0 +1,135 @@
+"""What a group reads and who shall read it: its topics, its epoch, and the target assignment.
+
+The group's epoch grows when what the members subscribe to changes, or the topics themselves do. A target is worked out for the
+newest epoch, by the next heartbeat of any member, but not more often than the assignment interval allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Final
+from uuid import UUID
+
+from odradek.groups.consumer import formats
+from odradek.groups.consumer.assignors import ASSIGNORS, NOTHING, Candidate
+from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.group import ConsumerGroup
+from odradek.groups.consumer.member import Profile
+from odradek.groups.consumer.regex import TopicPatterns
+from odradek.groups.consumer.settings import ConsumerSettings
+from odradek.groups.machine import Topics
+from odradek.model.errors import KafkaError
+from odradek.shards import Moment
+from odradek.telemetry import events
+
+_log = events.get("groups")
+
+REGEX_REFRESH_LEAST_MS: Final = 1_000
+"""Topics that are made one after another are taken up together (Kafka waits ten seconds, and looks on another thread)."""
+
+
+def metadata_hash(group: ConsumerGroup, topics: Topics) -> int:
+    """A number that changes with the ids and partition counts of the topics that the group reads; 0 when it reads none."""
+    digest = blake2b(digest_size=8)
+    count = 0
+    for name in sorted(group.subscribed_topics):
+        topic_id = topics.topic_id(name)
+        if topic_id is not None:
+            count += 1
+            digest.update(topic_id.bytes + topics.partition_count(name).to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big", signed=True) if count else 0
+
+
+def change_regex(
+    draft: Draft, before: str, after: str, patterns: TopicPatterns, topics: Topics, now: Moment
+) -> None:
+    """A member left `before` (its profile is written) for `after`. INVALID_REGULAR_EXPRESSION."""
+    group = draft.group
+    if before and before in group.regexes and not group.regex_is_used(before):
+        draft.write(formats.RegexKey(group_id=group.group_id, regular_expression=before), None)
+    if after and after not in group.regexes:
+        _write_regex(draft, after, patterns.matching(after, topics.names()), topics, now)
+
+
+def refresh_regexes(draft: Draft, patterns: TopicPatterns, topics: Topics, now: Moment) -> bool:
+    """Look which topics the group's expressions name now, unless that was done just before; whether it is up to date."""
+    group = draft.group
+    if not group.regexes:
+        return True
+    since_ms = now.wall_ms - max(regex.timestamp_ms for regex in group.regexes.values())
+    if 0 <= since_ms < REGEX_REFRESH_LEAST_MS:
+        return False
+    for pattern, resolved in list(group.regexes.items()):
+        try:
+            matching = patterns.matching(pattern, topics.names())
+        except KafkaError as error:
+            # It was valid when it came; it may ask for too much work once there are more topics.
+            _log.warning("regex_not_resolved", group=group.group_id, reason=error.message)
+            continue
+        if matching != resolved.topics:
+            _write_regex(draft, pattern, matching, topics, now)
+    return True
+
+
+def _write_regex(draft: Draft, pattern: str, matching: frozenset[str], topics: Topics, now: Moment) -> None:
+    draft.write(
+        formats.RegexKey(group_id=draft.group.group_id, regular_expression=pattern),
+        formats.RegexValue(topics=sorted(matching), version=topics.version, timestamp=now.wall_ms),
+    )
+
+
+def bump_epoch(draft: Draft, topics: Topics, *, always: bool) -> None:
+    """The next epoch if the topics are not those that the epoch was made for, or in any case."""
+    found = metadata_hash(draft.group, topics)
+    if always or draft.group.epoch == 0 or found != draft.group.metadata_hash:
+        draft.write_epoch(draft.group.epoch + 1, found)
+
+
+def retarget(draft: Draft, topics: Topics, settings: ConsumerSettings, now: Moment) -> None:
+    """Work out the target for the group's epoch, unless that is done already or was done too short a while ago."""
+    group = draft.group
+    if group.epoch <= group.assignment_epoch:
+        return
+    since_ms = now.wall_ms - group.assignment_ms
+    if 0 <= since_ms < settings.assignment_interval_ms and group.assignment_epoch > 0:
+        return
+    target_for_epoch(draft, topics, settings, now)
+
+
+def target_for_epoch(draft: Draft, topics: Topics, settings: ConsumerSettings, now: Moment) -> None:
+    """Records for the members whose target changed, then the target's epoch."""
+    group = draft.group
+    name = group.preferred_assignor(settings.assignors[0])
+    candidates, counts = candidates_of(group, topics)
+    target = ASSIGNORS[name if name in settings.assignors else settings.assignors[0]](
+        candidates, counts, group.targets
+    )
+    before = group.targets
+    for member_id, share in target.items():
+        if share != before.get(member_id, NOTHING):
+            draft.write_target(member_id, share)
+    draft.write_target_epoch(group.epoch, now.wall_ms)
+
+
+def candidates_of(group: ConsumerGroup, topics: Topics) -> tuple[dict[str, Candidate], Mapping[UUID, int]]:
+    """The members with the topics they subscribe to that exist, and these topics' partition counts."""
+    ids = {
+        name: topic_id for name in group.subscribed_topics if (topic_id := topics.topic_id(name)) is not None
+    }
+    subscriptions: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+    candidates = {}
+    for member_id, member in group.members.items():
+        profile = member.profile
+        wanted = subscriptions.get((profile.topics, profile.regex))
+        if wanted is None:
+            wanted = frozenset(ids[name] for name in group.topics_of(profile) if name in ids)
+            subscriptions[profile.topics, profile.regex] = wanted
+        candidates[member_id] = Candidate(topics=wanted, instance_id=profile.instance_id)
+    return candidates, {topic_id: topics.partition_count(name) for name, topic_id in ids.items()}
+
+
+def subscribed_ids(group: ConsumerGroup, profile: Profile, topics: Topics) -> frozenset[UUID]:
+    """The topics that a member subscribes to and that exist."""
+    found = (topics.topic_id(name) for name in group.topics_of(profile))
+    return frozenset(topic_id for topic_id in found if topic_id is not None)
