@@ -176,7 +176,9 @@ class Broker:
                 ending.push_async_callback(server.stop, drain_seconds=drain_seconds)
             ending.callback(
                 self._coordinators.close
-            )  # first: whoever waits for a group would hold up the drain
+            )  # before that: whoever waits for a group would hold up the drain
+            if self._transactions is not None:
+                ending.push_async_callback(self._transactions.close)
 
     async def _stop_background(self) -> None:
         """A round under way comes to its end: what it does on other threads must not go on behind our back."""

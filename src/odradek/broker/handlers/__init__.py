@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from odradek.broker.context import Served
 from odradek.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     create_partitions,
@@ -15,7 +17,10 @@ from odradek.broker.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -25,6 +30,7 @@ from odradek.broker.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -32,6 +38,8 @@ from odradek.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 _MODULES = (
@@ -62,6 +70,14 @@ _MODULES = (
     list_groups,
     delete_groups,
     offset_delete,
+    txn_offset_commit,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    write_txn_markers,
+    describe_transactions,
+    list_transactions,
+    describe_producers,
 )
 
 

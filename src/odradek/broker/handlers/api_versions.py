@@ -1,19 +1,30 @@
 """ApiVersions (18): what this broker serves, in which versions.
 
-Versions 0-4. From v3 the client names its software (KIP-511). Produce is listed from version 0, though 0 to 2 are refused:
-librdkafka switches features off otherwise (KAFKA-18659).
+Versions 0-4. From v3 the client names its software (KIP-511) and is told the levels of features (KIP-584); those that begin at
+level 0 only from v4 on, because older clients cannot read them (KAFKA-17011). Produce is listed from version 0, though 0 to 2
+are refused: librdkafka switches features off otherwise (KAFKA-18659).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.features import FEATURES, FEATURES_EPOCH
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS
-from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
+_SINCE_FEATURES: Final = 3
+_SINCE_LEVEL_0: Final = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
@@ -36,6 +47,30 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
             for key in sorted(served_keys())
             if (offered := APIS[key].offered(unstable=unstable))
         ]
-        return ApiVersionsResponse(error_code=error, api_keys=listed)
+        if circumstances.api_version < _SINCE_FEATURES:
+            return ApiVersionsResponse(error_code=error, api_keys=listed)
+        return ApiVersionsResponse(
+            error_code=error,
+            api_keys=listed,
+            supported_features=_supported(from_level_0=circumstances.api_version >= _SINCE_LEVEL_0),
+            finalized_features_epoch=FEATURES_EPOCH,
+            finalized_features=[
+                FinalizedFeatureKey(
+                    name=one.name,
+                    max_version_level=one.finalized_level,
+                    min_version_level=one.finalized_level,
+                )
+                for one in FEATURES.values()
+                if one.finalized_level
+            ],
+        )
 
     return Served(18, handle)
+
+
+def _supported(*, from_level_0: bool) -> list[SupportedFeatureKey]:
+    return [
+        SupportedFeatureKey(name=one.name, min_version=one.min_level, max_version=one.max_level)
+        for one in FEATURES.values()
+        if from_level_0 or one.min_level
+    ]

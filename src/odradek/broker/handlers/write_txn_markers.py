@@ -1,0 +1,71 @@
+"""WriteTxnMarkers (27): a coordinator, or a person who knows why, ends transactions on partitions of this broker.
+
+Versions 1-2; from v2 the coordinator says whether it raised the epoch (KIP-1228).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from odradek.transactions.markers import MarkerBatch
+from odradek.transactions.state import TransactionVersion
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    results = []
+    for marker in request.markers:  # one after another: two of one producer must keep their order
+        codes = await parts.transactions.write_markers(_batch(marker))
+        results.append(_result(marker, codes))
+    return WriteTxnMarkersResponse(markers=results)
+
+
+def _batch(marker: WritableTxnMarker) -> MarkerBatch:
+    bumps = marker.transaction_version >= TransactionVersion.EPOCH_FOR_EACH
+    return MarkerBatch(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        is_commit=marker.transaction_result,
+        coordinator_epoch=marker.coordinator_epoch,
+        version=TransactionVersion.EPOCH_FOR_EACH if bumps else TransactionVersion.CLASSIC,
+        partitions=tuple(
+            dict.fromkeys(
+                TopicPartition(topic.name, index)
+                for topic in marker.topics
+                for index in topic.partition_indexes
+            )
+        ),
+    )
+
+
+def _result(marker: WritableTxnMarker, codes: Mapping[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index, error_code=codes[TopicPartition(topic.name, index)]
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
+
+
+SERVED = Served(27, handle)
