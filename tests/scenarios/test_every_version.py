@@ -20,6 +20,7 @@ from odradek.protocol.messages import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     fetch,
     find_coordinator,
@@ -112,6 +113,9 @@ def request_of(name: str, version: int, topic_id: UUID, batch: bytes) -> Any:
         "DescribeLogDirs": lambda: describe_log_dirs.DescribeLogDirsRequest(topics=None),
         "DescribeCluster": describe_cluster.DescribeClusterRequest,
         "DescribeTopicPartitions": describe_topic_partitions.DescribeTopicPartitionsRequest,
+        "DescribeProducers": lambda: describe_producers.DescribeProducersRequest(
+            topics=[describe_producers.TopicRequest(name="t", partition_indexes=[0])]
+        ),
     }
     return makers[name]()
 
@@ -196,6 +200,7 @@ OFFLINE = {
     "Produce": 56,
     "Fetch": 56,
     "ListOffsets": 56,
+    "DescribeProducers": 56,
     "DeleteRecords": 56,
     "OffsetForLeaderEpoch": 56,
     "FindCoordinator": 15,

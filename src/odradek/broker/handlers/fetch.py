@@ -4,7 +4,10 @@ Versions 4-18: fetch sessions from v7 (KIP-227, `broker/fetch_sessions.py`), div
 topic ids from v13. Readers see records below the high watermark only. The first partition with data gives at least one
 whole batch, however large; the rest stays within the request's and the broker's limits. While clients leave
 `queued.max.response.bytes` unread, fetches find nothing and wait. Not here yet: followers (a request
-with a replica id is refused), aborted transactions.
+with a replica id is refused).
+
+With isolation_level 1 (read_committed) reads stop at the last stable offset, long polls wait for it to move, and the response
+names the aborted transactions whose records are among those it holds: clients leave them out.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from odradek.broker.fetch_sessions import FetchPlan, PartitionKey, Told, WantedP
 from odradek.broker.intake import ZSTD_SINCE_FETCH
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -78,7 +82,7 @@ class _Waiter:
         self.response: asyncio.Future[FetchResponse] = loop.create_future()
         self.response.add_done_callback(self._stop)
         for partition in self._partitions:
-            partition.watch(self)
+            partition.watch(self, committed_only=reading.committed_only)
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         self._missing_bytes -= added_bytes
@@ -164,7 +168,7 @@ class _Reading:
         self._parts = parts
         self._circumstances = circumstances
         self._wanted = wanted
-        self._committed_only = request.isolation_level == _READ_COMMITTED
+        self.committed_only = request.isolation_level == _READ_COMMITTED
         self._max_bytes = min(request.max_bytes, parts.config.fetch_max_bytes)
         self._limit_bytes = 0
         self._has_room = True
@@ -208,18 +212,27 @@ class _Reading:
             )
         self.partitions.append(partition)
         diverging = _divergence(partition, wanted)
+        none: list[AbortedTransaction] | None = [] if self.committed_only else None
         if diverging is not None:
-            return _found(partition, key.partition, b"", diverging)
-        end_offset = partition.last_stable_offset if self._committed_only else partition.high_watermark
+            return _found(partition, key.partition, b"", none, diverging)
+        end_offset = partition.last_stable_offset if self.committed_only else partition.high_watermark
         limit = min(wanted.max_bytes, self._limit_bytes - self.found_bytes)
         at_least_one = self.found_bytes == 0 and self._has_room
         _check_range(partition, wanted.fetch_offset)
         if wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one):
-            return _found(partition, key.partition, b"")
+            return _found(partition, key.partition, b"", none)
         read = partition.log.read(
             wanted.fetch_offset, max(limit, 0), end_offset=end_offset, at_least_one=at_least_one
         )
-        return _found(partition, key.partition, read.records)
+        aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
+        return _found(partition, key.partition, read.records, aborted)
+
+
+def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in partition.log.aborted_transactions(start_offset, end_offset)
+    ]
 
 
 def _check_range(partition: Partition, offset: int) -> None:
@@ -245,6 +258,7 @@ def _found(
     partition: Partition,
     index: int,
     records: bytes | bytearray | memoryview,
+    aborted: list[AbortedTransaction] | None,
     diverging: EpochEndOffset | None = None,
 ) -> PartitionData:
     data = PartitionData(
@@ -253,7 +267,7 @@ def _found(
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.start_offset,
-        aborted_transactions=None,
+        aborted_transactions=aborted,
         records=records,
     )
     return data if diverging is None else data.replace(diverging_epoch=diverging)

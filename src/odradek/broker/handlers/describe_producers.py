@@ -1,0 +1,59 @@
+"""DescribeProducers (61): the producers that a partition knows, and their open transactions (KIP-664). Version 0.
+
+A partition that this broker does not lead, or whose name nobody can have, is refused alone.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import check_topic_name
+from odradek.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from odradek.storage import producers
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_partition(parts, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(parts: Parts, topic: str, index: int) -> PartitionResponse:
+    try:
+        check_topic_name(topic)
+        partition = parts.replicas.leader(topic, index)
+    except KafkaError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        active_producers=[_producer(state) for state in partition.log.producers()],
+    )
+
+
+def _producer(state: producers.ProducerState) -> ProducerState:
+    return ProducerState(
+        producer_id=state.producer_id,
+        producer_epoch=state.epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        current_txn_start_offset=state.transaction_first_offset,
+    )
+
+
+SERVED = Served(61, handle)
