@@ -1,0 +1,140 @@
+"""TxnOffsetCommit (28): commit a group's offsets as part of a transaction. Versions 0-5.
+
+They count once the transaction commits. Whether the producer's transaction includes the group's partition of
+`__consumer_offsets` is asked of the transaction's coordinator: up to version 4 it must already, later it is added (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators import CONSUMER_OFFSETS
+from odradek.broker.group_requests import has_partition
+from odradek.groups.kinds import Committer
+from odradek.groups.offsets.committing import Commit, CommitRequest
+from odradek.groups.offsets.table import Place
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from odradek.shards import BatchProducer
+from odradek.storage.producers import ProducerState
+
+_SINCE_ADDED_BY_ITSELF: Final = 5
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    commits = _commits(parts, request)
+    verdicts: dict[Place, ErrorCode] = {}
+    if commits:
+        try:
+            verdicts = await _commit(parts, circumstances.api_version, request, commits)
+        except KafkaError as error:
+            verdicts = dict.fromkeys((one.place for one in commits), error.code)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index,
+                        error_code=verdicts.get(
+                            (topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _commits(parts: Parts, request: TxnOffsetCommitRequest) -> list[Commit]:
+    return [
+        Commit(
+            topic=topic.name,
+            topic_id=parts.image.topics[topic.name].topic_id,
+            partition=one.partition_index,
+            offset=one.committed_offset,
+            leader_epoch=one.committed_leader_epoch,
+            metadata=one.committed_metadata,
+        )
+        for topic in request.topics
+        for one in topic.partitions
+        if has_partition(parts, topic.name, one.partition_index)
+    ]
+
+
+async def _commit(
+    parts: Parts, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
+) -> dict[Place, ErrorCode]:
+    await _admit(parts, version, request)
+    # Nothing is awaited from here until the shard has appended: what was verified is still true.
+    committer = Committer(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        is_transactional=True,
+        api_version=version,
+    )
+    return await parts.groups.commit(
+        CommitRequest(
+            group_id=request.group_id,
+            committer=committer,
+            commits=commits,
+            producer=BatchProducer(request.producer_id, request.producer_epoch),
+        )
+    )
+
+
+async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) -> None:
+    """Raise unless the offsets may be appended, now, as part of the producer's transaction.
+
+    A marker that comes while the coordinator is asked voids its answer: the transaction that it spoke of may be over, and the
+    offsets would begin one that nobody ends.
+    """
+    place = TopicPartition(CONSUMER_OFFSETS, parts.groups.shards.index_for(request.group_id))
+    partition = parts.replicas.leader(*place)
+    before = partition.log.producer(request.producer_id)
+    _check_epoch(before, request)
+    if _is_under_way(before, request):
+        return
+    verdicts = await parts.transactions.verify(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [place],
+        add=version >= _SINCE_ADDED_BY_ITSELF,
+    )
+    if verdicts[place] is not ErrorCode.NONE:
+        raise KafkaError(verdicts[place])
+    after = partition.log.producer(request.producer_id)
+    _check_epoch(after, request)
+    if after is not before and not _is_under_way(after, request):
+        raise KafkaError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # every client comes again on this one
+            f"a transaction of producer {request.producer_id} ended while its offsets were verified",
+        )
+
+
+def _check_epoch(state: ProducerState | None, request: TxnOffsetCommitRequest) -> None:
+    if state is not None and request.producer_epoch < state.epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {request.producer_id} is at epoch {state.epoch}, the request says {request.producer_epoch}",
+        )
+
+
+def _is_under_way(state: ProducerState | None, request: TxnOffsetCommitRequest) -> bool:
+    return state is not None and state.transaction_first_offset >= 0 and state.epoch == request.producer_epoch
+
+
+SERVED = Served(28, handle)
