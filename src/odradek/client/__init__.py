@@ -37,6 +37,12 @@ if TYPE_CHECKING:
         TimedOutError,
         WrongPeerError,
     )
+    from odradek.client.groups.values import (
+        CommitFailedError,
+        GroupMetadata,
+        OffsetAndMetadata,
+        RebalanceListener,
+    )
     from odradek.client.offsets import OffsetAndTimestamp
     from odradek.client.producer import Producer
 
@@ -72,6 +78,7 @@ _WHERE: Final = {
         "TimedOutError",
         "WrongPeerError",
     ),
+    "groups.values": ("CommitFailedError", "GroupMetadata", "OffsetAndMetadata", "RebalanceListener"),
     "offsets": ("OffsetAndTimestamp",),
     "producer": ("Producer",),
 }
@@ -89,6 +96,7 @@ __all__ = [
     "ClientBrokenError",
     "ClientClosedError",
     "ClusterDescription",
+    "CommitFailedError",
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
@@ -97,12 +105,15 @@ __all__ = [
     "CreatedTopic",
     "Delivery",
     "DeliveryError",
+    "GroupMetadata",
     "LogDirDescription",
     "NewTopic",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartialFailureError",
     "PartitionDescription",
     "Producer",
+    "RebalanceListener",
     "RecordMetadata",
     "ReplicaLogDescription",
     "ResourceType",

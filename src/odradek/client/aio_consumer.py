@@ -9,10 +9,18 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from odradek.client.assignment import EARLIEST, LATEST
-from odradek.client.consumer_core import ConsumerCore, Deserializer
+from odradek.client.consumer_core import ConsumerCore, Deserializer, Event, Kept
 from odradek.client.consumer_record import ConsumerRecord
 from odradek.client.errors import ClientClosedError
 from odradek.client.fetched import FetchedChunk
+from odradek.client.groups.participation import Step
+from odradek.client.groups.values import (
+    CommittedOffsets,
+    GroupMetadata,
+    Handover,
+    OffsetsToCommit,
+    RebalanceListener,
+)
 from odradek.client.offsets import OffsetAndTimestamp
 from odradek.client.options import ConsumerOptions
 from odradek.client.settings import ConsumerSettings
@@ -30,7 +38,8 @@ class AsyncConsumer:
             async for record in consumer:
                 ...
 
-    Consumer groups, and with them `subscribe`, are not part of this version. Settings are Kafka's, as keyword arguments;
+    With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
+    read (`commit`). Use it from one task at a time. Settings are Kafka's, as keyword arguments;
     see `ConsumerSettings` for all of them.
     """
 
@@ -68,13 +77,34 @@ class AsyncConsumer:
             self._loop = asyncio.get_running_loop()
             self._core.start()
 
-    async def close(self) -> None:
-        """Stop reading. Idempotent."""
+    async def close(self, *, commit: bool = True) -> None:
+        """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group.
+        Idempotent."""
         if not self._closed:
             self._closed = True
-            await self._core.finish(ClientClosedError("consumer"))
+            await self._core.finish(ClientClosedError("consumer"), commit=commit)
 
     # -- where to read
+
+    async def subscribe(
+        self,
+        topics: Iterable[str] | str | None = None,
+        *,
+        pattern: str | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose names match `pattern`, together with the other members of the group.
+
+        Replaces an earlier subscription. Partitions come and go inside `poll`; `listener` is told. With
+        group.protocol=consumer the broker resolves the pattern (RE2), else this client does (Python's re).
+        """
+        await self.start()
+        self._core.join(self._core.subscribe(topics, pattern, listener))
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, or give up what was assigned: read nothing."""
+        await self.start()
+        await self._core.unsubscribe()
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
@@ -128,9 +158,16 @@ class AsyncConsumer:
     # -- reading
 
     async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first."""
-        chunk = await self._next_chunk(timeout_s)
-        return self._core.take(chunk, max_records or self._core.settings.max_poll_records) if chunk else []
+        """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
+
+        In a group: gives up and takes partitions first, when the group asks for it, and commits what earlier polls
+        returned when auto.commit.interval.ms has passed.
+        """
+        limit = max_records or self._core.settings.max_poll_records
+        found = await self._next(timeout_s)
+        if found is Kept.RECORDS:
+            return self._core.take_kept(limit)
+        return self._core.take(found, limit) if isinstance(found, FetchedChunk) else []
 
     async def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
@@ -141,18 +178,43 @@ class AsyncConsumer:
         clock = self._core.clock
         deadline = clock.monotonic() + timeout_s
         while True:
-            chunk = await self._next_chunk(max(0.0, deadline - clock.monotonic()))
-            if chunk is None:
+            self._core.rewind_all_kept()
+            found = await self._next(max(0.0, deadline - clock.monotonic()))
+            if not isinstance(found, FetchedChunk):
                 return self._core.no_arrow()
-            rows = self._core.take_arrow(chunk, max_records)
+            rows = self._core.take_arrow(found, max_records)
             if rows is not None:
                 return rows
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Records for ever, one by one."""
+        """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
         while True:
-            for record in await self.poll():
+            record = self._core.next_kept()
+            if record is not None:
                 yield record
+            else:
+                self._core.keep(await self.poll())
+
+    # -- the group
+
+    async def commit(self, offsets: OffsetsToCommit | None = None, timeout_s: float | None = None) -> None:
+        """Remember how far the group has read: all that was returned, or `offsets` (of the next record to read).
+
+        Waits for the coordinator's word. CommitFailedError when the partitions went to another member meanwhile.
+        """
+        await self.start()
+        await self._core.need_group().commit(offsets, timeout_s)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> CommittedOffsets:
+        """What the group has committed; None where it has not."""
+        await self.start()
+        return await self._core.need_group().committed(partitions, timeout_s)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this member is, for `AsyncProducer.send_offsets_to_transaction`."""
+        return self._core.need_group().metadata
 
     # -- offsets
 
@@ -189,7 +251,7 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.close(commit=error is None)
 
     async def _ends(
         self, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
@@ -198,13 +260,56 @@ class AsyncConsumer:
         found = await self._core.offsets(dict.fromkeys(partitions, end), timeout_s)
         return {tp: answer.offset if answer is not None else 0 for tp, answer in found.items()}
 
-    async def _next_chunk(self, timeout_s: float) -> FetchedChunk | None:
+    async def _next(self, timeout_s: float) -> Event | None:
+        """What there is to return; what the group asks for is done first."""
         await self.start()
+        core, group = self._core, self._core.group
+        if group is None:
+            return await self._event(timeout_s)
+        deadline = core.clock.monotonic() + timeout_s
+        if group.poll_began():
+            group.membership.turn()
+        try:
+            due = group.due_for_auto_commit()
+            if due:
+                group.spawn(group.commit_quietly(due))
+            while True:
+                found = await self._event(deadline - core.clock.monotonic())
+                if not isinstance(found, Handover):
+                    return found
+                await self._hand_over(found)
+        finally:
+            group.poll_ended()
+
+    async def _event(self, timeout_s: float) -> Event | None:
+        with self._core.assignment.lock:
+            found = self._core.next_event()
+        if found is not None:
+            return found
         try:
             async with asyncio.timeout(max(0.0, timeout_s)):
-                return await self._until(self._core.next_chunk)
+                return await self._until(self._core.next_event)
         except TimeoutError:
             return None
+
+    async def _hand_over(self, handover: Handover) -> None:
+        """Do what the group asks for, and call the listener; its first error is raised when all is done."""
+        group = self._core.need_group()
+        problem: Exception | None = None
+        for step, partitions in group.steps(handover):
+            if step is Step.COMMIT:
+                await group.commit_before_giving_up(partitions)
+                continue
+            try:
+                answer = group.tell_listener(step, partitions)
+                if answer is not None:
+                    await answer
+            except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
+                problem = problem or error
+        group.membership.handed_over(handover.number)
+        self._core.fetcher.turn_soon()
+        if problem is not None:
+            raise problem
 
     async def _until(self, look: Callable[[], T | None]) -> T:
         """Wait for `look`, called with the assignment's lock held, to find something."""

@@ -27,6 +27,10 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 """What ListOffsets understands in place of a timestamp."""
+COMMITTED: Final = -100
+"""Where the group's committed offset is; by auto.offset.reset where there is none."""
+BY_DURATION: Final = -101
+"""A time that lies as far back as auto.offset.reset=by_duration:... says."""
 
 _RESET_BY_POLICY: Final[Mapping[str, int]] = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -40,7 +44,7 @@ class PartitionState:
     """The next record's offset; None until it is known."""
     fetch_offset: int | None = None
     reset_to: int | None = None
-    """EARLIEST, LATEST or a timestamp: the position is to be asked for."""
+    """EARLIEST, LATEST, COMMITTED, BY_DURATION or a timestamp: the position is to be asked for."""
     fetched_epoch: int = NO_EPOCH
     """The leader epoch of the last batch fetched: what truncation is noticed by (KIP-320)."""
     seen_leader_epoch: int = NO_EPOCH
@@ -87,7 +91,9 @@ class FetchPlan:
 
     wishes: dict[int, dict[TopicPartition, FetchWish]] = field(default_factory=dict)
     lookups: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
-    """Positions to ask for: the timestamp, EARLIEST or LATEST."""
+    """Positions to ask for: the timestamp, EARLIEST, LATEST or BY_DURATION."""
+    committed: list[TopicPartition] = field(default_factory=list)
+    """Positions to ask the group's coordinator for."""
     validations: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
     """Fetched epochs to be held against the new leader's log."""
     leaderless: bool = False
@@ -98,7 +104,8 @@ class Assignment:
     """See above. Methods marked *locked* are called with `lock` held; the others take it."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
-        self._policy = _RESET_BY_POLICY.get(settings.auto_offset_reset)
+        by_duration = settings.auto_offset_reset.startswith("by_duration:")
+        self._policy = BY_DURATION if by_duration else _RESET_BY_POLICY.get(settings.auto_offset_reset)
         self._partition_bytes_max = settings.max_partition_fetch_bytes
         self._buffer_bytes_max = settings.prefetch_max_bytes
         self._patience_s = settings.default_api_timeout_ms / 1000
@@ -114,16 +121,23 @@ class Assignment:
 
     # -- the user's side
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; those assigned already stay where they are."""
+    def assign(self, partitions: Iterable[TopicPartition], *, committed: bool = False) -> None:
+        """Read exactly these; those assigned already stay where they are. `committed`: others begin where their group
+        has committed, if it has."""
         wanted = dict.fromkeys(partitions)
         with self.lock:
             for tp in [tp for tp in self.states if tp not in wanted]:
                 self._drop_buffered(self.states.pop(tp))
             for tp in wanted:
                 if tp not in self.states:
-                    self.states[tp] = PartitionState(topic_partition=tp, reset_to=self._policy)
+                    start = COMMITTED if committed else self._policy
+                    self.states[tp] = PartitionState(topic_partition=tp, reset_to=start)
             self.tell()
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Of every partition where it is known: the offset of the next record to be returned."""
+        with self.lock:
+            return {tp: state.position for tp, state in self.states.items() if state.position is not None}
 
     def seek(self, tp: TopicPartition, offset: int | None, reset_to: int | None = None) -> None:
         """Stand at `offset`, or where ListOffsets says for `reset_to`."""
@@ -235,6 +249,10 @@ class Assignment:
         room: bool,
         problem: Exception | None,
     ) -> None:
+        if state.reset_to == COMMITTED:
+            state.busy = True
+            plan.committed.append(tp)
+            return
         partition = image.partition(tp)
         leader = image.leader(tp)
         if partition is None or leader is None:
@@ -324,6 +342,12 @@ class Assignment:
         if not state.has_records:
             state.position = offset
         self.tell()
+
+    def nothing_committed(self, state: PartitionState) -> None:
+        """*locked.* The group has no offset there: begin by the policy, or say so."""
+        state.busy = False
+        state.reset_to = self._policy
+        state.trouble_count = 0
 
     def out_of_range(self, state: PartitionState) -> None:
         """*locked.* The partition does not hold `fetch_offset` (any more): start over by the policy, or say so."""

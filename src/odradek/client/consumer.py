@@ -5,13 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 
 from odradek.client.assignment import EARLIEST, LATEST
-from odradek.client.consumer_core import ConsumerCore, Deserializer
+from odradek.client.consumer_core import ConsumerCore, Deserializer, Event, Kept
 from odradek.client.consumer_record import ConsumerRecord
 from odradek.client.errors import ClientClosedError
 from odradek.client.fetched import FetchedChunk
+from odradek.client.groups.participation import Step
+from odradek.client.groups.values import (
+    CommittedOffsets,
+    GroupMetadata,
+    Handover,
+    OffsetsToCommit,
+    RebalanceListener,
+)
 from odradek.client.loop_thread import LoopThread
 from odradek.client.offsets import OffsetAndTimestamp
 from odradek.client.options import ConsumerOptions
@@ -30,7 +38,8 @@ class Consumer:
             for record in consumer:
                 print(record.offset, record.value)
 
-    Consumer groups, and with them `subscribe`, are not part of this version. Settings are Kafka's, as keyword arguments;
+    With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
+    read (`commit`). Settings are Kafka's, as keyword arguments;
     see `ConsumerSettings` for all of them.
     """
 
@@ -62,14 +71,34 @@ class Consumer:
         """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
         return cls(**ConsumerSettings.arguments(config), **more)
 
-    def close(self) -> None:
-        """Stop reading and end the thread. Idempotent."""
+    def close(self, *, commit: bool = True) -> None:
+        """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group, end
+        the thread. Idempotent."""
         if not self._closed:
             self._closed = True
-            self._thread.call(self._core.finish(ClientClosedError("consumer")))
+            self._thread.call(self._core.finish(ClientClosedError("consumer"), commit=commit))
             self._thread.stop()
 
     # -- where to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str | None = None,
+        *,
+        pattern: str | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose names match `pattern`, together with the other members of the group.
+
+        Replaces an earlier subscription. Partitions come and go inside `poll`; `listener` is told. With
+        group.protocol=consumer the broker resolves the pattern (RE2), else this client does (Python's re).
+        """
+        subscription = self._core.subscribe(topics, pattern, listener)
+        self._thread.post(lambda: self._core.join(subscription))
+
+    def unsubscribe(self) -> None:
+        """Leave the group, or give up what was assigned: read nothing."""
+        self._thread.call(self._core.unsubscribe())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
@@ -121,9 +150,16 @@ class Consumer:
     # -- reading
 
     def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first."""
-        chunk = self._next_chunk(timeout_s)
-        return self._core.take(chunk, max_records or self._core.settings.max_poll_records) if chunk else []
+        """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
+
+        In a group: gives up and takes partitions first, when the group asks for it, and commits what earlier polls
+        returned when auto.commit.interval.ms has passed.
+        """
+        limit = max_records or self._core.settings.max_poll_records
+        found = self._next(timeout_s)
+        if found is Kept.RECORDS:
+            return self._core.take_kept(limit)
+        return self._core.take(found, limit) if isinstance(found, FetchedChunk) else []
 
     def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
@@ -134,17 +170,52 @@ class Consumer:
         clock = self._core.clock
         deadline = clock.monotonic() + timeout_s
         while True:
-            chunk = self._next_chunk(max(0.0, deadline - clock.monotonic()))
-            if chunk is None:
+            self._core.rewind_all_kept()
+            found = self._next(max(0.0, deadline - clock.monotonic()))
+            if not isinstance(found, FetchedChunk):
                 return self._core.no_arrow()
-            rows = self._core.take_arrow(chunk, max_records)
+            rows = self._core.take_arrow(found, max_records)
             if rows is not None:
                 return rows
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records for ever, one by one."""
+        """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
         while True:
-            yield from self.poll()
+            record = self._core.next_kept()
+            if record is not None:
+                yield record
+            else:
+                self._core.keep(self.poll())
+
+    # -- the group
+
+    def commit(self, offsets: OffsetsToCommit | None = None, timeout_s: float | None = None) -> None:
+        """Remember how far the group has read: all that was returned, or `offsets` (of the next record to read).
+
+        Waits for the coordinator's word. CommitFailedError when the partitions went to another member meanwhile.
+        """
+        self._thread.call(self._core.need_group().commit(offsets, timeout_s))
+
+    def commit_async(
+        self,
+        offsets: OffsetsToCommit | None = None,
+        callback: Callable[[OffsetsToCommit, Exception | None], object] | None = None,
+    ) -> None:
+        """Like `commit`, without waiting. `callback(offsets, error)` is called on the client's own thread."""
+        chosen = dict(offsets) if offsets is not None else dict(self._core.positions())
+        group = self._core.need_group()
+        work = group.commit_and_tell(chosen, callback)
+        self._thread.post(lambda: group.spawn(work))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> CommittedOffsets:
+        """What the group has committed; None where it has not."""
+        return self._thread.call(self._core.need_group().committed(partitions, timeout_s))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this member is, for `Producer.send_offsets_to_transaction`."""
+        return self._core.need_group().metadata
 
     # -- offsets
 
@@ -178,7 +249,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(commit=error is None)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
@@ -191,8 +262,45 @@ class Consumer:
         found = self._thread.call(self._core.offsets(dict.fromkeys(partitions, end), timeout_s))
         return {tp: answer.offset if answer is not None else 0 for tp, answer in found.items()}
 
-    def _next_chunk(self, timeout_s: float) -> FetchedChunk | None:
-        return self._until(self._core.next_chunk, timeout_s)
+    def _next(self, timeout_s: float) -> Event | None:
+        """What there is to return; what the group asks for is done first."""
+        core, group = self._core, self._core.group
+        deadline = core.clock.monotonic() + timeout_s
+        if group is None:
+            return self._event(timeout_s)
+        if group.poll_began():
+            self._thread.post(group.membership.turn)
+        try:
+            due = group.due_for_auto_commit()
+            if due:
+                self._thread.post(lambda: group.spawn(group.commit_quietly(due)))
+            while True:
+                found = self._event(deadline - core.clock.monotonic())
+                if not isinstance(found, Handover):
+                    return found
+                self._hand_over(found)
+        finally:
+            group.poll_ended()
+
+    def _event(self, timeout_s: float) -> Event | None:
+        return cast(Event | None, self._until(self._core.next_event, timeout_s))
+
+    def _hand_over(self, handover: Handover) -> None:
+        """Do what the group asks for, and call the listener; its first error is raised when all is done."""
+        group = self._core.need_group()
+        problem: Exception | None = None
+        for step, partitions in group.steps(handover):
+            if step is Step.COMMIT:
+                self._thread.call(group.commit_before_giving_up(partitions))
+                continue
+            try:
+                group.tell_listener(step, partitions)
+            except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
+                problem = problem or error
+        self._thread.post(lambda: group.membership.handed_over(handover.number))
+        self._thread.post(self._core.fetcher.turn_soon)
+        if problem is not None:
+            raise problem
 
     def _until(self, look: Callable[[], T | None], timeout_s: float) -> T | None:
         """Wait for `look`, called with the assignment's lock held, to find something; None when it has not in time."""

@@ -8,13 +8,13 @@ end of a pause) asks for another turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from odradek.client.address import Address
-from odradek.client.assignment import Assignment, FetchPlan, PartitionState
+from odradek.client.assignment import BY_DURATION, LATEST, Assignment, FetchPlan, PartitionState
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientBrokenError
@@ -56,12 +56,21 @@ _SESSION_ERRORS: Final = frozenset(
 ISOLATION: Final[Mapping[str, int]] = {"read_uncommitted": 0, "read_committed": 1}
 
 Generations = dict[TopicPartition, int]
+FindCommitted = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, int | None]]]
+"""Asks the group's coordinator; None where nothing was committed."""
 
 
 class Fetcher:
     """One consumer's. `turn` must be called on the loop."""
 
-    def __init__(self, settings: ConsumerSettings, cluster: Cluster, assignment: Assignment) -> None:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        cluster: Cluster,
+        assignment: Assignment,
+        find_committed: FindCommitted | None = None,
+    ) -> None:
+        self._find_committed = find_committed
         self._settings = settings
         self._cluster = cluster
         self._assignment = assignment
@@ -117,6 +126,9 @@ class Fetcher:
             self._cluster.metadata.ask()
         for broker, lookups in plan.lookups.items():
             self._begin(self._look_up(broker, lookups, self._assignment.generations(lookups)))
+        if plan.committed and self._find_committed is not None:
+            generations = self._assignment.generations(plan.committed)
+            self._begin(self._look_up_committed(self._find_committed, plan.committed, generations))
         for broker, epochs in plan.validations.items():
             self._begin(self._validate(broker, epochs, self._assignment.generations(epochs)))
         for broker, wishes in plan.wishes.items():
@@ -304,9 +316,29 @@ class Fetcher:
 
     # -- positions
 
+    async def _look_up_committed(
+        self, find: FindCommitted, wanted: list[TopicPartition], generations: Generations
+    ) -> None:
+        try:
+            committed = await find(wanted)
+        except KafkaError as error:
+            self._trouble(wanted, generations, error)
+        else:
+            with self._assignment.lock:
+                for tp in wanted:
+                    state = self._assignment.asked(tp, generations.get(tp, -1))
+                    offset = committed.get(tp)
+                    if state is not None and offset is not None:
+                        self._assignment.found(state, offset)
+                    elif state is not None:
+                        self._assignment.nothing_committed(state)
+        self.turn_soon()
+
     async def _look_up(
         self, broker: int, wanted: dict[TopicPartition, int], generations: Generations
     ) -> None:
+        since_ms = self._cluster.clock.wall_ms() - self._settings.reset_duration_ms
+        wanted = {tp: since_ms if time == BY_DURATION else time for tp, time in wanted.items()}
         try:
             answers = await ask_offsets(
                 self._cluster, broker, wanted, isolation=self._isolation, timeout_s=self._request_timeout_s
@@ -317,8 +349,10 @@ class Fetcher:
             with self._assignment.lock:
                 for tp, found in answers.found.items():
                     state = self._assignment.asked(tp, generations.get(tp, -1))
-                    if state is not None:
-                        self._assignment.found(state, found.offset if found is not None else 0)
+                    if state is not None and found is not None:
+                        self._assignment.found(state, found.offset)
+                    elif state is not None:  # no record is that new
+                        state.busy, state.reset_to = False, LATEST
             for tp, problem in answers.errors.items():
                 self._trouble([tp], generations, problem)
         self.turn_soon()

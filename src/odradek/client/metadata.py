@@ -46,6 +46,7 @@ class Metadata:
         self._auto_create = auto_create
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
         self._topics: dict[str, None] = {}
+        self._all_topics = False
         self._asked = 0
         self._served = 0
         self._wakeup = asyncio.Event()
@@ -86,6 +87,12 @@ class Metadata:
         wanted = dict.fromkeys(topics)
         self.unwant([topic for topic in self._topics if topic not in wanted])
         self.want(wanted)
+
+    def want_all(self, wanted: bool) -> None:
+        """Keep every topic of the cluster in the image, whatever its name, or no longer."""
+        if wanted and not self._all_topics:
+            self.ask(urgent=True)
+        self._all_topics = wanted
 
     def unwant(self, topics: Iterable[str]) -> None:
         """Ask about these no more, and forget what is known of them."""
@@ -197,23 +204,28 @@ class Metadata:
     async def _attempt(self) -> bool:
         """Ask until one broker answers. Sets `image` or `problem`; True when every wanted topic is in order."""
         problems: dict[Address, Exception] = {}
+        whole = self._all_topics
         for address in self._candidates():
             try:
-                answer = await self._ask_one(address)
+                answer = await self._ask_one(address, whole)
             except KafkaError as error:
                 problems[address] = error
                 continue
-            self.image = self.image.merged(answer)
+            image = self.image.merged(answer)
+            if whole:
+                present = {topic.name for topic in answer.topics}
+                image = image.without([name for name in image.topics if name not in present])
+            self.image = image
             self.problem = None
             return not self.image.topic_errors and bool(self.image.brokers)
         self.problem = _summary(problems)
         _log.debug("metadata_refresh_put_off", reason=explain(self.problem))
         return False
 
-    async def _ask_one(self, address: Address) -> MetadataResponse:
+    async def _ask_one(self, address: Address, whole: bool) -> MetadataResponse:
         connection = await self._links.get(address)
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic) for topic in self._topics],
+            topics=None if whole else [MetadataRequestTopic(name=topic) for topic in self._topics],
             allow_auto_topic_creation=self._auto_create,
         )
         answer = await connection.send(request)

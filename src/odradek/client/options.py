@@ -29,6 +29,8 @@ class ClientOptions(TypedDict, total=False):
 class ProducerOptions(ClientOptions, total=False):
     """Of a producer."""
 
+    transactional_id: str
+    transaction_timeout_ms: int
     acks: int | str
     enable_idempotence: bool
     linger_ms: int
@@ -51,6 +53,16 @@ class ProducerOptions(ClientOptions, total=False):
 class ConsumerOptions(ClientOptions, total=False):
     """Of a consumer."""
 
+    group_id: str
+    group_instance_id: str
+    group_protocol: Literal["classic", "consumer"]
+    group_remote_assignor: str
+    partition_assignment_strategy: str
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
     auto_offset_reset: str
     fetch_min_bytes: int
     fetch_max_wait_ms: int

@@ -6,15 +6,18 @@ In Python a setting is a keyword argument with underscores (`linger_ms=5`); `fro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 from odradek.client.address import Address, parse_bootstrap
+from odradek.client.groups.assignors import assignors_of
 from odradek.config.definition import (
     INT_MAX,
     LONG_MAX,
+    Bounds,
     Importance,
     Setting,
     SettingType,
@@ -28,11 +31,17 @@ from odradek.config.definition import (
 from odradek.model.errors import ConfigError
 
 _NO_IDLE_LIMIT: Final = -1
+_BY_DURATION: Final = re.compile(
+    r"by_duration:P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+"""An ISO 8601 duration in days, hours, minutes and seconds, as Java's Duration reads it (KIP-1106)."""
+_RESETS: Final = Bounds(
+    allowed="one of latest, earliest, none, or by_duration: and a duration such as P1DT6H",
+    accepts=lambda value: value in ("latest", "earliest", "none") or _duration_ms(value) is not None,
+)
 
 _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "group.id": "consumer groups are not part of this version: use assign()",
-        "transactional.id": "transactions are not part of this version",
         "key.serializer": "pass key_serializer=, a callable, to the constructor",
         "value.serializer": "pass value_serializer=, a callable, to the constructor",
         "key.deserializer": "pass key_deserializer=, a callable, to the constructor",
@@ -154,6 +163,18 @@ class ProducerSettings(ClientSettings):
 
     WHOSE: ClassVar[str] = "producer"
 
+    transactional_id: str = _word(
+        "transactional.id",
+        "",
+        "a name under which transactions survive this process, and by which older ones are fenced; empty: none",
+    )
+    transaction_timeout_ms: int = _whole(
+        "transaction.timeout.ms",
+        60_000,
+        "brokers abort a transaction that stays open for longer",
+        least=1,
+    )
+
     acks: int = field(
         default=-1,
         metadata={
@@ -231,6 +252,8 @@ class ProducerSettings(ClientSettings):
     def _completed(self, given: frozenset[str]) -> Self:
         settings = self
         conflict = self._idempotence_conflict()
+        if self.transactional_id and (conflict or not self.enable_idempotence):
+            raise ConfigError(f"transactional.id needs {conflict or 'enable.idempotence=true'}")
         if conflict and "enable_idempotence" in given:
             raise ConfigError(f"enable.idempotence=true needs {conflict}")
         if conflict:  # KIP-679: an explicit acks=1 turns the default off, without a fuss
@@ -263,13 +286,55 @@ class ConsumerSettings(ClientSettings):
 
     WHOSE: ClassVar[str] = "consumer"
 
-    auto_offset_reset: str = _word(
-        "auto.offset.reset",
-        "latest",
-        "where to go when there is no position, or none that the partition still holds; none: raise",
-        "latest",
-        "earliest",
-        "none",
+    group_id: str = _word(
+        "group.id", "", "the group that this consumer reads with and commits for; empty: none"
+    )
+    group_instance_id: str = _word(
+        "group.instance.id",
+        "",
+        "a name that outlives restarts: a static member keeps its partitions while it is away (KIP-345)",
+    )
+    group_protocol: str = _word(
+        "group.protocol",
+        "classic",
+        "classic: members agree among themselves; consumer: the broker assigns (KIP-848)",
+        "classic",
+        "consumer",
+    )
+    group_remote_assignor: str = _word(
+        "group.remote.assignor",
+        "",
+        "with group.protocol=consumer: uniform or range; empty: the broker's choice",
+    )
+    partition_assignment_strategy: str = _word(
+        "partition.assignment.strategy",
+        "range,cooperative-sticky",
+        "with group.protocol=classic: range, roundrobin, sticky, cooperative-sticky; what all members have is used",
+    )
+    session_timeout_ms: int = _whole(
+        "session.timeout.ms", 45_000, "a member that is not heard of for this long is dead", least=1
+    )
+    heartbeat_interval_ms: int = _whole(
+        "heartbeat.interval.ms", 3_000, "how often a member shows that it is alive", least=1
+    )
+    max_poll_interval_ms: int = _whole(
+        "max.poll.interval.ms",
+        300_000,
+        "a member whose user does not poll for this long leaves the group; the limit for a rebalance, too",
+        least=1,
+    )
+    enable_auto_commit: bool = _flag(
+        "enable.auto.commit", True, "commit, inside poll() and close(), what earlier polls have returned"
+    )
+    auto_commit_interval_ms: int = _whole("auto.commit.interval.ms", 5_000, "how often")
+    auto_offset_reset: str = declare(
+        Setting(
+            key="auto.offset.reset",
+            type=SettingType.STRING,
+            default="latest",
+            meaning="where to go when there is no position, or none that the partition still holds; none: raise",
+            valid=_RESETS,
+        )
     )
     fetch_min_bytes: int = _whole(
         "fetch.min.bytes", 1, "a broker waits until it has this much to answer with"
@@ -306,6 +371,24 @@ class ConsumerSettings(ClientSettings):
         "default.api.timeout.ms", 60_000, "how long calls without a timeout of their own may take", least=1
     )
 
+    @property
+    def reset_duration_ms(self) -> int:
+        """How far back auto.offset.reset=by_duration:... goes; 0 for the other policies."""
+        return _duration_ms(self.auto_offset_reset) or 0
+
+    def _completed(self, given: frozenset[str]) -> Self:
+        assignors_of(self.partition_assignment_strategy)
+        if self.group_instance_id and not self.group_id:
+            raise ConfigError("group.instance.id needs group.id")
+        if self.group_protocol == "classic" and self.heartbeat_interval_ms >= self.session_timeout_ms:
+            if "heartbeat_interval_ms" in given:
+                raise ConfigError(
+                    f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below session.timeout.ms"
+                    f" ({self.session_timeout_ms})"
+                )
+            return replace(self, heartbeat_interval_ms=max(1, self.session_timeout_ms // 3))
+        return self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminSettings(ClientSettings):
@@ -316,6 +399,15 @@ class AdminSettings(ClientSettings):
     default_api_timeout_ms: int = _whole(
         "default.api.timeout.ms", 60_000, "how long calls without a timeout of their own may take", least=1
     )
+
+
+def _duration_ms(policy: str) -> int | None:
+    """None unless it is by_duration: with a duration that makes sense."""
+    found = _BY_DURATION.fullmatch(policy)
+    if found is None or not any(found.groups()):
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
 def _checked(setting: Setting, value: object) -> object:

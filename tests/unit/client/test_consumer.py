@@ -476,11 +476,6 @@ async def test_the_synchronous_face_reads_the_same(broker: Any, log: Log, within
     assert await within(asyncio.to_thread(work)) == list(range(10))
 
 
-def test_there_is_no_subscribe_rather_than_half_of_one() -> None:
-    assert not hasattr(Consumer, "subscribe")
-    assert "subscribe" in (Consumer.__doc__ or "")
-
-
 async def test_waiting_in_vain_leaves_nothing_behind(broker: Any, log: Log, within: Within) -> None:
     async with consumer_of(broker) as consumer:
         await consumer.assign([A])

@@ -53,8 +53,7 @@ def test_kafkas_spelling_and_text_values_mean_the_same_as_keyword_arguments() ->
     [
         ("linger.sm", "did you mean 'linger.ms'?"),
         ("compresion.type", "did you mean 'compression.type'?"),
-        ("group.id", "consumer groups are not part of this version"),
-        ("transactional.id", "transactions are not part of this version"),
+        ("group.id", "unknown producer setting"),
         ("key.serializer", "pass key_serializer="),
         ("no.such.thing.at.all", "unknown producer setting 'no.such.thing.at.all'"),
     ],

@@ -1,0 +1,105 @@
+"""Which broker coordinates a group or a transactional id, and asking it.
+
+Looked up when it is needed and forgotten as soon as it looks wrong: an answer says so, or none comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from odradek.client.address import Address
+from odradek.client.cluster import Cluster
+from odradek.client.connection import Connection
+from odradek.client.groups.member import COORDINATOR_MOVED
+from odradek.client.links import Links
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import NO_BROKER
+from odradek.protocol import Message, api_by_name
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+_FIND: Final = api_by_name("FindCoordinator")
+_FIRST_VERSION_WITH_KEYS: Final = 4
+
+Build = Callable[[int], Message]
+"""Makes a request for the version that the broker speaks."""
+
+
+class Coordinator:
+    """That of one key. Lives on one event loop."""
+
+    def __init__(self, cluster: Cluster, key: str, key_type: int) -> None:
+        self._cluster = cluster
+        self._key = key
+        self._key_type = key_type
+        self._address: Address | None = None
+        self._search: asyncio.Task[Address] | None = None
+
+    def forget(self) -> None:
+        """It is somewhere else, or nowhere."""
+        self._address = None
+
+    def note(self, code: ErrorCode) -> None:
+        """What an answer of the coordinator said."""
+        if code in COORDINATOR_MOVED:
+            self.forget()
+
+    async def connection(self, links: Links | None = None) -> Connection:
+        """A connection to it, among `links` or the cluster's usual ones. One attempt; KafkaError."""
+        address = self._address or await self._find()
+        try:
+            return await (links or self._cluster.links).get(address)
+        except KafkaError:
+            self.forget()
+            raise
+
+    async def ask(
+        self,
+        api: str,
+        build: Build | Message,
+        *,
+        timeout_s: float,
+        at_most: int | None = None,
+        links: Links | None = None,
+    ) -> Any:
+        """One request, one answer, no retry. What the answer says of the coordinator is for `note`."""
+        connection = await self.connection(links)
+        version = connection.version_of(api_by_name(api), at_most=at_most)
+        message = build if isinstance(build, Message) else build(version)
+        try:
+            return await connection.send(message, at_most=at_most, timeout_s=timeout_s)
+        except KafkaError as error:
+            if error.retriable:
+                self.forget()
+            raise
+
+    async def _find(self) -> Address:
+        """One search at a time, whoever needs it."""
+        if self._search is None:
+            self._search = asyncio.get_running_loop().create_task(
+                self._look_up(), name="odradek-find-coordinator"
+            )
+            self._search.add_done_callback(self._found)
+        return await asyncio.shield(self._search)
+
+    def _found(self, search: asyncio.Task[Address]) -> None:
+        self._search = None
+        if not search.cancelled() and search.exception() is None:
+            self._address = search.result()
+
+    async def _look_up(self) -> Address:
+        connection = await self._cluster.connection(NO_BROKER)
+        version = connection.version_of(_FIND)
+        if version >= _FIRST_VERSION_WITH_KEYS:
+            request = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self._key])
+        else:
+            request = FindCoordinatorRequest(key=self._key, key_type=self._key_type)
+        told: FindCoordinatorResponse = await connection.send(request)
+        found = told.coordinators[0] if told.coordinators else told
+        code = ErrorCode.of(found.error_code)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, f"no coordinator for {self._key!r}: {found.error_message or code.meaning}")
+        return Address(found.host, found.port)

@@ -1,0 +1,144 @@
+"""What a member is in either protocol: its identity, what it owns, what its user must do next, and when it was last seen
+to poll. The two protocols are `classic.py` and `reconciling.py`.
+
+A core is driven by its service (`membership.py`): `due` says what to send now, `answered` and `failed` tell it what came
+of that, `handed_over` that the user's side has done what `handover` asks for. No I/O and no clock: times are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from odradek.client.backoff import Backoff
+from odradek.client.groups.assignors import Assignor
+from odradek.client.groups.values import NO_GENERATION, GroupMetadata, Handover, Partitions, Subscription
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol import Message
+
+COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+"""Answers after which the coordinator is looked up anew."""
+PATIENCE_S: Final = 5.0
+"""How much longer than the broker may take we wait for a JoinGroup."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """What the cores need of a consumer's settings."""
+
+    group_id: str
+    group_instance_id: str | None = None
+    session_timeout_s: float = 45.0
+    heartbeat_interval_s: float = 3.0
+    max_poll_interval_s: float = 300.0
+    request_timeout_s: float = 30.0
+    assignors: tuple[Assignor, ...] = ()
+    remote_assignor: str | None = None
+    rack_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request to the coordinator; `build` makes it for the version that the broker speaks."""
+
+    api: str
+    build: Callable[[int], Message]
+    wait_s: float
+    incarnation: int = 0
+    """Answers to requests of an earlier one are of no use."""
+
+
+class Member(Protocol):
+    """A core, as its service sees it."""
+
+    handover: Handover | None
+    problem: KafkaError | None
+    in_poll: bool
+    polled_at: float
+
+    @property
+    def metadata(self) -> GroupMetadata: ...
+    @property
+    def wants(self) -> Sequence[str]: ...
+    @property
+    def wants_all(self) -> bool: ...
+    def subscribe(self, subscription: Subscription, now: float) -> None: ...
+    def due(self, now: float) -> list[Ask]: ...
+    def next_deadline(self, now: float) -> float | None: ...
+    def answered(self, ask: Ask, told: Any, now: float) -> None: ...
+    def failed(self, ask: Ask, error: KafkaError, now: float) -> None: ...
+    def learned(self, counts: Mapping[str, int], names: Mapping[UUID, str], now: float) -> None: ...
+    def handed_over(self, number: int, now: float) -> None: ...
+    def fenced(self, code: ErrorCode, now: float) -> None: ...
+    def poll_began(self, now: float) -> bool: ...
+    def leave(self) -> Ask | None: ...
+
+
+class MemberState:
+    """The part that both protocols share."""
+
+    def __init__(self, settings: MemberSettings, backoff: Backoff) -> None:
+        self.settings: Final = settings
+        self._backoff = backoff
+        self.subscription: Subscription | None = None
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.owned: Partitions = ()
+        """What the user's side reads, as far as it has told."""
+        self.handover: Handover | None = None
+        self.problem: KafkaError | None = None
+        """Why the member cannot take part; raised by `poll`."""
+        self.in_poll = False
+        self.polled_at = 0.0
+        self._handover_number = 0
+        self._incarnation = 0
+        self._failure_count = 0
+        self._not_before = 0.0
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who commits now."""
+        return GroupMetadata(
+            group_id=self.settings.group_id,
+            generation=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.settings.group_instance_id,
+        )
+
+    @property
+    def wants_all(self) -> bool:
+        """The metadata of every topic is needed, to know which match the pattern."""
+        return self.subscription is not None and self.subscription.pattern is not None
+
+    def _hand_over(
+        self, *, revoked: Partitions = (), lost: bool = False, taken: Partitions | None = None
+    ) -> None:
+        self._handover_number += 1
+        self.handover = Handover(
+            number=self._handover_number,
+            revoked=tuple(sorted(revoked)),
+            lost=lost,
+            taken=None if taken is None else tuple(sorted(taken)),
+        )
+
+    def _pause(self, now: float) -> None:
+        self._not_before = now + self._backoff.delay_s(self._failure_count)
+        self._failure_count += 1
+
+    def _poll_deadline(self) -> float:
+        return self.polled_at + self.settings.max_poll_interval_s
+
+    def _poll_overdue(self, now: float) -> bool:
+        return not self.in_poll and now >= self._poll_deadline()
+
+    def _explained(self, code: ErrorCode, message: str | None = None) -> KafkaError:
+        return KafkaError(code, f"group {self.settings.group_id!r}: {message or code.meaning}")
+
+
+def minus(left: Partitions, right: Partitions) -> tuple[TopicPartition, ...]:
+    """In the order of `left`."""
+    gone = set(right)
+    return tuple(tp for tp in left if tp not in gone)

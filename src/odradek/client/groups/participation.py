@@ -1,0 +1,289 @@
+"""What a consumer with a group.id has: its place in the group, its commits, and the user's side of rebalances.
+
+The group's service runs on the loop, the user calls from a thread of their own or from a coroutine. They meet in `poll`:
+it commits what earlier polls returned (auto commit), gives up and takes partitions when the group asks for it, and calls
+the listener, all before it returns the next records. So what a user has been given has been dealt with when the next
+`poll` begins, and nothing is handed to another member before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from enum import Enum, auto
+from typing import Any, Final
+
+from odradek.client.assignment import Assignment
+from odradek.client.backoff import Backoff
+from odradek.client.cluster import Cluster
+from odradek.client.errors import explain
+from odradek.client.groups.assignors import assignors_of
+from odradek.client.groups.classic import ClassicMember
+from odradek.client.groups.coordinator import GROUP, Coordinator
+from odradek.client.groups.member import Member, MemberSettings
+from odradek.client.groups.membership import Membership
+from odradek.client.groups.offset_store import OffsetStore
+from odradek.client.groups.reconciling import ReconcilingMember
+from odradek.client.groups.values import (
+    CommittedOffsets,
+    GroupMetadata,
+    Handover,
+    OffsetAndMetadata,
+    OffsetsToCommit,
+    Partitions,
+    RebalanceListener,
+    as_committable,
+)
+from odradek.client.settings import ConsumerSettings
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock, Entropy
+from odradek.telemetry import events
+
+_log = events.get("client")
+
+FAREWELL_S: Final = 5.0
+"""How long `close` tries to tell the group."""
+_LISTENER = RebalanceListener()
+
+
+class Step(Enum):
+    """What the user's side does in a handover, in this order."""
+
+    COMMIT = auto()
+    REVOKED = auto()
+    LOST = auto()
+    ASSIGNED = auto()
+
+
+class Participation:
+    """See above. `positions`: the offset behind what the user was given, per partition."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        cluster: Cluster,
+        assignment: Assignment,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        positions: Callable[[], dict[TopicPartition, int]],
+        give_up: Callable[[Iterable[TopicPartition]], None],
+    ) -> None:
+        self._settings = settings
+        self._assignment = assignment
+        self._clock = clock
+        self._positions = positions
+        self._give_up = give_up
+        self.member: Final[Member] = _make_member(settings, entropy)
+        self.coordinator: Final = Coordinator(cluster, settings.group_id, GROUP)
+        self.membership: Final = Membership(self.member, cluster, self.coordinator, on_change=self._changed)
+        self.store: Final = OffsetStore(
+            cluster, self.coordinator, who=lambda: self.member.metadata, fenced=self._fenced
+        )
+        self.listener: RebalanceListener = _LISTENER
+        self.subscribed = False
+        self._patience_s = settings.default_api_timeout_ms / 1000
+        self._auto_commit_s = settings.auto_commit_interval_ms / 1000 if settings.enable_auto_commit else None
+        self._commit_at = clock.monotonic() + (self._auto_commit_s or 0.0)
+        self._auto_committed: dict[TopicPartition, int] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._done_number = 0
+        """The last handover that the user's side has done; the service may not have been told yet."""
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        return self.member.metadata
+
+    # -- polling, on the user's side
+
+    def next_handover(self) -> Handover | None:
+        """*locked.* What has to be done before more can be read. Raises what keeps us out of the group."""
+        if not self.subscribed:
+            return None
+        if self.membership.failure is not None:
+            raise self.membership.failure
+        handover = self.member.handover
+        if handover is None and self.member.problem is not None:
+            problem = self.member.problem
+            if problem.code is not ErrorCode.FENCED_INSTANCE_ID:
+                self.member.problem = None  # told once; the next poll tries again
+            raise problem
+        return handover if self.has_handover else None
+
+    @property
+    def has_handover(self) -> bool:
+        handover = self.member.handover
+        return handover is not None and handover.number > self._done_number
+
+    def poll_began(self) -> bool:
+        """True when the service should take a turn."""
+        self.member.in_poll = True
+        return self.subscribed and self.member.poll_began(self._clock.monotonic())
+
+    def poll_ended(self) -> None:
+        self.member.polled_at = self._clock.monotonic()
+        self.member.in_poll = False
+
+    def due_for_auto_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit now, without waiting for it."""
+        if self._auto_commit_s is None:
+            return {}
+        now = self._clock.monotonic()
+        if now < self._commit_at:
+            return {}
+        self._commit_at = now + self._auto_commit_s
+        return self._uncommitted()
+
+    def steps(self, handover: Handover) -> Iterator[tuple[Step, Partitions]]:
+        """What is left to do for a handover; between the steps, this changes what is assigned."""
+        self._done_number = handover.number
+        before = tuple(self._assignment.states)
+        revoked = tuple(tp for tp in handover.revoked if tp in self._assignment.states)
+        if revoked and not handover.lost:
+            yield Step.COMMIT, revoked
+        if revoked:
+            yield Step.LOST if handover.lost else Step.REVOKED, revoked
+            self._give_up(revoked)
+            for tp in revoked:
+                self._auto_committed.pop(tp, None)
+            self._assignment.assign([tp for tp in before if tp not in revoked])
+        if handover.taken is not None:
+            added = handover.added(before)
+            self._assignment.assign(handover.taken, committed=True)
+            yield Step.ASSIGNED, added
+
+    def tell_listener(self, step: Step, partitions: Partitions) -> Awaitable[None] | None:
+        """Call what the user wants to have called."""
+        if step is Step.REVOKED:
+            return self.listener.partitions_revoked(partitions)
+        if step is Step.LOST:
+            return self.listener.partitions_lost(partitions)
+        return self.listener.partitions_assigned(partitions)
+
+    def _changed(self) -> None:
+        with self._assignment.lock:
+            self._assignment.tell()
+
+    # -- commits, on the loop
+
+    async def commit(
+        self, offsets: OffsetsToCommit | None = None, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was given (by default: all that was returned), acknowledged by the group's coordinator."""
+        wanted = as_committable(offsets) if offsets is not None else as_committable(self._positions())
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+        await self.store.commit(wanted, limit_s, still_owned=self._still_owned if self.subscribed else None)
+        return wanted
+
+    async def commit_and_tell(
+        self,
+        offsets: OffsetsToCommit,
+        callback: Callable[[OffsetsToCommit, Exception | None], object] | None,
+    ) -> None:
+        """A commit whose outcome nobody waits for."""
+        problem: Exception | None = None
+        try:
+            await self.commit(offsets)
+        except OdradekError as error:
+            problem = error
+            if callback is None:
+                _log.warning("commit_failed", group=self._settings.group_id, reason=explain(error))
+        if callback is not None:
+            try:
+                callback(offsets, problem)
+            except Exception:  # noqa: BLE001 - the user's code: it must not stop the client
+                _log.exception("commit_callback_failed", callback=repr(callback))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """On the loop: run it without waiting for it."""
+        task = asyncio.get_running_loop().create_task(work, name="odradek-commit")
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def commit_quietly(self, offsets: OffsetsToCommit, timeout_s: float | None = None) -> None:
+        """Auto commit: a failure is logged, and made good by the next one, or by reading again."""
+        try:
+            await self.commit(offsets, timeout_s)
+        except OdradekError as error:
+            self._auto_committed = {}
+            _log.warning("auto_commit_failed", group=self._settings.group_id, reason=explain(error))
+
+    async def commit_before_giving_up(self, partitions: Partitions) -> None:
+        """The end of a member's time with partitions, if it commits by itself."""
+        if self._auto_commit_s is not None:
+            positions = self._positions()
+            offsets = {tp: positions[tp] for tp in partitions if tp in positions}
+            await self.commit_quietly(offsets)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> CommittedOffsets:
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+        found = await self.store.fetch(wanted, limit_s, require_stable=self._stable)
+        return {tp: found.get(tp) for tp in wanted}
+
+    async def find_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """For positions: where the group has committed."""
+        limit_s = self._settings.request_timeout_ms / 1000
+        found = await self.store.fetch(partitions, limit_s, require_stable=self._stable)
+        return {tp: each.offset if each is not None else None for tp, each in found.items()}
+
+    async def leave(self, *, commit: bool) -> None:
+        """Commit if that is automatic and asked for, and leave the group. Errors are logged: it is over anyhow."""
+        if commit and self._auto_commit_s is not None and self._assignment.failure is None:
+            await self.commit_quietly(self._uncommitted(), FAREWELL_S)
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+        except TimeoutError:
+            _log.info("commits_not_awaited", group=self._settings.group_id)
+        await self.membership.leave(FAREWELL_S)
+
+    async def stop(self) -> None:
+        """No more of anything."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.membership.stop()
+
+    # -- inside
+
+    @property
+    def _stable(self) -> bool:
+        return self._settings.isolation_level == "read_committed"
+
+    def _uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        positions = self._positions()
+        last, self._auto_committed = self._auto_committed, positions
+        return {tp: OffsetAndMetadata(offset) for tp, offset in positions.items() if last.get(tp) != offset}
+
+    def _still_owned(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Partitions that were ours when the commit was asked for, and are no more, are not committed in a new name."""
+        return all(tp in self._assignment.states for tp in partitions)
+
+    def _fenced(self, code: ErrorCode) -> None:
+        self.member.fenced(code, self._clock.monotonic())
+        self.membership.turn()
+
+
+def no_group() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_GROUP_ID, "this needs a group: set group_id")
+
+
+def _make_member(settings: ConsumerSettings, entropy: Entropy) -> Member:
+    own = MemberSettings(
+        group_id=settings.group_id,
+        group_instance_id=settings.group_instance_id or None,
+        session_timeout_s=settings.session_timeout_ms / 1000,
+        heartbeat_interval_s=settings.heartbeat_interval_ms / 1000,
+        max_poll_interval_s=settings.max_poll_interval_ms / 1000,
+        request_timeout_s=settings.request_timeout_ms / 1000,
+        assignors=assignors_of(settings.partition_assignment_strategy),
+        remote_assignor=settings.group_remote_assignor or None,
+    )
+    backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
+    if settings.group_protocol == "consumer":
+        return ReconcilingMember(own, backoff, member_id=str(entropy.uuid()))
+    return ClassicMember(own, backoff)

@@ -1,0 +1,330 @@
+"""A member of a consumer group in the new protocol (KIP-848): one request, ConsumerGroupHeartbeat, and no leader.
+
+The broker decides who reads what, and tells each member its part; a member gives up what is no longer in it, takes what
+is new, and reports what it owns. Nobody stops reading what they keep. Epoch 0 joins, -1 leaves; a member whose epoch the
+broker does not know any more has lost everything and joins again. A heartbeat carries only what changed since the last
+one that was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+from uuid import UUID
+
+from odradek.client.backoff import Backoff
+from odradek.client.groups.member import COORDINATOR_MOVED, Ask, MemberSettings, MemberState, minus
+from odradek.client.groups.values import NO_GENERATION, Partitions, Subscription
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol import Message
+from odradek.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+_FIRST_VERSION_WITH_OWN_ID: Final = 1
+_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_LATER: Final = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+class Phase(Enum):
+    """`IN` from the first heartbeat on."""
+
+    OUT = auto()
+    IN = auto()
+    FENCED = auto()
+    """Everything is lost; once the user's side has let go of it, the member joins again."""
+    STALLED = auto()
+    """The user has not polled for max.poll.interval.ms: out of the group until they do."""
+    FAILED = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What a heartbeat said, to be repeated only if it changes."""
+
+    names: tuple[str, ...] | None
+    pattern: str | None
+    owned: Partitions
+
+
+class ReconcilingMember(MemberState):
+    """See above. `member_id` is the member's own choice."""
+
+    def __init__(self, settings: MemberSettings, backoff: Backoff, *, member_id: str) -> None:
+        super().__init__(settings, backoff)
+        self.phase = Phase.OUT
+        self.member_id = member_id
+        self._epoch = JOIN_EPOCH
+        self._interval_s = settings.heartbeat_interval_s
+        self._target: dict[UUID, tuple[int, ...]] | None = None
+        """What the broker wants us to own; None until it has said."""
+        self._names: dict[UUID, str] = {}
+        self._beat_at = 0.0
+        self._in_flight = False
+        self._sending: _Told | None = None
+        self._told: _Told | None = None
+        self._farewell: Ask | None = None
+
+    # -- what the service and the user ask
+
+    @property
+    def wants(self) -> Sequence[str]:
+        return self.subscription.topics if self.subscription is not None else ()
+
+    @property
+    def unnamed(self) -> bool:
+        """Something was assigned of a topic whose name is not known yet."""
+        return any(topic_id not in self._names for topic_id in self._target or ())
+
+    def subscribe(self, subscription: Subscription, now: float) -> None:
+        self.subscription = subscription
+        if self.phase in (Phase.OUT, Phase.STALLED):
+            self.polled_at = now
+            self._join(now)
+        self._beat_at = min(self._beat_at, now)
+
+    def due(self, now: float) -> list[Ask]:
+        if self.phase is Phase.IN and self._poll_overdue(now):
+            self._stall()
+        asks = [self._farewell] if self._farewell is not None else []
+        self._farewell = None
+        if self.phase is Phase.IN and not self._in_flight and now >= max(self._beat_at, self._not_before):
+            asks.append(self._beat(now))
+        return asks
+
+    def next_deadline(self, now: float) -> float | None:
+        times = []
+        if self.phase is Phase.IN and not self._in_flight:
+            times.append(max(self._beat_at, self._not_before))
+        if self.phase is Phase.IN and not self.in_poll:
+            times.append(self._poll_deadline())
+        return min(times, default=None)
+
+    def learned(self, counts: Mapping[str, int], names: Mapping[UUID, str], now: float) -> None:
+        """Names of topics by id; called whenever metadata came."""
+        self._names.update(names)
+        self._reconcile()
+
+    def handed_over(self, number: int, now: float) -> None:
+        handover = self.handover
+        if handover is None or handover.number != number:
+            return
+        self.handover = None
+        if handover.taken is not None:
+            self.owned = handover.taken
+            self._beat_at = now
+            self._reconcile()
+        else:
+            self.owned = minus(self.owned, handover.revoked)
+            if self.phase is Phase.FENCED:
+                self._join(now)
+
+    def fenced(self, code: ErrorCode, now: float) -> None:
+        """A commit was refused in a way that says that the group has gone on without us."""
+        if code is ErrorCode.STALE_MEMBER_EPOCH:
+            self._beat_at = min(self._beat_at, now)
+        elif code in _FENCED and self.phase is Phase.IN:
+            self._lose(now)
+
+    def poll_began(self, now: float) -> bool:
+        """The user polls. True when the service should take a turn now."""
+        self.polled_at = now
+        if (self.phase is Phase.STALLED and self.handover is None) or (
+            self.phase is Phase.FAILED and self.problem is None
+        ):
+            self._join(now)
+            return True
+        return False
+
+    def leave(self) -> Ask | None:
+        """The last request; a static member only says that it is away for a while."""
+        was_in = self.phase is Phase.IN and self.generation != NO_GENERATION
+        self._incarnation += 1
+        self.phase = Phase.OUT
+        self.generation = NO_GENERATION
+        self.handover = None
+        return self._leave_ask() if was_in else None
+
+    # -- answers
+
+    def answered(self, ask: Ask, told: ConsumerGroupHeartbeatResponse, now: float) -> None:
+        if ask.incarnation != self._incarnation or self.phase is not Phase.IN:
+            return
+        self._in_flight = False
+        code = ErrorCode.of(told.error_code)
+        if code is ErrorCode.NONE:
+            self._welcomed(told, now)
+        elif code in _FENCED:
+            self._lose(now)
+        elif code in _LATER:
+            self._told = None
+            self._pause(now)
+        else:
+            self._fail(code, told.error_message)
+
+    def failed(self, ask: Ask, error: KafkaError, now: float) -> None:
+        """There was no answer, or no way to ask: say everything again."""
+        if ask.incarnation != self._incarnation or self.phase is not Phase.IN:
+            return
+        self._in_flight = False
+        self._told = None
+        if error.retriable:
+            self._pause(now)
+            self._beat_at = min(self._beat_at, self._not_before)
+        else:
+            self._fail(error.code, error.message)
+
+    def _welcomed(self, told: ConsumerGroupHeartbeatResponse, now: float) -> None:
+        self._failure_count = 0
+        self._told = self._sending
+        self.member_id = told.member_id or self.member_id
+        self._epoch = self.generation = told.member_epoch
+        if told.heartbeat_interval_ms > 0:
+            self._interval_s = told.heartbeat_interval_ms / 1000
+        if self._changed():
+            self._beat_at = now
+        else:
+            self._beat_at = now + self._interval_s
+        if told.assignment is not None:
+            self._target = {
+                each.topic_id: tuple(each.partitions) for each in told.assignment.topic_partitions
+            }
+            self._reconcile()
+
+    # -- moves
+
+    def _reconcile(self) -> None:
+        """Ask the user's side for what parts us from the target, one step at a time."""
+        if self.phase is not Phase.IN or self.handover is not None or self._target is None or self.unnamed:
+            return
+        target = tuple(
+            TopicPartition(self._names[topic_id], number)
+            for topic_id, numbers in self._target.items()
+            for number in numbers
+        )
+        if set(target) != set(self.owned):
+            self._hand_over(revoked=minus(self.owned, target), taken=target)
+
+    def _join(self, now: float) -> None:
+        self._incarnation += 1
+        self._in_flight = False
+        self.phase = Phase.IN
+        self._epoch = JOIN_EPOCH
+        self.generation = NO_GENERATION
+        self._target = None
+        self._told = None
+        self._beat_at = now
+
+    def _lose(self, now: float) -> None:
+        self.generation = NO_GENERATION
+        self._incarnation += 1
+        self._in_flight = False
+        if self.owned:
+            self.phase = Phase.FENCED
+            self._hand_over(revoked=self.owned, lost=True)
+        else:
+            self.handover = None
+            self._join(now)
+
+    def _stall(self) -> None:
+        """Another member should have the partitions of a user who does not come for records."""
+        if self.generation != NO_GENERATION:
+            self._farewell = self._leave_ask()
+        self.generation = NO_GENERATION
+        self._incarnation += 1
+        self._in_flight = False
+        self.handover = None
+        self.phase = Phase.STALLED
+        if self.owned:
+            self.phase = Phase.FENCED
+            self._hand_over(revoked=self.owned, lost=True)
+
+    def _fail(self, code: ErrorCode, message: str | None = None) -> None:
+        self._incarnation += 1
+        self._in_flight = False
+        self.phase = Phase.FAILED
+        self.generation = NO_GENERATION
+        self.problem = self._explained(code, message)
+        if self.owned:
+            self._hand_over(revoked=self.owned, lost=True)
+
+    # -- requests
+
+    def _now_to_tell(self) -> _Told:
+        assert self.subscription is not None
+        pattern = self.subscription.pattern
+        names = None if pattern is not None else tuple(sorted(self.subscription.topics))
+        return _Told(names=names, pattern=pattern, owned=self.owned)
+
+    def _changed(self) -> bool:
+        return self._told != self._now_to_tell()
+
+    def _beat(self, now: float) -> Ask:
+        self._in_flight = True
+        self._beat_at = now + self._interval_s
+        telling, told = self._now_to_tell(), self._told
+        self._sending = telling
+        settings, epoch, member_id = self.settings, self._epoch, self.member_id
+        everything = told is None or epoch == JOIN_EPOCH
+        ids = {name: topic_id for topic_id, name in self._names.items()}
+        grouped: dict[UUID, list[int]] = {}
+        for tp in telling.owned:
+            grouped.setdefault(ids[tp.topic], []).append(tp.partition)
+        owned = [TopicPartitions(topic_id=topic_id, partitions=each) for topic_id, each in grouped.items()]
+        names_changed = everything or (told is not None and told.names != telling.names)
+        pattern_changed = (everything and telling.pattern is not None) or (
+            told is not None and told.pattern != telling.pattern
+        )
+        owned_changed = everything or (told is not None and told.owned != telling.owned)
+
+        def build(version: int) -> Message:
+            with_pattern = version >= _FIRST_VERSION_WITH_OWN_ID
+            if telling.pattern is not None and not with_pattern:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, "the broker does not resolve patterns: subscribe by name"
+                )
+            own_id = with_pattern or epoch != JOIN_EPOCH
+            return ConsumerGroupHeartbeatRequest(
+                group_id=settings.group_id,
+                member_id=member_id if own_id else "",
+                member_epoch=epoch,
+                instance_id=settings.group_instance_id,
+                rack_id=settings.rack_id if everything else None,
+                rebalance_timeout_ms=int(settings.max_poll_interval_s * 1000) if everything else -1,
+                subscribed_topic_names=list(telling.names or ()) if names_changed else None,
+                subscribed_topic_regex=(telling.pattern or "") if pattern_changed else None,
+                server_assignor=settings.remote_assignor if everything else None,
+                topic_partitions=owned if owned_changed else None,
+            )
+
+        return self._ask(build)
+
+    def _leave_ask(self) -> Ask:
+        settings, member_id = self.settings, self.member_id
+        epoch = LEAVE_EPOCH if settings.group_instance_id is None else STATIC_LEAVE_EPOCH
+
+        def build(version: int) -> Message:
+            return ConsumerGroupHeartbeatRequest(
+                group_id=settings.group_id,
+                member_id=member_id,
+                member_epoch=epoch,
+                instance_id=settings.group_instance_id,
+            )
+
+        return self._ask(build)
+
+    def _ask(self, build: Any) -> Ask:
+        return Ask(
+            api="ConsumerGroupHeartbeat",
+            build=build,
+            wait_s=self.settings.request_timeout_s,
+            incarnation=self._incarnation,
+        )

@@ -1,0 +1,95 @@
+"""What users of groups give and get: offsets with metadata, the identity of a member, the listener to rebalances."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.model.errors import KafkaError
+from odradek.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
+
+NO_GENERATION: Final = -1
+"""Of whoever commits without being a member."""
+
+Partitions = tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed offset: that of the next record to read, and a note that goes with it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_EPOCH
+
+
+OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
+CommittedOffsets = dict[TopicPartition, OffsetAndMetadata | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    """Who commits: a producer passes it on, so that a member that lost its partitions is fenced (KIP-447)."""
+
+    group_id: str
+    generation: int = NO_GENERATION
+    """The generation, or, in the consumer protocol, the member's epoch."""
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What a member wants to read: topics by name, or all that match `pattern`."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """What must happen on the user's side before the group goes on: give up partitions, then take others."""
+
+    number: int
+    revoked: Partitions = ()
+    lost: bool = False
+    """They belong to somebody else already: nothing can be committed for them any more."""
+    taken: Partitions | None = None
+    """All partitions from now on; None while the group has not decided."""
+
+    def added(self, before: Iterable[TopicPartition]) -> Partitions:
+        """What is new for one who had `before`."""
+        kept = set(before) - set(self.revoked)
+        return tuple(tp for tp in self.taken or () if tp not in kept)
+
+
+class RebalanceListener:
+    """Told of changes to what a consumer reads, inside `poll`. Override what you need; methods may be coroutines with
+    an AsyncConsumer. Partitions are handed to others only after `partitions_revoked` has returned.
+    """
+
+    def partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
+        """These go to somebody else next: the last chance to commit for them."""
+
+    def partitions_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
+        """These are read from now on, from their committed offsets; `seek` to go elsewhere."""
+
+    def partitions_lost(self, partitions: Partitions) -> Awaitable[None] | None:
+        """These went to somebody else already: commits for them are refused."""
+        return self.partitions_revoked(partitions)
+
+
+def as_committable(offsets: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets as values; ValueError for one below 0."""
+    wanted: dict[TopicPartition, OffsetAndMetadata] = {}
+    for tp, offset in offsets.items():
+        value = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        if value.offset <= NO_OFFSET:
+            raise ValueError(f"{TopicPartition(*tp)}: an offset to commit is 0 or more, not {value.offset}")
+        wanted[TopicPartition(*tp)] = value
+    return wanted
+
+
+class CommitFailedError(KafkaError):
+    """The group gave the partitions to somebody else: nothing was committed; another member reads those records again."""
