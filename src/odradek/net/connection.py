@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections import deque
 from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.model.errors import KafkaError
+from odradek.net.outgoing import Outgoing
 from odradek.protocol.framing import FrameReader
 from odradek.runtime.ports import Buffer
 from odradek.telemetry import events
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
 _log = events.get("net")
 
-_COALESCE_BYTES: Final = 64 * 1024
-"""Below this much, one joined write beats several; above it, copying costs more than system calls do."""
+_ENOUGH_BYTES: Final = 64 * 1024
+"""With so much to write, the next request waits until it is written."""
 _LINGER_SECONDS: Final = 5.0
-_GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
 
 Chunks = list[Buffer]
 
@@ -82,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight_max = server.limits.in_flight_max
         self.listener = listener
         self._transport: asyncio.Transport | None = None
+        self._sending: Outgoing | None = None
         self._backlog: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
         self._outgoing: Chunks = []
@@ -110,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._sending = Outgoing(transport)
         self.peer_host, self.peer_port = _endpoint(transport.get_extra_info("peername"))
         self.local_host, self.local_port = _endpoint(transport.get_extra_info("sockname"))
         sock = transport.get_extra_info("socket")
@@ -145,6 +146,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._mute is not None:
             self._mute.cancel()
         self._outgoing.clear()
+        if self._sending is not None:
+            self._sending.drop()
         self._count_unread(0)
         self._server.forget(self)
 
@@ -177,7 +180,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._peer_reads = True
-        self._count_unread(0)
+        self.last_active = self._server.now()
+        if self._sending is not None:
+            self._sending.resume()  # which may find at once that the socket is full again
+        self._count_unread(0 if self._peer_reads else self._unsent_bytes)
         self._serve_backlog()
 
     # -- the broker's side
@@ -194,7 +200,11 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def drained(self) -> bool:
         """Everything answered and handed to the kernel."""
-        return self.idle and (self._transport is None or self._transport.get_write_buffer_size() == 0)
+        return self.idle and self._unsent_bytes == 0
+
+    @property
+    def _unsent_bytes(self) -> int:
+        return self._sending.size_bytes if self._sending is not None else 0
 
     def mute_for(self, seconds: float) -> None:
         """Serve and read nothing more for a while; what was asked before is answered. The longest of several counts."""
@@ -234,8 +244,8 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close after what was written has been sent."""
         self._closing = True
-        if self._transport is not None:
-            self._transport.close()
+        if self._sending is not None:
+            self._sending.close()
 
     def abort(self) -> None:
         """Close now; unsent bytes are dropped."""
@@ -252,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while self._backlog and not self._closing and self._may_serve():
                 self._serve(self._backlog.popleft())
-                if self._outgoing_bytes > _COALESCE_BYTES:
+                if self._outgoing_bytes > _ENOUGH_BYTES:
                     self._write_out()  # which may find that the peer does not read
         finally:
             self._serving = False
@@ -325,28 +335,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write_out(self) -> None:
         chunks = self._outgoing
-        if self._closing or self._transport is None:
+        if self._closing or self._sending is None:
             return
         if chunks:
+            total_bytes = self._outgoing_bytes
             self._outgoing = []
             self._outgoing_bytes = 0
             self.last_active = self._server.now()
-            self._write(self._transport, chunks)
+            self._sending.write(chunks, total_bytes)
             if not self._peer_reads:
-                self._count_unread(self._transport.get_write_buffer_size())
+                self._count_unread(self._unsent_bytes)
         if (self._peer_finished or self._finishing) and self.idle:
             self.close()
-
-    def _write(self, transport: asyncio.Transport, chunks: Chunks) -> None:
-        if len(chunks) == 1:
-            transport.write(chunks[0])
-        elif sum(map(len, chunks)) <= _COALESCE_BYTES:
-            transport.write(b"".join(chunks))
-        elif _GATHERS:
-            transport.writelines(chunks)
-        else:
-            for chunk in _coalesced(chunks):
-                transport.write(chunk)
 
     def _count_unread(self, count: int) -> None:
         """What the broker holds for a peer that does not read; the server adds it up."""
@@ -370,23 +370,6 @@ class Connection(asyncio.BufferedProtocol):
         _log.warning("connection_dropped", peer=self.peer, reason=reason)
         self._write_out()
         self.close()
-
-
-def _coalesced(chunks: Chunks) -> list[Buffer]:
-    """Join runs of small chunks; leave large ones (record data) alone."""
-    joined: list[Buffer] = []
-    small: list[Buffer] = []
-    for chunk in chunks:
-        if len(chunk) >= _COALESCE_BYTES:
-            if small:
-                joined.append(b"".join(small))
-                small = []
-            joined.append(chunk)
-        else:
-            small.append(chunk)
-    if small:
-        joined.append(b"".join(small))
-    return joined
 
 
 def _endpoint(address: object) -> tuple[str, int]:
