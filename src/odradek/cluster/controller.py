@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from odradek.cluster.documents import BROKER_CONFIGS, DOCUMENTS, Document
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic, Planner
 from odradek.model.errors import ErrorCode, KafkaError
@@ -27,7 +28,6 @@ _log = events.get("cluster")
 PRODUCER_ID_BLOCK: Final = 1000
 _TOPICS: Final = "/topics"
 _PRODUCER_IDS: Final = "/producer_ids"
-_BROKER_CONFIGS: Final = "/configs/brokers"
 
 T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -75,7 +75,6 @@ class Controller:
             node = await registry.get(f"{_TOPICS}/{name}")
             if node is not None:
                 topics[name] = _topic_from(name, node)
-        configs = await registry.get(_BROKER_CONFIGS)
         image = ClusterImage(
             version=1,
             cluster_id=cluster_id,
@@ -83,8 +82,11 @@ class Controller:
             brokers=(broker,),
             topics=topics,
             topics_by_id={topic.topic_id: topic for topic in topics.values()},
-            broker_configs=json.loads(configs.data) if configs else {},
         )
+        for document in DOCUMENTS:
+            node = await registry.get(document.path)
+            if node is not None:
+                image = document.load(image, node)
         return cls(registry, entropy, defaults, image, apply)
 
     @property
@@ -131,7 +133,13 @@ class Controller:
         self, change: ConfigChange, *, validate_only: bool = False
     ) -> Mapping[str, str]:
         """Replace the dynamic broker settings by what `change` makes of them (it checks them)."""
-        return await self._alone(lambda: self._alter_broker_configs(change, validate_only=validate_only))
+        return await self.alter(BROKER_CONFIGS, change, validate_only=validate_only)
+
+    async def alter(
+        self, document: Document[T], change: Callable[[T], T], *, validate_only: bool = False
+    ) -> T:
+        """Replace a document by what `change` makes of it; `change` checks it, and raises to refuse."""
+        return await self._alone(lambda: self._alter(document, change, validate_only=validate_only))
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no broker was given before, durable before it is handed out."""
@@ -218,18 +226,19 @@ class Controller:
             _log.info("topic_configs_altered", topic=name, configs=json.dumps(configs, sort_keys=True))
         return altered
 
-    async def _alter_broker_configs(self, change: ConfigChange, *, validate_only: bool) -> Mapping[str, str]:
-        configs = dict(change(self._image.broker_configs))
-        if not validate_only and configs != self._image.broker_configs:
-            data = json.dumps(configs, sort_keys=True).encode()
-            node = await self._registry.get(_BROKER_CONFIGS)
+    async def _alter(self, document: Document[T], change: Callable[[T], T], *, validate_only: bool) -> T:
+        before = document.of(self._image)
+        after = change(before)
+        if not validate_only and after != before:
+            data = document.data(after)
+            node = await self._registry.get(document.path)
             operation: Operation = (
-                Create(path=_BROKER_CONFIGS, data=data)
+                Create(path=document.path, data=data)
                 if node is None
-                else Put(path=_BROKER_CONFIGS, data=data, version=node.version)
+                else Put(path=document.path, data=data, version=node.version)
             )
-            await self._commit([operation], self._image.with_broker_configs(configs))
-        return configs
+            await self._commit([operation], document.into(self._image, after))
+        return after
 
     async def _allocate_producer_ids(self) -> range:
         node = await self._registry.get(_PRODUCER_IDS)

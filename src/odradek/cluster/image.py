@@ -7,6 +7,10 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from odradek.model.ids import BrokerId, LeaderEpoch
+from odradek.security.quotas import Limits
+
+ResourceConfigs = Mapping[tuple[int, str], Mapping[str, str]]
+"""Overrides by (type, name) of a resource; the types are Kafka's numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,14 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevels:
+    """Levels of features that were set (KIP-584), by name; `epoch` counts the changes."""
+
+    epoch: int = 0
+    levels: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
     """All of it. `version` grows with every change, so that answers made from an image can be cached."""
 
@@ -57,7 +69,11 @@ class ClusterImage:
     topics: Mapping[str, TopicImage]
     topics_by_id: Mapping[UUID, TopicImage]
     broker_configs: Mapping[str, str] = field(default_factory=dict)
-    """Dynamic overrides of broker settings, in Kafka's keys."""
+    """Dynamic overrides of all brokers' settings, in Kafka's keys."""
+    resource_configs: ResourceConfigs = field(default_factory=dict)
+    """Dynamic overrides of single brokers, of groups, and of subscriptions to clients' metrics."""
+    client_quotas: Limits = field(default_factory=dict)
+    features: FeatureLevels = field(default_factory=FeatureLevels)
 
     def with_topic(self, topic: TopicImage) -> ClusterImage:
         return self.with_topics([topic])
