@@ -163,6 +163,7 @@ class BrokerConfig(TransactionConfig):
         INT_MAX,
         "The most connections held at once.",
         at_least(0),
+        dynamic=Update.CLUSTER_WIDE,
     )
     max_connections_per_ip: int = _broker(
         "max.connections.per.ip",
@@ -170,6 +171,7 @@ class BrokerConfig(TransactionConfig):
         INT_MAX,
         "The most connections held at once from one address.",
         at_least(0),
+        dynamic=Update.CLUSTER_WIDE,
     )
     max_connections_per_ip_overrides: Mapping[str, int] = _broker(
         "max.connections.per.ip.overrides",
@@ -177,6 +179,15 @@ class BrokerConfig(TransactionConfig):
         "",
         "Other limits for certain addresses: ADDRESS:COUNT, separated by commas.",
         value={"default_factory": dict},
+        dynamic=Update.CLUSTER_WIDE,
+    )
+    max_connection_creation_rate: int = _broker(
+        "max.connection.creation.rate",
+        INT,
+        INT_MAX,
+        "The most connections accepted in a second, over time; who comes faster waits.",
+        at_least(1),
+        dynamic=Update.CLUSTER_WIDE,
     )
     queued_max_requests: int = _broker(
         "queued.max.requests",
@@ -242,6 +253,28 @@ class BrokerConfig(TransactionConfig):
         "Threads for what blocks: fsync and reads from a cold disk. They start when they are needed.",
         at_least(1),
         importance=HIGH,
+    )
+    quota_window_num: int = _broker(
+        "quota.window.num",
+        INT,
+        11,
+        "Samples of a quota's window: all but one of them say how much a client that was silent may use at once.",
+        at_least(1),
+        importance=LOW,
+    )
+    quota_window_size_seconds: int = _broker(
+        "quota.window.size.seconds", INT, 1, "The length of such a sample.", at_least(1), importance=LOW
+    )
+    controller_quota_window_num: int = _broker(
+        "controller.quota.window.num",
+        INT,
+        11,
+        "Samples of the window of controller_mutation_rate: a client may save up what they bring.",
+        at_least(1),
+        importance=LOW,
+    )
+    controller_quota_window_size_seconds: int = _broker(
+        "controller.quota.window.size.seconds", INT, 1, "The length of such a sample.", at_least(1), importance=LOW
     )
     unstable_api_versions_enable: bool = _broker(
         "unstable.api.versions.enable",
@@ -433,7 +466,9 @@ class BrokerConfig(TransactionConfig):
     """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold
     passwords."""
     dynamic: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What was changed on the running broker (`reconfigured`), as text: it outranks `originals`."""
+    """What was changed on this running broker (`reconfigured`), as text: it outranks all else."""
+    dynamic_defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What was changed for all running brokers, as text: it outranks `originals`."""
 
     @classmethod
     def load(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
@@ -445,14 +480,17 @@ class BrokerConfig(TransactionConfig):
 
         return load(values)
 
-    def reconfigured(self, dynamic: Mapping[str, str]) -> BrokerConfig:
-        """This configuration with `dynamic` on top of what it was loaded from; ConfigError as in `load`.
+    def reconfigured(
+        self, defaults: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})
+    ) -> BrokerConfig:
+        """This configuration with dynamic settings on top of what it was loaded from: those of all brokers (`defaults`),
+        and above them this broker's own. ConfigError as in `load`.
 
         Only settings that a running broker may take are accepted.
         """
         from odradek.config.loading import reconfigure
 
-        return reconfigure(self, dynamic)
+        return reconfigure(self, defaults, own)
 
 
 TWIN_UNIT_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}

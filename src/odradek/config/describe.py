@@ -120,6 +120,7 @@ def _of_broker(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]
     """Strongest first: what changed on the running broker, what it was started with, defaults."""
     given = (
         (ConfigSource.DYNAMIC_BROKER, broker.dynamic),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_defaults),
         (ConfigSource.STATIC_BROKER, broker.originals),
         (ConfigSource.DEFAULT, {key: broker_default(key) for key in keys}),
     )

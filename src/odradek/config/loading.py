@@ -51,25 +51,28 @@ def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     return BrokerConfig(**attributes, originals=originals), warnings
 
 
-def reconfigure(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
+def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
     """See `BrokerConfig.reconfigured`."""
-    for key in dynamic:
+    for key in {**defaults, **own}:
         setting = BROKER_SETTINGS.get(key)
         if setting is None:
             raise ConfigError(unknown_setting(key))
         if setting.dynamic is Update.READ_ONLY:
             raise ConfigError(f"{key} cannot change while the broker runs")
-    loaded, _ = load({**config.originals, **dynamic})
-    changed = config.dynamic.keys() | dynamic.keys()
-    own = {BROKER_ATTRIBUTES[key] for key in changed & BROKER_ATTRIBUTES.keys()}
+        if setting.dynamic is Update.PER_BROKER and key in defaults:
+            raise ConfigError(f"{key} can change on one broker only: name its id")
+    loaded, _ = load({**config.originals, **defaults, **own})
+    changed = config.dynamic.keys() | config.dynamic_defaults.keys() | defaults.keys() | own.keys()
+    attributes = {BROKER_ATTRIBUTES[key] for key in changed & BROKER_ATTRIBUTES.keys()}
     twins = {TWINS[key] for key in changed & TWINS.keys()}
     return replace(
         config,
-        **{name: getattr(loaded, name) for name in own},
+        **{name: getattr(loaded, name) for name in attributes},
         topic_defaults=replace(
             config.topic_defaults, **{name: getattr(loaded.topic_defaults, name) for name in twins}
         ),
-        dynamic=dict(dynamic),
+        dynamic=dict(own),
+        dynamic_defaults=dict(defaults),
     )
 
 

@@ -212,15 +212,13 @@ AREAS: Final = (
         """,
     ),
     Area(
-        name="Quotas",
+        name="Quotas of replication",
         reason=NOT_YET,
         keys="""
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        client.quota.callback.class controller.quota.window.num controller.quota.window.size.seconds
-        follower.replication.throttled.rate leader.replication.throttled.rate quota.consumer.default
-        quota.producer.default quota.window.num quota.window.size.seconds max.connection.creation.rate
-        replica.alter.log.dirs.io.max.bytes.per.second replication.quota.window.num
-        replication.quota.window.size.seconds
+        client.quota.callback.class follower.replication.throttled.rate leader.replication.throttled.rate
+        quota.consumer.default quota.producer.default replica.alter.log.dirs.io.max.bytes.per.second
+        replication.quota.window.num replication.quota.window.size.seconds
         """,
     ),
     Area(
