@@ -172,6 +172,8 @@ class Broker:
             if controller is not None:
                 ending.push_async_callback(controller.close)
             ending.push_async_callback(self._stop_background)
+            if replicas is not None:
+                ending.callback(replicas.stop_compacting)
             if server is not None:
                 ending.push_async_callback(server.stop, drain_seconds=drain_seconds)
             ending.callback(
@@ -216,6 +218,7 @@ class Broker:
                 replicas.write_checkpoints,
             ),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
+            ("compaction", config.log_cleaner_backoff_ms / 1000, replicas.compact),
             ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
         ]
         loop = asyncio.get_running_loop()

@@ -22,6 +22,7 @@ from odradek.model.ids import TopicPartition
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
+from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.directories import LogDirectories
 from odradek.telemetry import events
 
@@ -51,6 +52,7 @@ class Replicas:
         self._directories = directories
         self._on_all_failed = on_all_failed
         self._flusher = Flusher(runtime.offload, self._flush_failed)
+        self._cleaner = LogCleaner(runtime, directories)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[UUID, int], Partition] = {}
         self._offline: dict[TopicPartition, KafkaError] = {}
@@ -159,6 +161,7 @@ class Replicas:
 
     async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
         """The broker's settings changed, and with them what topics inherit."""
+        self._config = config
         for topic in image.topics.values():
             self._reconfigure_topic(topic, config)
 
@@ -241,6 +244,15 @@ class Replicas:
             await self._directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
         except KafkaError as error:
             _log.warning("retention_failed", partition=partition.name, reason=error.message)
+
+    async def compact(self) -> None:
+        """Compact what needs it, until nothing does."""
+        if self._config is not None:
+            await self._cleaner.run_round(list(self._partitions.values()), self._config)
+
+    def stop_compacting(self) -> None:
+        """A round under way ends soon, and none begins any more."""
+        self._cleaner.stop()
 
     async def write_checkpoints(self) -> None:
         await self._directories.write_checkpoints()

@@ -21,6 +21,7 @@ from odradek.config.definition import (
     SettingType,
     Update,
     at_least,
+    between,
     by_key,
     declare,
     declared,
@@ -31,7 +32,7 @@ from odradek.config.transactions import TransactionConfig
 from odradek.config.unsupported import unsupported_settings
 
 BOOLEAN, STRING, LIST = SettingType.BOOLEAN, SettingType.STRING, SettingType.LIST
-INT, LONG = SettingType.INT, SettingType.LONG
+INT, LONG, DOUBLE = SettingType.INT, SettingType.LONG, SettingType.DOUBLE
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
 _ASSIGNORS: Final = Bounds(
@@ -66,8 +67,8 @@ class BrokerConfig(TransactionConfig):
 
     Build it with `load`, which checks what people write; the constructor trusts its caller.
 
-    Its own settings are read once, at the start, so none of them is dynamic. The defaults of topics are: a new one
-    reaches every log that does not override it.
+    Its own settings are read once, at the start, but for those that are declared dynamic. So are the defaults of topics: a
+    new one reaches every log that does not override it.
     """
 
     # Who this broker is
@@ -186,7 +187,7 @@ class BrokerConfig(TransactionConfig):
         INT,
         INT_MAX,
         "The most connections accepted in a second, over time; who comes faster waits.",
-        at_least(1),
+        at_least(0),
         dynamic=Update.CLUSTER_WIDE,
     )
     queued_max_requests: int = _broker(
@@ -274,7 +275,12 @@ class BrokerConfig(TransactionConfig):
         importance=LOW,
     )
     controller_quota_window_size_seconds: int = _broker(
-        "controller.quota.window.size.seconds", INT, 1, "The length of such a sample.", at_least(1), importance=LOW
+        "controller.quota.window.size.seconds",
+        INT,
+        1,
+        "The length of such a sample.",
+        at_least(1),
+        importance=LOW,
     )
     unstable_api_versions_enable: bool = _broker(
         "unstable.api.versions.enable",
@@ -282,6 +288,61 @@ class BrokerConfig(TransactionConfig):
         False,
         "Whether clients are offered versions of the protocol that Kafka has not declared stable.",
         importance=LOW,
+    )
+
+    # Compaction
+    log_cleaner_enable: bool = _broker(
+        "log.cleaner.enable", BOOLEAN, True, "Whether topics with cleanup.policy=compact are compacted."
+    )
+    log_cleaner_threads: int = _broker(
+        "log.cleaner.threads",
+        INT,
+        1,
+        "Logs that are compacted at once.",
+        at_least(0),
+        dynamic=Update.CLUSTER_WIDE,
+    )
+    log_cleaner_backoff_ms: int = _broker(
+        "log.cleaner.backoff.ms",
+        LONG,
+        15_000,
+        "How long compaction rests when no log needs it.",
+        at_least(0),
+    )
+    log_cleaner_dedupe_buffer_size: int = _broker(
+        "log.cleaner.dedupe.buffer.size",
+        LONG,
+        128 << 20,
+        "Memory for the keys of the logs under compaction, 24 bytes each, taken as far as they need it. A log with "
+        "more keys is compacted in several goes.",
+        at_least(1024),
+        dynamic=Update.CLUSTER_WIDE,
+    )
+    log_cleaner_io_buffer_size: int = _broker(
+        "log.cleaner.io.buffer.size",
+        INT,
+        512 << 10,
+        "Memory for what compaction reads and writes; a larger batch takes what it needs.",
+        at_least(0),
+        importance=LOW,
+        dynamic=Update.CLUSTER_WIDE,
+    )
+    log_cleaner_io_buffer_load_factor: float = _broker(
+        "log.cleaner.io.buffer.load.factor",
+        DOUBLE,
+        0.9,
+        "How full the memory for keys may get: the fuller, the more keys in one go, and the slower each.",
+        between(0, 1),
+        importance=LOW,
+        dynamic=Update.CLUSTER_WIDE,
+    )
+    log_cleaner_io_max_bytes_per_second: float = _broker(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE,
+        1.7976931348623157e308,
+        "Bytes that compaction reads and writes in a second, all logs together.",
+        at_least(1),
+        dynamic=Update.CLUSTER_WIDE,
     )
 
     # The log

@@ -134,6 +134,8 @@ class Setting:
             return None
         if isinstance(value, bool):
             return "true" if value else "false"
+        if isinstance(value, float):
+            return str(value).replace("e+", "E")
         if isinstance(value, frozenset):
             return ",".join(sorted(value))
         if isinstance(value, tuple):

@@ -23,7 +23,7 @@ from odradek.config.listeners import (
     parse_protocol_map,
     refuse_unsupported,
 )
-from odradek.config.topic import COMPACTION_MISSING, TOPIC_SETTINGS, LogConfig
+from odradek.config.topic import TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import FOREIGN_PREFIXES
 from odradek.model.errors import ConfigError
 
@@ -45,8 +45,6 @@ def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     if problems:
         raise ConfigError("; ".join(problems))
     warnings.extend(_unopened(parsed))
-    if "compact" in parsed.get("log.cleanup.policy", ()):
-        warnings.append(COMPACTION_MISSING)
     attributes["topic_defaults"] = _topic_defaults(parsed)
     return BrokerConfig(**attributes, originals=originals), warnings
 

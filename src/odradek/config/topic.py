@@ -118,7 +118,6 @@ class LogConfig:
         "log.cleaner.delete.retention.ms",
         "How long a compacted topic keeps a tombstone (a null value), for readers that began before it.",
         at_least(0),
-        effective=False,
     )
     errors_deadletterqueue_group_enable: bool = _topic(
         "errors.deadletterqueue.group.enable",
@@ -221,7 +220,6 @@ class LogConfig:
         "log.cleaner.max.compaction.lag.ms",
         "The longest that a record of a compacted topic may wait for compaction.",
         at_least(1),
-        effective=False,
     )
     max_decompressed_message_bytes: int = _topic(
         "max.decompressed.message.bytes",
@@ -272,7 +270,6 @@ class LogConfig:
         "log.cleaner.min.cleanable.ratio",
         "The part of a compacted log that must be uncompacted before it is compacted again.",
         between(0, 1),
-        effective=False,
     )
     min_compaction_lag_ms: int = _topic(
         "min.compaction.lag.ms",
@@ -281,7 +278,6 @@ class LogConfig:
         "log.cleaner.min.compaction.lag.ms",
         "How long a record of a compacted topic stays untouched.",
         at_least(0),
-        effective=False,
     )
     min_insync_replicas: int = _topic(
         "min.insync.replicas",
@@ -408,7 +404,6 @@ TOPIC_ATTRIBUTES: Final[dict[str, str]] = {
     setting.key: attribute for attribute, setting in declared(LogConfig).items()
 }
 """The attribute of `LogConfig` that carries each key."""
-COMPACTION_MISSING: Final = "compaction is not supported yet: cleanup.policy=compact keeps every record"
 
 
 def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfig:
@@ -435,14 +430,11 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfi
 def ineffective(overrides: Mapping[str, str]) -> list[str]:
     """A warning for each of a topic's settings that this version accepts and does not act upon."""
     known = (TOPIC_SETTINGS.get(key) for key in overrides)
-    warnings = [
+    return [
         f"topic setting {setting.key} is not supported yet and has no effect"
         for setting in known
         if setting is not None and not setting.effective
     ]
-    if "compact" in overrides.get("cleanup.policy", ""):
-        warnings.append(COMPACTION_MISSING)
-    return warnings
 
 
 def _unknown(key: str) -> str:

@@ -182,15 +182,6 @@ AREAS: Final = (
         """,
     ),
     Area(
-        name="Compaction",
-        reason=f"{NOT_YET}: no topic is compacted",
-        keys="""
-        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
-        log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-        log.cleaner.threads
-        """,
-    ),
-    Area(
         name="Tiered storage",
         reason="has no effect: there is no tiered storage",
         keys="""

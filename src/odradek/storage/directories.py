@@ -357,6 +357,23 @@ class LogDirectories:
         own = {name: mark for name, mark in marks.items() if directory in self._homes.get(name, ())}
         return directory.checkpoint(own)
 
+    async def checkpoint(self, opened: Log) -> None:
+        """Write the checkpoints of a log's directory now. KAFKA_STORAGE_ERROR when that fails."""
+        homes = self._homes.get(opened.topic_partition)
+        if homes and self._logs.get(opened.topic_partition) is opened:
+            await self._write_checkpoints_of(homes[0])
+
+    def cleaned_offset(self, name: TopicPartition) -> int | None:
+        """Up to where the last compaction of the partition got; None when it is not known."""
+        homes = self._homes.get(name)
+        return homes[0].cleaned_offsets.get(name) if homes else None
+
+    def note_cleaned(self, opened: Log, offset: int) -> None:
+        """A compaction got so far; the next checkpoint says so."""
+        homes = self._homes.get(opened.topic_partition)
+        if homes and self._logs.get(opened.topic_partition) is opened:
+            homes[0].cleaned_offsets[opened.topic_partition] = offset
+
     # ---- failures --------------------------------------------------------------------------------------------------
 
     def failed_logs(self) -> list[Log]:

@@ -1,9 +1,12 @@
 """Files that an interrupted deletion, replacement or compaction left in a partition's directory.
 
-`.deleted`, `.cleaned` and `.tmp` are removed: whoever wrote them did not finish, or wanted them gone. `.swap` is a compaction
-that did finish: the file replaces every segment that begins within the offsets it covers. One that is damaged, or belongs
-to a compaction of which a part is still `.cleaned` (and so had not all of its files yet), is removed instead and the originals
-stay. An index without its log is removed, too.
+`.deleted`, `.cleaned` and `.tmp` are removed: whoever wrote them did not finish, or wanted them gone. A log's `.swap` is a
+compaction that did finish: the file replaces every segment that begins within the offsets it covers. One that is damaged, or
+belongs to a compaction of which a part is still `.cleaned` (and so had not all of its files yet), is removed instead and the
+originals stay. An index without its log is removed, too.
+
+The transaction index of a compaction cannot be made again (the batches that it speaks of are gone), and it got its own name
+before the log did (`cleaning/target.py`). So where there is no `.swap` of it, the file under its name is the right one.
 """
 
 from __future__ import annotations
@@ -47,15 +50,34 @@ def _finish_swaps(disk: Disk, directory: str, swaps: list[str], first_unfinished
         path = naming.join(directory, name)
         unfinished = file is None or (first_unfinished is not None and file.offset >= first_unfinished)
         if file is None or unfinished or file.kind != naming.LOG:
-            disk.remove(path)  # indexes are made again
             continue
         end_offset = _end_of_whole_log(disk, path, file.offset)
         if end_offset is None:
             log.warning("swap_damaged", path=path)
-            disk.remove(path)
             continue
-        _remove_replaced(disk, directory, file.offset, end_offset)
-        disk.rename(path, path.removesuffix(naming.SWAP))
+        _put_in_place(disk, directory, file.offset, end_offset)
+    for name in disk.list_directory(directory):
+        if name.endswith(naming.SWAP):
+            disk.remove(
+                naming.join(directory, name)
+            )  # unfinished, damaged, or an index that can be made again
+
+
+def _put_in_place(disk: Disk, directory: str, first_offset: int, end_offset: int) -> None:
+    """In the order of `cleaning/target.py`, each step durable before the next: this may be interrupted, too."""
+    _remove_replaced(disk, directory, first_offset, end_offset, (naming.LOG,))
+    disk.sync_directory(directory)
+    index, whole = (
+        naming.join(directory, naming.offset_file(first_offset, kind))
+        for kind in (naming.TRANSACTION_INDEX, naming.LOG)
+    )
+    if disk.exists(index + naming.SWAP):
+        disk.rename(index + naming.SWAP, index)
+        disk.sync_directory(directory)
+    _remove_replaced(disk, directory, first_offset, end_offset, (naming.OFFSET_INDEX, naming.TIME_INDEX))
+    disk.rename(whole + naming.SWAP, whole)
+    disk.sync_directory(directory)
+    _remove_replaced(disk, directory, first_offset, end_offset, (naming.TRANSACTION_INDEX,))
 
 
 def _end_of_whole_log(disk: Disk, path: str, base_offset: int) -> int | None:
@@ -67,13 +89,18 @@ def _end_of_whole_log(disk: Disk, path: str, base_offset: int) -> int | None:
     return scanned.next_offset if scanned.problem is None else None
 
 
-def _remove_replaced(disk: Disk, directory: str, first_offset: int, end_offset: int) -> None:
-    """The originals, but for a log of the same name: the rename replaces that one in one step."""
+def _remove_replaced(
+    disk: Disk, directory: str, first_offset: int, end_offset: int, kinds: tuple[str, ...]
+) -> None:
+    """The originals' files of these kinds, but for a log and a transaction index that have the new one's names."""
     for name in disk.list_directory(directory):
         file = naming.parse_offset_file(name)
-        if file is None or file.state or not first_offset <= file.offset < max(end_offset, first_offset + 1):
+        if file is None or file.state or file.kind not in kinds or not first_offset <= file.offset:
             continue
-        if file.kind in naming.INDEX_SUFFIXES or (file.kind == naming.LOG and file.offset != first_offset):
+        is_first = file.offset == first_offset
+        if is_first and file.kind in (naming.LOG, naming.TRANSACTION_INDEX):
+            continue
+        if is_first or file.offset < end_offset:
             disk.remove(naming.join(directory, name))
 
 

@@ -18,6 +18,8 @@ from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming, timestamps
 from odradek.storage.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.appending import note_batches, place
+from odradek.storage.cleaning.access import CleaningAccess
+from odradek.storage.cleaning.choice import roll_due
 from odradek.storage.durability import Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
 from odradek.storage.faults import Fault, Health, OnBroken, RepairJob
@@ -78,6 +80,14 @@ class Log:
         )
         self._unflushed_since: float | None = None
         self._size_bytes = opened.segments.size_bytes
+        self.cleaning: Final = CleaningAccess(
+            disk=runtime.disk,
+            directory=opening.directory,
+            segments=opened.segments,
+            files=opening.files,
+            life=self._life,
+            resized=self._resized,
+        )
         self.config = opening.config
         self.topic_partition: Final = opening.topic_partition
         self.directory: Final = opening.directory
@@ -529,13 +539,26 @@ class Log:
 
     def _candidates(self) -> Iterator[Candidate]:
         for number, segment in enumerate(self._segments):
-            if segment is self._segments.active and not segment.size_bytes:
+            if segment.held or (segment is self._segments.active and not segment.size_bytes):
                 return
             yield Candidate(
                 end_offset=self._segments.end_of(number, self.end_offset),
                 size_bytes=segment.size_bytes,
                 last_append_ms=segment.last_append_ms(),
             )
+
+    def _resized(self, change_bytes: int) -> None:
+        self._size_bytes += change_bytes
+
+    def roll_for_compaction(self, now_ms: int) -> bool:
+        """End the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); whether it did."""
+        active = self._segments.active
+        if self._health.fault is not None or not active.size_bytes:
+            return False
+        if not roll_due(active.first_append_ms, self.config, now_ms):
+            return False
+        self._tail.roll(RollReason.AGE, self.end_offset)
+        return True
 
     def removal_job(self, now_ms: int) -> RemovalJob | None:
         """What must be done on disk about deleted segments; None when there is nothing to do yet."""

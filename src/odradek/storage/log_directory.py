@@ -82,6 +82,8 @@ class LogDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         """As last written down, of partitions that are not open, too."""
         self.start_offsets: dict[TopicPartition, int] = {}
+        self.cleaned_offsets: dict[TopicPartition, int] = {}
+        """Up to where compaction got."""
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> LogDirectory:
@@ -122,6 +124,7 @@ class LogDirectory:
         self._disk.sync_directory(self.path)
         self.recovery_points = self._read_offsets(naming.RECOVERY_POINTS)
         self.start_offsets = self._read_offsets(naming.START_OFFSETS)
+        self.cleaned_offsets = self._read_offsets(naming.CLEANED_OFFSETS)
         return self._disk.list_directory(self.path)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -141,10 +144,9 @@ class LogDirectory:
 
     def forget(self, name: TopicPartition) -> None:
         """The partition is gone."""
-        if name in self.recovery_points or name in self.start_offsets:
-            self._stale[name] = None
-        self.recovery_points.pop(name, None)
-        self.start_offsets.pop(name, None)
+        for offsets in (self.recovery_points, self.start_offsets, self.cleaned_offsets):
+            if offsets.pop(name, None) is not None:
+                self._stale[name] = None
 
     def is_stale(self, name: TopicPartition) -> bool:
         """Whether the checkpoint files may still speak of a partition that was forgotten."""
@@ -152,11 +154,13 @@ class LogDirectory:
 
     def checkpoint(self, high_watermarks: Offsets) -> Checkpoint:
         """What is to be written down now."""
-        contents = (
+        contents: tuple[tuple[str, bytes], ...] = (
             (naming.RECOVERY_POINTS, checkpoints.format_offsets(self.recovery_points)),
             (naming.START_OFFSETS, checkpoints.format_offsets(self.start_offsets)),
             (naming.HIGH_WATERMARKS, checkpoints.format_offsets(high_watermarks)),
         )
+        if self.cleaned_offsets or naming.CLEANED_OFFSETS in self._written:
+            contents += ((naming.CLEANED_OFFSETS, checkpoints.format_offsets(self.cleaned_offsets)),)
         return Checkpoint(
             files=tuple((name, data) for name, data in contents if self._written.get(name) != data),
             forgotten=tuple(self._stale),
@@ -171,7 +175,10 @@ class LogDirectory:
     def written(self, checkpoint: Checkpoint) -> None:
         """`write` returned."""
         for name in checkpoint.forgotten:
-            if name not in self.recovery_points and name not in self.start_offsets:
+            if not any(
+                name in offsets
+                for offsets in (self.recovery_points, self.start_offsets, self.cleaned_offsets)
+            ):
                 self._stale.pop(name, None)
 
     def mark_clean(self) -> None:

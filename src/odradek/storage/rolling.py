@@ -33,10 +33,13 @@ class RollLimits:
     @classmethod
     def of(cls, config: LogConfig, jitter: float) -> RollLimits:
         """`jitter` in [0, 1): which part of segment.jitter.ms shortens this segment's life."""
-        jitter_ms = int(jitter * min(config.segment_jitter_ms, config.segment_ms))
+        segment_ms = config.segment_ms
+        if "compact" in config.cleanup_policy:  # what is in the active segment is not compacted
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+        jitter_ms = int(jitter * min(config.segment_jitter_ms, segment_ms))
         return cls(
             config.segment_bytes,
-            config.segment_ms - jitter_ms,
+            segment_ms - jitter_ms,
             max(config.segment_index_bytes // OFFSET_ENTRY.size, 1),
             max(config.segment_index_bytes // TIME_ENTRY.size - 1, 1),
         )

@@ -99,8 +99,10 @@ class Segment:
         "appended_ms",
         "base_offset",
         "first_append_ms",
+        "held",
         "index",
         "index_interval_bytes",
+        "pinned",
         "size_bytes",
         "writer",
     )
@@ -130,8 +132,12 @@ class Segment:
         """When it was last written, by the wall clock; -1 until asked for or written."""
         self.first_append_ms = -1
         """When its first batch was written; -1 while it is empty."""
+        self.held = False
+        """A compaction works on it: it must not be deleted."""
         self.index: ActiveIndex | None = None
         self.writer: SegmentWriter | None = None
+        self.pinned: DiskFile | None = None
+        """A compaction's file on its way to the segment's name; its index is in memory until then."""
 
     def share(self, files: OpenFiles) -> None:
         """From now on read through `files`."""
@@ -143,7 +149,14 @@ class Segment:
 
     @property
     def log_file(self) -> DiskFile:
-        return self.writer.log_file if self.writer is not None else self._files.get(self.path(naming.LOG))
+        if self.writer is not None:
+            return self.writer.log_file
+        return self.pinned if self.pinned is not None else self._files.get(self.path(naming.LOG))
+
+    def unpin(self) -> None:
+        """The files that a compaction wrote have the segment's names."""
+        self.pinned = self.index = None
+        self._offsets_checked = self._times_checked = True
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from odradek.storage.segment import OFFSET_MAX, Segment
 from odradek.storage.transaction_index import AbortedTransaction
@@ -63,6 +63,15 @@ class SegmentList:
     def add(self, segment: Segment) -> None:
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put a segment in the place of some that follow each other; it begins where the first of them did."""
+        first = self.number_of(new.base_offset)
+        if tuple(self._segments[first : first + len(old)]) != tuple(old):
+            raise AssertionError(f"the segments from {new.base_offset} on are not those that were compacted")
+        self._segments[first : first + len(old)] = [new]
+        self._bases[first : first + len(old)] = [new.base_offset]
+        self._aborted_bases = [one.base_offset for one in self._segments if len(one.aborted)]
 
     def drop_first(self, count: int) -> list[Segment]:
         """Take the `count` oldest segments out."""

@@ -69,7 +69,9 @@ def cleaning_range(
     if not start_offset <= first_dirty <= log_end:
         first_dirty = start_offset
     clean_bytes = sum(one.size_bytes for one in segments if one.end_offset <= first_dirty)
-    dirty = _cleanable([one for one in segments if one.end_offset > first_dirty], limit_offset, config, now_ms)
+    dirty = _cleanable(
+        [one for one in segments if one.end_offset > first_dirty], limit_offset, config, now_ms
+    )
     if not dirty:
         return None
     found = CleaningRange(
@@ -87,12 +89,12 @@ def _cleanable(
 ) -> list[SegmentView]:
     """Up to the first that must not be touched yet."""
     cleanable = []
+    youngest_ms = now_ms - config.min_compaction_lag_ms
     for segment in dirty:
         if segment.end_offset > limit_offset:
             break
-        if config.min_compaction_lag_ms > 0:
-            if segment.last_append_ms() > now_ms - config.min_compaction_lag_ms:
-                break
+        if youngest_ms < now_ms and segment.last_append_ms() > youngest_ms:
+            break
         cleanable.append(segment)
     return cleanable
 

@@ -28,10 +28,15 @@ class SourceSegment:
         self.path = path
 
     def open(self, disk: Disk, life: Life) -> DiskFile:
-        """By name, so only while the directory is still this log's. Raises Abandoned when it is not."""
+        """By name, so only while the directory is still this log's. Raises Abandoned when it is not, or when retention was
+        faster.
+        """
         opened: list[DiskFile] = []
-        if not life.attempt(lambda: opened.append(disk.open(self.path, write=False))):
-            raise Abandoned
+        try:
+            if not life.attempt(lambda: opened.append(disk.open(self.path, write=False))):
+                raise Abandoned
+        except FileNotFoundError:
+            raise Abandoned from None
         return opened[0]
 
 

@@ -29,10 +29,7 @@ class Pieces(ABC):
         if self._work is None:
             self._work = self._steps()
         until = self.moved_bytes + piece_bytes
-        for _ in self._work:
-            if self.moved_bytes >= until:
-                return False
-        return True
+        return all(self.moved_bytes < until for _ in self._work)
 
     @abstractmethod
     def close(self) -> None:

@@ -56,6 +56,8 @@ class CleanedSegment:
         self._file: DiskFile | None = None
         self._leader_epoch = -1
         self._kinds: list[str] = []
+        self._decided = False
+        """Committed or given up: only one of them happens, whatever order threads run in."""
         self.base_offset: Final = base_offset
         self.next_offset = base_offset
         self.size_bytes = 0
@@ -115,9 +117,7 @@ class CleanedSegment:
             self._put(naming.TRANSACTION_INDEX, data)
         self._put(naming.OFFSET_INDEX, self.index.offset_bytes())
         self._put(naming.TIME_INDEX, self.index.time_bytes())
-        self._by_name(
-            lambda: self._disk.set_modified(self._path(naming.LOG, naming.CLEANED), modified_ms)
-        )
+        self._by_name(lambda: self._disk.set_modified(self._path(naming.LOG, naming.CLEANED), modified_ms))
         self.file.sync()
 
     def _say_end(self, end_offset: int) -> None:
@@ -158,6 +158,8 @@ class CleanedSegment:
             raise Abandoned
 
     def _commit(self) -> bool:
+        if self._decided:
+            raise Abandoned
         try:
             for kind in self._kinds:
                 self._disk.rename(self._path(kind, naming.CLEANED), self._path(kind, naming.SWAP))
@@ -169,6 +171,7 @@ class CleanedSegment:
             if error.errno in DISK_FULL:
                 raise NoSpaceError(str(error)) from error
             raise
+        self._decided = True
         self._disk.sync_directory(self._directory)
         return True
 
@@ -198,7 +201,10 @@ class CleanedSegment:
 
     def _newest_snapshot(self) -> int:
         files = map(naming.parse_offset_file, self._disk.list_directory(self._directory))
-        return max((file.offset for file in files if file and file.kind == naming.SNAPSHOT and not file.state), default=0)
+        return max(
+            (file.offset for file in files if file and file.kind == naming.SNAPSHOT and not file.state),
+            default=0,
+        )
 
     def _remove(self, base_offset: int, kind: str) -> None:
         try:
@@ -212,6 +218,9 @@ class CleanedSegment:
         self._life.attempt(self._remove_cleaned)
 
     def _remove_cleaned(self) -> None:
+        if self._decided:
+            return
+        self._decided = True
         for kind in (naming.LOG, *self._kinds):
             self._remove(self.base_offset, kind + naming.CLEANED)
             if kind != naming.LOG:

@@ -1,0 +1,171 @@
+"""What a log lets its compaction do: look at its sealed segments, keep some of them from deletion, put one in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from odradek.runtime.ports import Disk
+from odradek.storage import naming
+from odradek.storage.cleaning.choice import SegmentView, group_count
+from odradek.storage.cleaning.keys import SourceSegment
+from odradek.storage.cleaning.target import CleanedSegment
+from odradek.storage.durability import Life
+from odradek.storage.open_files import OpenFiles
+from odradek.storage.segment import Segment
+from odradek.storage.segments import SegmentList
+from odradek.storage.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
+
+_FILE_KINDS = (naming.LOG, *naming.INDEX_SUFFIXES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Segments that follow each other and become one."""
+
+    segments: tuple[Segment, ...]
+    sources: tuple[SourceSegment, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    """What their transaction indexes say."""
+    modified_ms: int
+    """When the last of them was appended to."""
+
+    @property
+    def base_offset(self) -> int:
+        return self.sources[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.sources[-1].end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(source.size_bytes for source in self.sources)
+
+
+class CleaningAccess:
+    """Used on the event loop only. One compaction at a time."""
+
+    __slots__ = ("_directory", "_disk", "_files", "_resized", "_segments", "in_work", "life", "uncleanable")
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        segments: SegmentList,
+        files: OpenFiles,
+        life: Life,
+        resized: Callable[[int], None],
+    ) -> None:
+        """`resized` hears by how many bytes the log grew."""
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._files = files
+        self._resized = resized
+        self.life = life
+        self.in_work = False
+        """A compaction of the log is under way."""
+        self.uncleanable = ""
+        """Why the log is not compacted any more; empty while it is."""
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    def sealed(self) -> list[SegmentView]:
+        """All but the active one, which is never touched."""
+        return [self._view(number) for number in range(len(self._segments) - 1)]
+
+    def _view(self, number: int) -> SegmentView:
+        segment = self._segments[number]
+        return SegmentView(
+            base_offset=segment.base_offset,
+            end_offset=self._segments.end_of(number, segment.base_offset),
+            size_bytes=segment.size_bytes,
+            first_append_ms=partial(self._first_append_ms, number),
+            last_append_ms=segment.last_append_ms,
+        )
+
+    def _first_append_ms(self, number: int) -> int:
+        """As far as it is known; never too late."""
+        segment = self._segments[number]
+        if segment.first_append_ms >= 0:
+            return segment.first_append_ms
+        if number > 0:
+            return self._segments[number - 1].last_append_ms()
+        written_ms, claimed_ms = segment.last_append_ms(), segment.mark(0).max_timestamp
+        return min(claimed_ms, written_ms) if claimed_ms >= 0 else written_ms
+
+    def sources(self, first_offset: int, end_offset: int) -> list[SourceSegment]:
+        """The sealed segments that reach beyond `first_offset` and end at or below `end_offset`."""
+        return [
+            self._source(number)
+            for number, view in enumerate(self.sealed())
+            if view.end_offset > first_offset and view.end_offset <= end_offset
+        ]
+
+    def _source(self, number: int) -> SourceSegment:
+        segment = self._segments[number]
+        end_offset = self._segments.end_of(number, segment.base_offset)
+        return SourceSegment(segment.base_offset, end_offset, segment.size_bytes, segment.path(naming.LOG))
+
+    def next_group(self, from_offset: int, below_offset: int, end_offset: int, size_max: int) -> Group | None:
+        """Of the segments that begin in the first two's range and end at or below `end_offset`; held until `release`."""
+        numbers = [
+            number
+            for number, view in enumerate(self.sealed())
+            if from_offset <= view.base_offset < below_offset and view.end_offset <= end_offset
+        ]
+        if not numbers:
+            return None
+        numbers = numbers[: group_count([self._view(number) for number in numbers], size_max)]
+        segments = tuple(self._segments[number] for number in numbers)
+        group = Group(
+            segments=segments,
+            sources=tuple(self._source(number) for number in numbers),
+            aborted=tuple(entry for segment in segments for entry in segment.aborted.all()),
+            modified_ms=segments[-1].last_append_ms(),
+        )
+        for segment in segments:
+            segment.held = True
+        return group
+
+    def release(self, group: Group) -> None:
+        for segment in group.segments:
+            segment.held = False
+
+    # ---- putting one segment in the place of several -----------------------------------------------------------------
+
+    def replace(self, group: Group, target: CleanedSegment) -> Segment:
+        """The target was committed: from now on it is read, by the file that wrote it."""
+        new = Segment(
+            self._disk,
+            self._files,
+            self._directory,
+            target.base_offset,
+            target.size_bytes,
+            index_interval_bytes=group.segments[0].index_interval_bytes,
+        )
+        new.appended_ms = group.modified_ms
+        new.first_append_ms = group.segments[0].first_append_ms
+        new.pinned, new.index = target.file, target.index
+        for entry in target.aborted:
+            new.aborted.note(entry)
+        self._segments.replace(group.segments, new)
+        self._forget(group.segments)
+        self._resized(target.size_bytes - group.size_bytes)
+        return new
+
+    def settle(self, segment: Segment, target: CleanedSegment) -> None:
+        """The target's files have their own names: it is a segment like any other."""
+        self._forget((segment,))
+        segment.unpin()
+        segment.aborted = TransactionIndex(self._disk, self._files, segment.path(naming.TRANSACTION_INDEX))
+        segment.aborted.found(len(target.aborted) * ENTRY.size)
+        target.close()
+
+    def _forget(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            for kind in _FILE_KINDS:
+                self._files.forget(segment.path(kind))

@@ -1,0 +1,175 @@
+"""One compaction of one log, from the choice of segments to the last rename, driven piece by piece from the event loop.
+
+What blocks runs on other threads; between two pieces the loop may stop the work, slow it down, or close the log. Only
+the change of segments that readers see happens on the loop, in one step, between the commit on the disk and the renames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from odradek.config.broker import BrokerConfig
+from odradek.runtime.ports import Runtime
+from odradek.storage.cleaning.access import Group
+from odradek.storage.cleaning.choice import CleaningRange
+from odradek.storage.cleaning.fates import Fates, LastWrite, Terms
+from odradek.storage.cleaning.keys import KeyReading, key_map_for
+from odradek.storage.cleaning.pieces import Abandoned, Pieces
+from odradek.storage.cleaning.target import CleanedSegment
+from odradek.storage.cleaning.transactions import TransactionsSeen
+from odradek.storage.cleaning.writing import GroupWriting
+from odradek.storage.log import Log
+
+Drive = Callable[[Pieces], Awaitable[None]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What a compaction did."""
+
+    end_offset: int
+    """The log is clean below it."""
+    key_count: int = 0
+    map_bytes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a compaction may use: its share of what the settings give to all."""
+
+    map_bytes: int
+    load_factor: float
+    window_bytes: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Resources:
+        threads = max(config.log_cleaner_threads, 1)
+        return cls(
+            map_bytes=config.log_cleaner_dedupe_buffer_size // threads,
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+            window_bytes=config.log_cleaner_io_buffer_size // threads // 2,
+        )
+
+
+class Compaction:
+    """`run` it once. It raises what the work raises: OSError, KafkaError for damaged batches, Abandoned, TooLargeError,
+    NoSpaceError, and whatever `drive` raises to stop; the log is whole then, and some groups may be done.
+    """
+
+    def __init__(
+        self, runtime: Runtime, log: Log, found: CleaningRange, resources: Resources, drive: Drive
+    ) -> None:
+        self._runtime = runtime
+        self._log = log
+        self._range = found
+        self._resources = resources
+        self._drive = drive
+        self._transactions = TransactionsSeen(())
+        self._shown_offset = -1
+        """Where the segments that `_transactions` was shown end."""
+        self.tally = Tally(end_offset=found.first_dirty_offset)
+
+    async def run(self) -> Tally:
+        log, config = self._log, self._log.config
+        now_ms = self._runtime.clock.wall_ms()
+        reading = await self._read_keys()
+        producers = {
+            state.producer_id: LastWrite(state.epoch, state.batches[-1].last_offset if state.batches else -1)
+            for state in log.producers()
+        }
+        terms = Terms.of(
+            reading.keys,
+            end_offset=reading.end_offset,
+            producers=producers,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+        )
+        from_offset = 0
+        while group := log.cleaning.next_group(
+            from_offset, reading.end_offset, self._range.end_offset, config.segment_bytes
+        ):
+            from_offset = group.end_offset
+            try:
+                await self._rewrite(group, terms)
+            finally:
+                log.cleaning.release(group)
+        self.tally.end_offset = reading.end_offset
+        return self.tally
+
+    async def _read_keys(self) -> KeyReading:
+        log, found, resources = self._log, self._range, self._resources
+        keys = key_map_for(
+            found.end_offset - found.first_dirty_offset,
+            bytes_max=resources.map_bytes,
+            load_factor=resources.load_factor,
+            seed=self._runtime.entropy.uuid().bytes,
+        )
+        reading = KeyReading(
+            self._runtime.disk,
+            log.cleaning.life,
+            log.cleaning.sources(found.first_dirty_offset, found.end_offset),
+            keys,
+            first_offset=found.first_dirty_offset,
+            aborted=log.aborted_transactions(found.first_dirty_offset, log.end_offset),
+            window_bytes=resources.window_bytes,
+        )
+        await self._drive(reading)
+        self.tally.key_count, self.tally.map_bytes = keys.key_count, keys.size_bytes
+        self.tally.read_bytes += reading.moved_bytes
+        return reading
+
+    async def _rewrite(self, group: Group, terms: Terms) -> None:
+        log, offload = self._log, self._runtime.offload
+        target = CleanedSegment(
+            self._runtime.disk,
+            log.cleaning.life,
+            log.directory,
+            group.base_offset,
+            index_interval_bytes=log.config.index_interval_bytes,
+            buffer_bytes=self._resources.window_bytes,
+        )
+        writing = GroupWriting(
+            self._runtime.disk,
+            log.cleaning.life,
+            group.sources,
+            target,
+            Fates(terms, self._transactions_from(group)),
+            aborted=group.aborted,
+            modified_ms=group.modified_ms,
+            window_bytes=self._resources.window_bytes,
+        )
+        try:
+            await self._drive(writing)
+            await offload.run(target.commit)
+        except BaseException:
+            await offload.run(target.give_up)
+            raise
+        if not log.cleaning.life.alive:
+            target.close()
+            raise Abandoned
+        segment = log.cleaning.replace(group, target)
+        await offload.run(target.take_place, [source.base_offset for source in group.sources])
+        if log.cleaning.life.alive:
+            log.cleaning.settle(segment, target)
+        self._count(group, writing)
+
+    def _transactions_from(self, group: Group) -> TransactionsSeen:
+        """What is known of transactions at the group's start. Where segments before it were deleted meanwhile, with markers
+        in them, it begins anew.
+        """
+        if group.base_offset != self._shown_offset:
+            aborted = self._log.aborted_transactions(group.base_offset, self._log.end_offset)
+            self._transactions = TransactionsSeen(aborted)
+        self._shown_offset = group.end_offset
+        return self._transactions
+
+    def _count(self, group: Group, writing: GroupWriting) -> None:
+        self.tally.read_bytes += writing.read_bytes
+        self.tally.written_bytes += writing.target.size_bytes
+        self.tally.segments_before += len(group.sources)
+        self.tally.segments_after += 1

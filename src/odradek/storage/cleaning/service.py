@@ -1,0 +1,214 @@
+"""Compaction in the background: rounds in which the log that needs it most comes first, until none needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import KafkaError
+from odradek.runtime.ports import Runtime
+from odradek.storage.cleaning.choice import CleaningRange, cleaning_range
+from odradek.storage.cleaning.compaction import Compaction, Resources, Tally
+from odradek.storage.cleaning.pieces import Abandoned, Pieces
+from odradek.storage.cleaning.target import NoSpaceError, TooLargeError
+from odradek.storage.cleaning.throttle import Throttle
+from odradek.storage.directories import LogDirectories
+from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS
+from odradek.storage.log import Log
+from odradek.telemetry import events
+
+_log = events.get("storage")
+
+_PIECE_BYTES_MAX: Final = 1 << 20
+_PIECE_BYTES_MIN: Final = 16 << 10
+_PIECES_PER_SECOND: Final = 8
+_LOOKED_AT_ONCE: Final = 64
+
+
+class Compacted(Protocol):
+    """A partition as compaction sees it."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything below it is decided and may be read: what may be compacted."""
+
+    def flush_if_due(self) -> None: ...
+
+
+class _Stopped(Exception):
+    """The broker stops."""
+
+
+class LogCleaner:
+    """Used on the event loop. `run_round` again and again; `stop` before the logs are closed."""
+
+    def __init__(self, runtime: Runtime, directories: LogDirectories) -> None:
+        self._runtime = runtime
+        self._directories = directories
+        self._throttle = Throttle()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """What is under way ends at its next piece; a segment that is half written is thrown away."""
+        self._stopping.set()
+
+    async def run_round(self, partitions: Sequence[Compacted], config: BrokerConfig) -> None:
+        """Compact what needs it, `log.cleaner.threads` at a time, until nothing is left that does."""
+        if not config.log_cleaner_enable:
+            return
+        offered = [one for one in partitions if "compact" in one.log.config.cleanup_policy]
+        for one in offered:
+            if one.log.roll_for_compaction(self._runtime.clock.wall_ms()):
+                one.flush_if_due()
+        put_off: dict[Log, None] = {}
+        workers = [self._work(offered, config, put_off) for _ in range(config.log_cleaner_threads)]
+        for outcome in await asyncio.gather(*workers, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _work(
+        self, offered: Sequence[Compacted], config: BrokerConfig, put_off: dict[Log, None]
+    ) -> None:
+        while not self._stopping.is_set():
+            chosen = await self._choose(offered, put_off)
+            if chosen is None:
+                return
+            log, found = chosen
+            if not await self._compact(log, found, config):
+                put_off[log] = None
+
+    # ---- choosing --------------------------------------------------------------------------------------------------
+
+    async def _choose(
+        self, offered: Sequence[Compacted], put_off: dict[Log, None]
+    ) -> tuple[Log, CleaningRange] | None:
+        while True:
+            best: tuple[Log, CleaningRange] | None = None
+            for number, partition in enumerate(offered):
+                if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+                found = self._range_of(partition, put_off) if partition.log not in put_off else None
+                if found is not None and (best is None or found.urgency > best[1].urgency):
+                    best = partition.log, found
+            if best is None or not best[0].cleaning.in_work:
+                return best
+            # Another worker took it while this one looked on.
+
+    def _range_of(self, partition: Compacted, put_off: dict[Log, None]) -> CleaningRange | None:
+        log = partition.log
+        access = log.cleaning
+        if access.in_work or access.uncleanable or log.failed is not None or log.closed:
+            return None
+        try:
+            return cleaning_range(
+                access.sealed(),
+                cleaned_offset=self._directories.cleaned_offset(log.topic_partition),
+                start_offset=log.start_offset,
+                limit_offset=min(partition.last_stable_offset, log.flushed_offset),
+                config=log.config,
+                now_ms=self._runtime.clock.wall_ms(),
+            )
+        except (KafkaError, OSError) as error:  # an age could not be read: the log's own readers will meet it
+            _log.warning("compaction_put_off", partition=log.topic_partition, reason=str(error))
+            put_off[log] = None
+            return None
+
+    # ---- one log ---------------------------------------------------------------------------------------------------
+
+    async def _compact(self, log: Log, found: CleaningRange, config: BrokerConfig) -> bool:
+        """False when it should not be tried again in this round."""
+        compaction = Compaction(self._runtime, log, found, Resources.of(config), self._driver(config))
+        started = self._runtime.clock.monotonic()
+        log.cleaning.in_work = True
+        try:
+            # Recovery after a crash must not have to look into what is written anew here: gaps, markers that are gone.
+            await self._directories.checkpoint(log)
+            tally = await compaction.run()
+            self._directories.note_cleaned(log, tally.end_offset)
+            await self._directories.checkpoint(log)
+        except (_Stopped, Abandoned):
+            return False
+        except (NoSpaceError, OSError) as error:
+            return self._failed(log, error)
+        except (KafkaError, TooLargeError) as error:
+            self._give_up(log, str(error))
+            return False
+        finally:
+            log.cleaning.in_work = False
+        self._tell(log, found, tally, self._runtime.clock.monotonic() - started)
+        return tally.end_offset > found.first_dirty_offset
+
+    def _failed(self, log: Log, error: Exception) -> bool:
+        passing = DISK_FULL | NO_DESCRIPTORS
+        if isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno in passing):
+            _log.warning("compaction_put_off", partition=log.topic_partition, reason=str(error))
+        elif isinstance(error, OSError) and self._directories.get(log.topic_partition) is log:
+            self._directories.fail(log, error)
+        return False
+
+    def _give_up(self, log: Log, reason: str) -> None:
+        log.cleaning.uncleanable = reason
+        _log.error("log_uncleanable", partition=log.topic_partition, directory=log.directory, reason=reason)
+
+    def _tell(self, log: Log, found: CleaningRange, tally: Tally, seconds: float) -> None:
+        _log.info(
+            "log_compacted",
+            partition=log.topic_partition,
+            first_dirty_offset=found.first_dirty_offset,
+            end_offset=tally.end_offset,
+            dirty_ratio=round(found.dirty_ratio, 3),
+            keys=tally.key_count,
+            key_map_bytes=tally.map_bytes,
+            read_bytes=tally.read_bytes,
+            written_bytes=tally.written_bytes,
+            segments_before=tally.segments_before,
+            segments_after=tally.segments_after,
+            seconds=round(seconds, 3),
+        )
+
+    # ---- pieces ----------------------------------------------------------------------------------------------------
+
+    def _driver(self, config: BrokerConfig) -> _Driver:
+        return _Driver(
+            self._runtime, self._throttle, self._stopping, config.log_cleaner_io_max_bytes_per_second
+        )
+
+
+class _Driver:
+    """Runs work piece by piece on other threads, as fast as it may."""
+
+    def __init__(
+        self, runtime: Runtime, throttle: Throttle, stopping: asyncio.Event, bytes_per_second: float
+    ) -> None:
+        self._runtime = runtime
+        self._throttle = throttle
+        self._stopping = stopping
+        self._bytes_per_second = bytes_per_second
+        share = int(min(bytes_per_second / _PIECES_PER_SECOND, _PIECE_BYTES_MAX))
+        self._piece_bytes = max(share, _PIECE_BYTES_MIN)
+
+    async def __call__(self, pieces: Pieces) -> None:
+        try:
+            done = False
+            while not done:
+                if self._stopping.is_set():
+                    raise _Stopped
+                before = pieces.moved_bytes
+                done = await self._runtime.offload.run(pieces.advance, self._piece_bytes)
+                await self._wait(pieces.moved_bytes - before)
+        finally:
+            pieces.close()
+
+    async def _wait(self, moved_bytes: int) -> None:
+        now = self._runtime.clock.monotonic()
+        seconds = self._throttle.delay(moved_bytes, self._bytes_per_second, now)
+        if seconds > 0.001:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stopping.wait()
