@@ -1,0 +1,42 @@
+"""Odradek answers as Apache Kafka did, field by field, but for what `allowed.py` explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from benchmarks.odradek_node import OdradekNode
+from tests.differential import comparison
+from tests.differential.allowed import ALLOWED
+from tests.differential.peer import NotServedError
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with OdradekNode(settings=comparison.SETTINGS) as node:
+        yield node.bootstrap
+
+
+@pytest.mark.parametrize("script", comparison.SCRIPTS)
+def test_odradek_answers_as_kafka_did(script: str, bootstrap: str) -> None:
+    try:
+        steps = comparison.run(script, bootstrap)
+    except NotServedError as missing:
+        pytest.skip(f"{missing} is not served")
+    unexplained, needed = [], set()
+    for difference in comparison.compare(script, comparison.recorded(script), steps):
+        allowed = comparison.allowance(difference)
+        if allowed is None:
+            unexplained.append(difference)
+        else:
+            needed.add(allowed)
+    assert not unexplained, "\n".join(["", *map(str, unexplained)])
+    assert not [one.where for one in comparison.allowances_of(script) if one not in needed], (
+        "no longer needed"
+    )
+
+
+def test_every_allowed_difference_names_a_script_and_says_why() -> None:
+    for one in ALLOWED:
+        assert one.where.split("/")[0] in comparison.SCRIPTS, one.where
+        assert one.why.endswith("."), one.where
