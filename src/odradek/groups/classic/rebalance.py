@@ -150,7 +150,7 @@ def join_due(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
         delay_ms = min(machine.settings.initial_rebalance_delay_ms, group.delay_left_ms)
         group.newcomers = False
         group.delay_left_ms -= delay_ms
-        machine.deadlines.set(join_of(group.group_id), step.now.monotonic_ms + max(delay_ms, 1))
+        machine.deadlines.set(join_of(group.group_id), step.now.monotonic_ms + delay_ms)
         return
     complete(machine, group, step)
 

@@ -1,0 +1,59 @@
+"""Deadlines come in their order, however often they were moved."""
+
+import random
+from enum import Enum
+
+from odradek.groups.deadlines import Deadlines, Due
+
+
+class Kind(Enum):
+    ANY = "any"
+
+
+def due(number: int) -> Due:
+    return Due(Kind.ANY, f"g{number}")
+
+
+def test_the_earliest_comes_first() -> None:
+    deadlines = Deadlines()
+    for number, at_ms in enumerate([30, 10, 20]):
+        deadlines.set(due(number), at_ms)
+    assert (deadlines.next_ms(), deadlines.peek(9), deadlines.peek(10)) == (10, None, due(1))
+
+
+def test_one_that_is_moved_or_cancelled_does_not_come_at_its_old_time() -> None:
+    deadlines = Deadlines()
+    deadlines.set(due(0), 10)
+    deadlines.set(due(1), 20)
+    deadlines.set(due(0), 30)
+    assert deadlines.next_ms() == 20
+    deadlines.cancel(due(1))
+    assert deadlines.next_ms() == 30
+    deadlines.set(due(0), 5)
+    assert deadlines.next_ms() == 5
+    deadlines.cancel(due(0))
+    assert deadlines.next_ms() is None
+
+
+def test_a_thousand_heartbeats_of_one_member_leave_one_deadline_in_hand() -> None:
+    deadlines = Deadlines()
+    for at_ms in range(100_000):
+        deadlines.set(due(0), at_ms)
+    assert len(deadlines) == 1
+    assert len(deadlines._heap) == 1
+    assert deadlines.next_ms() == 99_999
+
+
+def test_it_agrees_with_a_plain_dictionary() -> None:
+    chance = random.Random(7)
+    deadlines, plain = Deadlines(), {}
+    for _ in range(5_000):
+        one = due(chance.randrange(50))
+        if chance.random() < 0.2:
+            deadlines.cancel(one)
+            plain.pop(one, None)
+        else:
+            plain[one] = chance.randrange(1_000)
+            deadlines.set(one, plain[one])
+        assert deadlines.next_ms() == min(plain.values(), default=None)
+        assert len(deadlines._heap) <= 64 + 4 * len(plain) + 1

@@ -1,0 +1,20 @@
+"""The scenarios in scenarios/*.txt hold. `ODRADEK_REWRITE=1 pytest tests/unit/groups` writes down what really happens."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from odradek.testing.group_script import Script, parse, rewritten
+
+SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_it_goes_as_the_scenario_says(path: Path) -> None:
+    if os.environ.get("ODRADEK_REWRITE"):
+        path.write_text(rewritten(path.read_text()))
+    script = Script()
+    for block in parse(path.read_text()):
+        if block.commands:
+            assert script.run(block.commands) == list(block.expected), "\n".join(block.commands)
