@@ -1,0 +1,196 @@
+"""Quotas at work: what a request uses is counted, the answer says for how long the client must be silent, and its connection is
+muted for as long (KIP-219: the answer goes out first, so that a client knows).
+
+What is counted, and when. Bytes of a Produce request when it arrives, before anything else is known of it: a request that is
+refused, or whose sender may not write, costs as much as one that succeeds (KAFKA-18764). Bytes of a Fetch response when it is
+written. The time that the event loop spends on a request, in percent of a second. Partitions created and deleted, by the
+handlers that do it. Without a limit nothing here runs.
+
+A Fetch that goes over its quota is answered with what was found, and the client waits afterwards. (Kafka answers it with nothing
+and lets the client ask again: the rate is the same, but a batch larger than the quota's whole window never arrives.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Generator
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from odradek.broker.context import Circumstances, Parts
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import KafkaError
+from odradek.net.connection import Chunks, Connection
+from odradek.protocol import Message, VersionRange
+from odradek.security.buckets import Window
+from odradek.security.quota_entities import QuotaKind
+from odradek.security.quotas import Quotas, QuotaTerms
+
+T = TypeVar("T")
+
+_PRODUCE: Final = 0
+_FETCH: Final = 1
+_EXEMPT: Final = frozenset({27})
+"""Requests between brokers (WriteTxnMarkers)."""
+_RATE_MIN: Final = 1e-9
+
+
+def quota_terms(config: BrokerConfig) -> QuotaTerms:
+    return QuotaTerms(
+        window=Window(
+            sample_count=config.quota_window_num, sample_seconds=config.quota_window_size_seconds
+        ),
+        mutation_window=Window(
+            sample_count=config.controller_quota_window_num,
+            sample_seconds=config.controller_quota_window_size_seconds,
+        ),
+        broker_connections_per_second=max(config.max_connection_creation_rate, _RATE_MIN),
+    )
+
+
+def quota_user(circumstances: Circumstances) -> str:
+    """The name that quotas know a principal by: without its type."""
+    return circumstances.principal.partition(":")[2]
+
+
+class Charge:
+    """What one request uses, while it is served."""
+
+    __slots__ = ("_api_key", "_client_id", "_connection", "_delay", "_now", "_quotas", "_user")
+
+    def __init__(
+        self,
+        quotas: Quotas,
+        now: Callable[[], float],
+        api_key: int,
+        circumstances: Circumstances,
+        request_bytes: int,
+    ) -> None:
+        self._quotas = quotas
+        self._now = now
+        self._api_key = api_key
+        self._connection: Connection = circumstances.connection
+        self._user = quota_user(circumstances)
+        self._client_id = circumstances.client_id
+        self._delay = 0.0
+        if api_key == _PRODUCE:
+            self._count(QuotaKind.PRODUCE, request_bytes)
+
+    def timed(self, work: Callable[[], T]) -> T:
+        """Do a part of the work and count the time it takes."""
+        if not self._counts_time:
+            return work()
+        start = self._now()
+        try:
+            return work()
+        finally:
+            self._count(QuotaKind.REQUEST, (self._now() - start) * 100)
+
+    def timed_steps(self, work: Awaitable[T]) -> Awaitable[T]:
+        """The same for work that waits in between: only its steps count."""
+        return _Steps(work, self) if self._counts_time else work
+
+    @property
+    def _counts_time(self) -> bool:
+        return self._api_key not in _EXEMPT and self._quotas.limits(QuotaKind.REQUEST)
+
+    def encoded(self, version: int, message: Message, encode: Callable[[Message], Chunks]) -> Chunks:
+        """The response's bytes, which say how long the client must wait."""
+        chunks = self.timed(lambda: encode(message))
+        if self._api_key == _FETCH:
+            self._count(QuotaKind.FETCH, sum(map(len, chunks)))
+        delay_ms = math.ceil(self._delay * 1000)
+        own_ms = getattr(message, "throttle_time_ms", 0)
+        if own_ms > delay_ms:
+            self._mute(own_ms / 1000)
+        elif delay_ms > own_ms and version in _versions_with_delay(type(message)):
+            return encode(message.replace(throttle_time_ms=delay_ms))
+        return chunks
+
+    def _count(self, kind: QuotaKind, amount: float) -> None:
+        delay = self._quotas.record(kind, self._user, self._client_id, amount, self._now())
+        if delay > self._delay:
+            self._mute(delay)
+
+    def _mute(self, delay: float) -> None:
+        self._delay = delay
+        self._connection.mute_for(delay)
+
+
+class _Steps(Awaitable[T]):
+    """Drives an awaitable and times each step between two waits."""
+
+    def __init__(self, work: Awaitable[T], charge: Charge) -> None:
+        self._work = work
+        self._charge = charge
+
+    def __await__(self) -> Generator[Any, None, T]:
+        steps = self._work.__await__()
+        step: Callable[[], Any] = steps.__next__
+        while True:
+            try:
+                wanted = self._charge.timed(step)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                given = yield wanted
+            except BaseException as error:  # noqa: BLE001 - it is the work's own to handle: a cancellation, most of all
+                step = _throwing(steps, error)
+            else:
+                step = _sending(steps, given)
+
+
+def _throwing(steps: Generator[Any, Any, Any], error: BaseException) -> Callable[[], Any]:
+    return lambda: steps.throw(error)
+
+
+def _sending(steps: Generator[Any, Any, Any], value: object) -> Callable[[], Any]:
+    return lambda: steps.send(value)
+
+
+@cache
+def _versions_with_delay(cls: type[Message]) -> VersionRange:
+    """The versions of a response that have a place for the delay."""
+    for field in cls.FIELDS:
+        if field.name == "throttle_time_ms":
+            return field.versions
+    return VersionRange(1, 0)
+
+
+class Mutations:
+    """The partitions that one request creates or deletes, against `controller_mutation_rate` (KIP-599).
+
+    From `strict_since` on, what is over the quota is refused; older clients do not know the error, and wait afterwards.
+    """
+
+    def __init__(self, parts: Parts, circumstances: Circumstances, *, strict_since: int) -> None:
+        self._quotas = parts.quotas
+        self._now = parts.runtime.clock.monotonic
+        self._user = quota_user(circumstances)
+        self._client_id = circumstances.client_id
+        self._strict = circumstances.api_version >= strict_since
+
+    def take(self, partition_count: int) -> None:
+        """Before the change. THROTTLING_QUOTA_EXCEEDED when it must not be made now."""
+        if not self._quotas.active:
+            return
+        now = self._now()
+        if self._strict:
+            self._quotas.check_mutations(self._user, self._client_id, now)
+        self._quotas.record_mutations(self._user, self._client_id, partition_count, now)
+
+    def refusal(self, partition_count: int) -> KafkaError | None:
+        """`take`, with the error as a value."""
+        try:
+            self.take(partition_count)
+        except KafkaError as error:
+            return error
+        return None
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """For the response; the connection is muted for as long."""
+        if not self._quotas.active:
+            return 0
+        return math.ceil(self._quotas.mutations_delay(self._user, self._client_id, self._now()) * 1000)
