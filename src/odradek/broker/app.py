@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Final
 
+from odradek.broker.config_resources import BROKER
 from odradek.broker.context import Parts
 from odradek.broker.coordinators import Coordinators
 from odradek.broker.dispatch import Dispatcher
@@ -16,6 +18,7 @@ from odradek.broker.group_wiring import add_groups
 from odradek.broker.handlers import served_apis
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
+from odradek.broker.throttling import quota_terms
 from odradek.broker.transactions import coordinate_transactions
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
@@ -27,6 +30,7 @@ from odradek.model.ids import BrokerId
 from odradek.net.server import OpenListener, Server, ServerLimits
 from odradek.registry import EmbeddedRegistry
 from odradek.runtime.ports import Runtime
+from odradek.security.quotas import Quotas
 from odradek.storage.directories import LogDirectories
 from odradek.telemetry import events
 from odradek.transactions.service import Transactions
@@ -98,7 +102,7 @@ class Broker:
             apply=self._apply,
         )
         await controller.begin_epoch()
-        config = config.reconfigured(controller.image.broker_configs)
+        config = self._with_dynamic(controller.image)
         replicas = self._replicas = Replicas(runtime, directories, on_all_failed=self.fatal.set)
         coordinators = self._coordinators = Coordinators()
         replicas.on_led, replicas.on_lost = coordinators.led, coordinators.lost
@@ -126,7 +130,9 @@ class Broker:
             coordinators=coordinators,
             transactions=transactions,
             groups=groups,
+            quotas=Quotas(quota_terms(config)),
         )
+        self._parts.quotas.update(controller.image.client_quotas)
         coordinators.begin(self._parts)
         await replicas.load(controller.image, config)
         await self._listen(self._parts)
@@ -142,8 +148,11 @@ class Broker:
     async def _listen(self, parts: Parts) -> None:
         config = parts.config
         server = self._server = Server(
-            Dispatcher(parts, served_apis()), _limits(config), now=self._runtime.clock.monotonic
+            Dispatcher(parts, served_apis(), parts.quotas),
+            _limits(config),
+            now=self._runtime.clock.monotonic,
         )
+        server.pace = partial(_pace, parts)
         parts.unread_bytes = lambda: server.unread_bytes
         advertised = {
             listener.name: (listener.host, listener.port) for listener in config.advertised_listeners
@@ -193,12 +202,18 @@ class Broker:
     def _current_config(self) -> BrokerConfig:
         return self._parts.config if self._parts is not None else self._config
 
+    def _with_dynamic(self, image: ClusterImage) -> BrokerConfig:
+        return self._config.reconfigured(*_dynamic(self._config, image))
+
     async def _apply(self, before: ClusterImage, after: ClusterImage) -> None:
         parts = self._parts
         if parts is None:  # the epoch that begins before the logs are open
             return
-        if after.broker_configs != before.broker_configs:
-            parts.config = self._config.reconfigured(after.broker_configs)
+        if after.client_quotas != before.client_quotas:
+            parts.quotas.update(after.client_quotas)
+        if _dynamic(self._config, after) != _dynamic(self._config, before):
+            parts.config = self._with_dynamic(after)
+            parts.quotas.update(after.client_quotas, quota_terms(parts.config))
             await parts.replicas.reconfigure(after, parts.config)
             if self._server is not None:
                 self._server.limits = _limits(parts.config)
@@ -247,6 +262,18 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await event.wait()
     return event.is_set()
+
+
+def _dynamic(config: BrokerConfig, image: ClusterImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Dynamic settings of all brokers, and of this one."""
+    return image.broker_configs, image.resource_configs.get((BROKER, str(config.node_id)), {})
+
+
+def _pace(parts: Parts, host: str) -> tuple[float, bool]:
+    """How long a new connection must wait, and whether it is closed then (KIP-612)."""
+    if not parts.quotas.limits_connections:
+        return 0.0, False
+    return parts.quotas.connection_from(host, parts.runtime.clock.monotonic())
 
 
 def _limits(config: BrokerConfig) -> ServerLimits:

@@ -16,6 +16,7 @@ from odradek.groups.service import GroupService
 from odradek.net.connection import Connection
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
+from odradek.security.quotas import Quotas
 from odradek.transactions.service import Transactions
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Parts:
     coordinators: Coordinators
     transactions: Transactions
     groups: GroupService
+    quotas: Quotas
     unread_bytes: Callable[[], int] = lambda: 0
     """Bytes of answers that clients have not read yet."""
 

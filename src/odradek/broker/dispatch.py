@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.refusals import log_refusals
+from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
 from odradek.protocol import APIS, Api, Message, RequestHeader, decode, decode_request_header, encode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.runtime.ports import Buffer
+from odradek.security.quotas import Quotas
 
 _API_VERSIONS: Final = 18
 
@@ -30,8 +32,9 @@ class UnfitResponse(Exception):
 class Dispatcher:
     """The `RequestHandler` of the network layer."""
 
-    def __init__(self, parts: Parts, served: Iterable[Served]) -> None:
+    def __init__(self, parts: Parts, served: Iterable[Served], quotas: Quotas | None = None) -> None:
         self._parts = parts
+        self._quotas = quotas or Quotas()
         self._routes: dict[int, tuple[Api, Served]] = {
             one.api_key: (APIS[one.api_key], one) for one in served
         }
@@ -52,18 +55,24 @@ class Dispatcher:
         circumstances = Circumstances(
             connection=connection, api_version=version, client_id=header.client_id or ""
         )
-        response = served.handle(self._parts, circumstances, request)
+        if self._quotas.active:
+            now = self._parts.runtime.clock.monotonic
+            charge = Charge(self._quotas, now, header.api_key, circumstances, len(frame))
+            response = charge.timed(lambda: served.handle(self._parts, circumstances, request))
+        else:
+            charge = None
+            response = served.handle(self._parts, circumstances, request)
         if response is None:
             return None
         if isinstance(response, asyncio.Future):
-            encode = partial(self._encoded, connection, header)
+            encode = partial(self._encoded, connection, header, charge)
             later = _encoded_later(response, encode)
             return Held(later) if served.holds else later
         if isinstance(response, Holding):
-            return Held(self._finish(response.response, connection, header))
+            return Held(self._finish(response.response, connection, header, charge))
         if isinstance(response, Awaitable):
-            return self._finish(response, connection, header)
-        return self._encoded(connection, header, response)
+            return self._finish(response, connection, header, charge)
+        return self._encoded(connection, header, charge, response)
 
     def _refuse_api_versions(self, connection: Connection, correlation_id: int) -> list[Buffer]:
         """Version 0 with error 35 and the supported range, so that the client can come again with one of them."""
@@ -75,16 +84,27 @@ class Dispatcher:
         return encode_response(_API_VERSIONS, 0, correlation_id, refused)
 
     async def _finish(
-        self, response: Awaitable[Message | None], connection: Connection, header: RequestHeader
+        self,
+        response: Awaitable[Message | None],
+        connection: Connection,
+        header: RequestHeader,
+        charge: Charge | None,
     ) -> Chunks | None:
-        message = await response
-        return None if message is None else self._encoded(connection, header, message)
+        message = await (response if charge is None else charge.timed_steps(response))
+        return None if message is None else self._encoded(connection, header, charge, message)
 
-    def _encoded(self, connection: Connection, header: RequestHeader, message: Message) -> Chunks:
+    def _encoded(
+        self, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message
+    ) -> Chunks:
         """The response's bytes; what it refuses goes into the log."""
-        api = APIS[header.api_key].name
+        key, version = header.api_key, header.api_version
+        api = APIS[key].name
         try:
-            chunks = encode_response(header.api_key, header.api_version, header.correlation_id, message)
+            if charge is None:
+                chunks = encode_response(key, version, header.correlation_id, message)
+            else:
+                encode = partial(encode_response, key, version, header.correlation_id)
+                chunks = charge.encoded(version, message, encode)
         except OdradekError as error:
             raise UnfitResponse(f"{api} version {header.api_version}: {error}") from error
         log_refusals(connection, header, api, message, self._parts.runtime.clock.monotonic)
