@@ -1,0 +1,226 @@
+"""Whatever members do, no partition has two owners in a generation, the group settles, and its log tells all that counts."""
+
+from functools import partial
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.groups.classic.group import ClassicGroup
+from odradek.groups.classic.operations import heartbeat, join, leave, sync
+from odradek.groups.kinds import Caller
+from odradek.groups.settings import GroupSettings
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.testing.group_bench import GroupBench
+
+PARTITIONS = 5
+CLIENTS = 5
+SESSION_MS = 10_000
+REBALANCE_MS = 15_000
+HEARTBEAT_MS = 3_000
+
+
+class Client:
+    """A member as clients are written; `alive` is all that is not decided by the protocol."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        self.world = world
+        self.name = f"c{number}"
+        self.version = 3 + number % 3  # some are given an id first
+        self.instance_id = f"i{number}" if number % 2 and self.version == 5 else None
+        self.alive = False
+        self.requests = 0
+        self.reset()
+
+    def reset(self) -> None:
+        self.member_id = ""
+        self.generation = -1
+        self.waits_for: str | None = None
+        self.owned: set[int] | None = None
+
+    def join(self) -> None:
+        self.owned = None
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        caller = Caller(client_id=self.name, client_host="/h", api_version=self.version)
+        self._ask(partial(join, request=request, caller=caller))
+
+    def sync(self, members: list[str]) -> None:
+        assignments = [
+            SyncGroupRequestAssignment(
+                member_id=member_id, assignment=bytes(range(place, PARTITIONS, len(members)))
+            )
+            for place, member_id in enumerate(members)
+        ]
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            assignments=assignments,
+        )
+        caller = Caller(client_id=self.name, client_host="/h", api_version=5)
+        self._ask(partial(sync, request=request, caller=caller))
+
+    def _ask(self, operation: Any) -> None:
+        self.requests += 1
+        self.waits_for = f"{self.name}.{self.requests}"
+        ticket = self.world.bench.ticket(self.waits_for)
+        self.world.bench.execute(partial(operation, ticket=ticket))
+
+    def answered(self, response: Any) -> None:
+        self.waits_for = None
+        code = ErrorCode.of(response.error_code)
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+        elif code is not ErrorCode.NONE:
+            self.failed(code)
+        elif hasattr(response, "generation_id"):
+            self.member_id, self.generation = response.member_id, response.generation_id
+            leads = response.leader == self.member_id
+            self.sync([one.member_id for one in response.members] if leads else [])
+        else:
+            self.owned = set(response.assignment)
+            self.world.owns(self)
+
+    def failed(self, code: ErrorCode) -> None:
+        self.owned = None
+        self.generation = -1
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            self.member_id = ""
+
+    def go_on(self) -> None:
+        """What it does when it is its turn and it waits for nothing."""
+        if self.owned is None:
+            self.join()
+            return
+        request = HeartbeatRequest(
+            group_id="g",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+        response = self.world.bench.execute(partial(heartbeat, request=request))
+        if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.join()
+        elif response.error_code != ErrorCode.NONE:
+            self.failed(ErrorCode.of(response.error_code))
+
+    def leave(self) -> None:
+        request = LeaveGroupRequest(
+            group_id="g",
+            members=[MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)],
+        )
+        if "g" in self.world.bench.machine.groups and self.member_id:
+            self.world.bench.execute(partial(leave, request=request))
+
+
+class World:
+    def __init__(self) -> None:
+        self.bench = GroupBench(GroupSettings(initial_rebalance_delay_ms=1_000))
+        self.clients = [Client(self, number) for number in range(CLIENTS)]
+        self.owners: dict[tuple[int, int], str] = {}
+
+    def owns(self, client: Client) -> None:
+        assert client.owned is not None
+        for partition in client.owned:
+            owner = self.owners.setdefault((client.generation, partition), client.name)
+            assert owner == client.name, f"{partition} has two owners in generation {client.generation}"
+
+    def settle(self) -> None:
+        """Hand out the answers that are there; what clients do then brings more."""
+        while self.bench.answers:
+            answers = dict(self.bench.answers)
+            self.bench.answers.clear()
+            for name, response in answers.items():
+                client = self.clients[int(name.split(".")[0][1:])]
+                if client.alive and client.waits_for == name:
+                    client.answered(response)
+
+    def act(self, client: Client, action: str) -> None:
+        if action == "die":
+            client.alive = False
+            client.reset()
+        elif action == "leave":
+            if client.alive:
+                client.leave()
+            client.alive = False
+            client.reset()
+        elif action == "start":
+            client.alive = True
+        elif action == "restart":
+            for ticket in self.bench.restart():
+                waiting = repr(ticket)[1:-1]
+                for one in self.clients:
+                    if one.waits_for == waiting:
+                        one.waits_for = None
+                        one.owned = None
+        elif client.alive and client.waits_for is None:
+            client.go_on()
+        self.settle()
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.bench.advance(milliseconds)
+        self.settle()
+
+    def quiet_down(self) -> None:
+        """Nobody comes, nobody goes: everybody alive does its duty."""
+        for _ in range(30):
+            for client in self.clients:
+                self.act(client, "go on")
+            self.pass_time(HEARTBEAT_MS)
+
+    def check_settled(self) -> None:
+        alive = [client for client in self.clients if client.alive]
+        assert len({client.generation for client in alive}) <= 1
+        owned = sorted(partition for client in alive for partition in client.owned or ())
+        assert owned == (list(range(PARTITIONS)) if alive else [])
+
+    def check_log(self) -> None:
+        """A machine made from the log has what this one has."""
+        before = replicated(self.bench)
+        other = GroupBench()
+        other.written = self.bench.written
+        other.restart()
+        assert replicated(other) == before
+
+
+def replicated(bench: GroupBench) -> dict[str, Any]:
+    return {
+        group.group_id: group.stored
+        for group in bench.machine.groups.values()
+        if isinstance(group, ClassicGroup) and group.stored is not None
+    }
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, CLIENTS - 1),
+        st.sampled_from(["start", "start", "go on", "go on", "go on", "go on", "die", "leave", "restart"]),
+        st.sampled_from([0, 0, 100, 1_000, 3_000, 11_000, 16_000]),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_no_partition_has_two_owners_and_the_group_settles(steps: list[tuple[int, str, int]]) -> None:
+    world = World()
+    for number, action, pause_ms in steps:
+        world.act(world.clients[number], action)
+        world.pass_time(pause_ms)
+    world.quiet_down()
+    world.check_settled()
+    world.check_log()
