@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek.groups.consumer import formats
@@ -18,11 +18,28 @@ from odradek.groups.consumer.assignors import NOTHING, Assignment
 from odradek.groups.consumer.commits import check_commit, check_fetch
 from odradek.groups.consumer.formats import GroupRecord
 from odradek.groups.consumer.member import Current, Holding, Member, Profile, target_of
-from odradek.groups.kinds import CheckPartition, Committer, GroupKind
+from odradek.groups.kinds import Caller, CheckPartition, Committer, GroupKind
+from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.shards import Moment, NewRecord, Ticket
 
+if TYPE_CHECKING:
+    from odradek.groups.machine import GroupMachine
+
 PROTOCOL_TYPE: Final = "consumer"
+_NUMBERS: Final = (
+    "epoch",
+    "metadata_hash",
+    "assignment_epoch",
+    "assignment_ms",
+    "has_partition_metadata",
+    "checked_version",
+)
+_TABLES: Final = ("members", "statics", "targets", "regexes", "owners")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +51,27 @@ class ResolvedRegex:
     timestamp_ms: int = 0
 
 
-class Sessions(Protocol):
-    """The deadlines of a group's members (`timers.py`)."""
+class Conduct(Protocol):
+    """What is done with a group, beyond what its records say (`kind.py`)."""
 
     def loaded(self, group: ConsumerGroup, now: Moment) -> None: ...
+
+    def join(
+        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+    ) -> None: ...
+
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, step: Step) -> None: ...
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: Step) -> None: ...
+
+    def leave(self, group: ConsumerGroup, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse: ...
 
 
 class ConsumerGroup:
     """Implements `groups.kinds.Group`. Members and their parts are values, so that a copy of the group is cheap."""
 
     __slots__ = (
-        "_sessions",
+        "_conduct",
         "_subscribed",
         "assignment_epoch",
         "assignment_ms",
@@ -61,7 +88,7 @@ class ConsumerGroup:
         "targets",
     )
 
-    def __init__(self, group_id: str, sessions: Sessions | None = None) -> None:
+    def __init__(self, group_id: str, conduct: Conduct | None = None) -> None:
         self.group_id = group_id
         self.kind = GroupKind.CONSUMER
         self.epoch = 0
@@ -80,15 +107,15 @@ class ConsumerGroup:
         """Kafka 4.0 left a record that nobody reads any more: it is deleted with the next change of the group's epoch."""
         self.checked_version = -1
         """Soft: the version of the cluster's topics that the group was last compared with."""
-        self._sessions = sessions
+        self._conduct = conduct
         self._subscribed: frozenset[str] | None = None
 
     def copy(self) -> ConsumerGroup:
         """Another group in the same state, to try records on."""
         other = ConsumerGroup(self.group_id)
-        for name in ("epoch", "metadata_hash", "assignment_epoch", "assignment_ms", "has_partition_metadata"):
+        for name in _NUMBERS:
             setattr(other, name, getattr(self, name))
-        for name in ("members", "statics", "targets", "regexes", "owners"):
+        for name in _TABLES:
             setattr(other, name, getattr(self, name).copy())
         return other
 
@@ -151,11 +178,33 @@ class ConsumerGroup:
         return (GroupRecord(key, None).encoded() for key in keys)
 
     def loaded(self, now: Moment) -> None:
-        if self._sessions is not None:
-            self._sessions.loaded(self, now)
+        if self._conduct is not None:
+            self._conduct.loaded(self, now)
 
     def waiting(self) -> Iterable[Ticket]:
         return ()
+
+    # -- members that speak the classic protocol (`groups.kinds.ClassicFace`)
+
+    def join(
+        self, machine: GroupMachine, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+    ) -> None:
+        assert self._conduct is not None, "drafts have no members to serve"
+        self._conduct.join(self, request, caller, ticket, step)
+
+    def sync(
+        self, machine: GroupMachine, request: SyncGroupRequest, caller: Caller, ticket: Ticket, step: Step
+    ) -> None:
+        assert self._conduct is not None, "drafts have no members to serve"
+        self._conduct.sync(self, request, ticket, step)
+
+    def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: Step) -> None:
+        assert self._conduct is not None, "drafts have no members to serve"
+        self._conduct.heartbeat(self, request, step)
+
+    def leave(self, machine: GroupMachine, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse:
+        assert self._conduct is not None, "drafts have no members to serve"
+        return self._conduct.leave(self, request, step)
 
     # -- what decisions ask
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import Current, Member, MemberState
+from odradek.groups.consumer.member import Member, MemberState
 from odradek.groups.consumer.settings import ConsumerSettings
 from odradek.groups.deadlines import Deadlines, Due
 from odradek.shards import Moment
@@ -20,49 +21,78 @@ class ConsumerTimer(Enum):
     """A member of the classic protocol was told to join again, and did not."""
     SYNC = "sync"
     """A member of the classic protocol joined, and did not ask for its assignment."""
+    DOWNGRADE = "downgrade"
+    """Only members of the classic protocol are left: the group may become a classic one."""
+    DOWNGRADED = "downgraded"
+    """It has become one: its members are to join again, and share among them what the last other member had."""
+
+
+MEMBER_TIMERS: Final = (
+    ConsumerTimer.SESSION,
+    ConsumerTimer.REBALANCE,
+    ConsumerTimer.JOIN,
+    ConsumerTimer.SYNC,
+)
 
 
 class MemberTimers:
-    """The deadlines of one group's members, at one moment."""
+    """The deadlines of one group's members, at one moment.
 
-    __slots__ = ("_deadlines", "_group_id", "_now")
+    What changes is gathered, and takes effect in `apply`: a decision that is refused in the end has changed nothing.
+    """
+
+    __slots__ = ("_changes", "_deadlines", "_group_id", "_now")
 
     def __init__(self, deadlines: Deadlines, group_id: str, now: Moment) -> None:
         self._deadlines = deadlines
         self._group_id = group_id
         self._now = now
+        self._changes: dict[Due, int | None] = {}
+
+    def apply(self) -> None:
+        for due, at_ms in self._changes.items():
+            if at_ms is None:
+                self._deadlines.cancel(due)
+            else:
+                self._deadlines.set(due, at_ms)
+        self._changes.clear()
 
     def heard_of(self, member: Member, settings: ConsumerSettings) -> None:
         """Its session begins anew."""
         classic = member.profile.classic
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
-        self.begin(ConsumerTimer.SESSION, member.member_id, timeout_ms)
+        self.begin(ConsumerTimer.SESSION, timeout_ms, member.member_id)
 
-    def moved(self, member: Member, before: Current) -> None:
+    def moved(self, member: Member) -> None:
         """Its assignment changed: it has time to give back what it should, beginning with each change."""
-        if member.current is before or member.is_classic:
-            return
-        if member.current.state is MemberState.UNREVOKED_PARTITIONS:
-            self.begin(ConsumerTimer.REBALANCE, member.member_id, member.profile.rebalance_timeout_ms)
+        is_late_someday = member.current.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic
+        if is_late_someday:
+            self.begin(ConsumerTimer.REBALANCE, member.profile.rebalance_timeout_ms, member.member_id)
         else:
             self.end(ConsumerTimer.REBALANCE, member.member_id)
 
     def forget(self, member_id: str) -> None:
-        for kind in ConsumerTimer:
+        for kind in MEMBER_TIMERS:
             self.end(kind, member_id)
 
-    def begin(self, kind: ConsumerTimer, member_id: str, timeout_ms: int) -> None:
-        self._deadlines.set(Due(kind, self._group_id, member_id), self._now.monotonic_ms + max(timeout_ms, 0))
+    def begin(self, kind: ConsumerTimer, timeout_ms: int, member_id: str = "") -> None:
+        self._changes[Due(kind, self._group_id, member_id)] = self._now.monotonic_ms + max(timeout_ms, 0)
 
-    def begin_once(self, kind: ConsumerTimer, member_id: str, timeout_ms: int) -> None:
+    def begin_once(self, kind: ConsumerTimer, timeout_ms: int, member_id: str) -> None:
         if self._deadlines.at(Due(kind, self._group_id, member_id)) is None:
-            self.begin(kind, member_id, timeout_ms)
+            self.begin(kind, timeout_ms, member_id)
 
     def end(self, kind: ConsumerTimer, member_id: str) -> None:
-        self._deadlines.cancel(Due(kind, self._group_id, member_id))
+        self._changes[Due(kind, self._group_id, member_id)] = None
+
+    def look_whether_to_downgrade(self, group: ConsumerGroup) -> None:
+        """Soon, once what was decided here has been replayed, if only members of the classic protocol are left."""
+        if group.members and all(member.is_classic for member in group.members.values()):
+            self.begin(ConsumerTimer.DOWNGRADE, 0)
 
     def loaded(self, group: ConsumerGroup, settings: ConsumerSettings) -> None:
         """After a restart nobody is late: every member has all its time again."""
         for member in group.members.values():
             self.heard_of(member, settings)
-            self.moved(member, Current())
+            self.moved(member)
+        self.look_whether_to_downgrade(group)

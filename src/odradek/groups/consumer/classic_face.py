@@ -1,0 +1,273 @@
+"""Members of the classic protocol in a consumer group: their four requests, said in epochs (KIP-848's migration).
+
+A JoinGroup is a full heartbeat: it says what the member subscribes to and has, and is answered at once, with the member's epoch
+for a generation and never with the leader's part. A SyncGroup asks for what the member has now. A Heartbeat is told to join
+again when the member's epoch is behind, or when it has something to give back or to fetch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.groups.classic.answers import join_refused, sync_refused
+from odradek.groups.consumer.consumer_protocol import (
+    PROTOCOL_TYPE,
+    assignment_bytes,
+    by_topic_id,
+    read_subscription,
+)
+from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.group import ConsumerGroup
+from odradek.groups.consumer.heartbeats import enter, finish, settle
+from odradek.groups.consumer.member import ClassicSide, Member, MemberState, Profile
+from odradek.groups.consumer.membership import check_room, joining_member, member_of, remove
+from odradek.groups.consumer.situation import Situation
+from odradek.groups.consumer.targets import retarget
+from odradek.groups.consumer.timers import ConsumerTimer
+from odradek.groups.kinds import Caller
+from odradek.groups.machine import GroupMachine
+from odradek.groups.step import Step
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol import MalformedMessage
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek.shards import Ticket
+
+_SINCE_MEMBER_ID_REQUIRED: Final = 4
+
+
+def join(
+    machine: GroupMachine,
+    group: ConsumerGroup,
+    situation: Situation,
+    request: JoinGroupRequest,
+    caller: Caller,
+    ticket: Ticket,
+    step: Step,
+) -> None:
+    """Answers through the ticket, refusals too."""
+    member_id = request.member_id or f"{caller.client_id}-{machine.surroundings.new_uuid()}"
+    try:
+        response = _joined(
+            machine, group, situation, request.replace(member_id=member_id), request, caller, step
+        )
+    except KafkaError as error:
+        refused_id = member_id if error.code is ErrorCode.MEMBER_ID_REQUIRED else request.member_id
+        step.answer(ticket, join_refused(error.code, refused_id))
+        return
+    step.answer(ticket, response)
+
+
+def _joined(
+    machine: GroupMachine,
+    group: ConsumerGroup,
+    situation: Situation,
+    request: JoinGroupRequest,
+    original: JoinGroupRequest,
+    caller: Caller,
+    step: Step,
+) -> JoinGroupResponse:
+    member_id, instance_id = request.member_id, request.group_instance_id
+    check_room(group, member_id, situation.settings.max_size)
+    _check_protocols(group, request)
+    is_unknown = not original.member_id
+    if is_unknown and instance_id is None and caller.api_version >= _SINCE_MEMBER_ID_REQUIRED:
+        raise KafkaError(ErrorCode.MEMBER_ID_REQUIRED)
+    draft = Draft(group)
+    if instance_id is not None and not is_unknown:
+        member = member_of(group, member_id, instance_id)
+    else:
+        member = joining_member(draft, member_id, instance_id, situation.timers, is_classic=True)
+    subscription = _subscription(request)
+    changed = enter(draft, member, _said(request, subscription, caller), situation)
+    retarget(draft, situation.topics, situation.settings, situation.now)
+    owned = by_topic_id(
+        {one.topic: one.partitions for one in subscription.owned_partitions}, situation.topics
+    )
+    after = settle(draft, member_id, situation, owned, subscription_changed=changed)
+    timers = situation.timers
+    timers.heard_of(after, situation.settings)
+    timers.end(ConsumerTimer.JOIN, member_id)
+    timers.begin(ConsumerTimer.SYNC, after.profile.rebalance_timeout_ms, member_id)
+    timers.look_whether_to_downgrade(draft.group)
+    finish(machine, draft, situation, step)
+    return JoinGroupResponse(
+        generation_id=after.epoch,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=_protocol_name(after),
+        member_id=member_id,
+    )
+
+
+def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
+    names = {one.name for one in request.protocols}
+    known = [
+        {name for name, _ in member.profile.classic.protocols}
+        for member in group.members.values()
+        if member.profile.classic is not None and member.member_id != request.member_id
+    ]
+    if request.protocol_type != PROTOCOL_TYPE or not names.intersection(*known):
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"group {group.group_id!r} does not support the member's protocols",
+        )
+
+
+def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    """All protocols carry the same subscription: any of them says it."""
+    try:
+        return read_subscription(bytes(request.protocols[0].metadata))
+    except MalformedMessage as error:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"the member's subscription cannot be read: {error.message}",
+        ) from error
+
+
+def _said(request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller) -> Profile:
+    timeout_ms = request.rebalance_timeout_ms
+    return Profile(
+        instance_id=request.group_instance_id,
+        rack_id=subscription.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        topics=frozenset(subscription.topics),
+        rebalance_timeout_ms=request.session_timeout_ms if timeout_ms < 0 else timeout_ms,
+        classic=ClassicSide(
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=tuple((one.name, bytes(one.metadata)) for one in request.protocols),
+        ),
+    )
+
+
+def sync(
+    group: ConsumerGroup, situation: Situation, request: SyncGroupRequest, ticket: Ticket, step: Step
+) -> None:
+    try:
+        member = _classic_member(group, request.member_id, request.group_instance_id)
+        _check_generation(member, request.generation_id)
+        _check_names(member, request)
+        if group.epoch > member.epoch and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
+            _expect_join(situation, member)
+            situation.timers.apply()
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    except KafkaError as error:
+        step.answer(ticket, sync_refused(error.code))
+        return
+    assert member.profile.classic is not None
+    situation.timers.end(ConsumerTimer.SYNC, member.member_id)
+    situation.timers.heard_of(member, situation.settings)
+    situation.timers.apply()
+    metadata = member.profile.classic.protocols[0][1]
+    response = SyncGroupResponse(
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=_protocol_name(member),
+        assignment=assignment_bytes(member.current.assigned, situation.topics, metadata),
+    )
+    step.answer(ticket, response)
+
+
+def heartbeat(group: ConsumerGroup, situation: Situation, request: HeartbeatRequest) -> None:
+    """Raises what is to be answered; REBALANCE_IN_PROGRESS counts as a sign of life all the same."""
+    member = _classic_member(group, request.member_id, request.group_instance_id)
+    _check_generation(member, request.generation_id)
+    situation.timers.heard_of(member, situation.settings)
+    must_rejoin = _must_rejoin(group, member)
+    if must_rejoin:
+        _expect_join(situation, member)
+    situation.timers.apply()
+    if must_rejoin:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} rebalances: join again")
+
+
+def leave(
+    machine: GroupMachine,
+    group: ConsumerGroup,
+    situation: Situation,
+    request: LeaveGroupRequest,
+    step: Step,
+) -> LeaveGroupResponse:
+    """Each member by its id, or (an administrator's way) a static one by its instance id alone, whatever its protocol."""
+    leaving: dict[str, None] = {}
+    responses = []
+    for identity in request.members:
+        response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+        try:
+            leaving[_leaver(group, identity).member_id] = None
+        except KafkaError as error:
+            response = response.replace(error_code=error.code)
+        responses.append(response)
+    if leaving:
+        draft = Draft(group)
+        remove(draft, list(leaving), situation)
+        finish(machine, draft, situation, step)
+    return LeaveGroupResponse(members=responses)
+
+
+def _leaver(group: ConsumerGroup, identity: MemberIdentity) -> Member:
+    if identity.member_id:
+        return _classic_member(group, identity.member_id, identity.group_instance_id)
+    holder = group.statics.get(identity.group_instance_id or "")
+    return member_of(group, holder or "", identity.group_instance_id)
+
+
+def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    member = member_of(group, member_id, instance_id)
+    if not member.is_classic:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id!r} does not use the classic protocol"
+        )
+    return member
+
+
+def _check_generation(member: Member, generation: int) -> None:
+    if generation != member.epoch:
+        raise KafkaError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"member {member.member_id!r} is in generation {member.epoch}, the request says {generation}",
+        )
+
+
+def _check_names(member: Member, request: SyncGroupRequest) -> None:
+    for given, actual in (
+        (request.protocol_type, PROTOCOL_TYPE),
+        (request.protocol_name, _protocol_name(member)),
+    ):
+        if given is not None and given != actual:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the member was told {actual!r}, and says {given!r}"
+            )
+
+
+def _must_rejoin(group: ConsumerGroup, member: Member) -> bool:
+    """It is behind the group, or has to give something back, or can fetch what others gave back."""
+    state = member.current.state
+    if member.epoch < group.epoch or state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    return state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member)
+
+
+def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
+    mine = member.current.assigned
+    return any(
+        partition not in mine.get(topic, {}) and not group.is_free(topic, partition)
+        for topic, partitions in group.target(member.member_id).items()
+        for partition in partitions
+    )
+
+
+def _expect_join(situation: Situation, member: Member) -> None:
+    situation.timers.begin_once(ConsumerTimer.JOIN, member.profile.rebalance_timeout_ms, member.member_id)
+
+
+def _protocol_name(member: Member) -> str:
+    assert member.profile.classic is not None
+    return member.profile.classic.protocols[0][0]

@@ -1,0 +1,60 @@
+"""What members of the classic protocol say and are told, in bytes that only they and this file look into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from odradek.groups.machine import Topics
+from odradek.protocol import decode, encode
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.consumer_protocol import (
+    AssignedPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+PROTOCOL_TYPE = "consumer"
+_VERSION_BYTES = 2
+_NEWEST = 3
+
+
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """Raises MalformedMessage."""
+    return decode(ConsumerProtocolSubscription, _version(metadata), metadata, _VERSION_BYTES)[0]
+
+
+def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
+    """Raises MalformedMessage. No bytes at all are no assignment."""
+    if not data:
+        return ConsumerProtocolAssignment()
+    return decode(ConsumerProtocolAssignment, _version(data), data, _VERSION_BYTES)[0]
+
+
+def assignment_bytes(holding: Mapping[UUID, Iterable[int]], topics: Topics, metadata: bytes) -> bytes:
+    """What a member has, in the version of its own metadata. Topics that are gone have no name to give."""
+    named = sorted((name, topic) for topic in holding if (name := topics.topic_name(topic)) is not None)
+    version = _version(metadata)
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            AssignedPartitions(topic=name, partitions=sorted(holding[topic])) for name, topic in named
+        ]
+    )
+    return version.to_bytes(_VERSION_BYTES, "big") + encode(assignment, version)
+
+
+def by_topic_id(partitions: Mapping[str, Iterable[int]], topics: Topics) -> dict[UUID, set[int]]:
+    """Without the topics that do not exist."""
+    found: dict[UUID, set[int]] = {}
+    for name, numbers in partitions.items():
+        topic_id = topics.topic_id(name)
+        if topic_id is not None and (parts := set(numbers)):
+            found[topic_id] = parts
+    return found
+
+
+def _version(data: bytes) -> int:
+    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True) if len(data) >= _VERSION_BYTES else -1
+    if version < 0:
+        raise MalformedMessage("the version of a consumer's metadata is missing")
+    return min(version, _NEWEST)

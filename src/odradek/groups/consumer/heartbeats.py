@@ -1,0 +1,188 @@
+"""ConsumerGroupHeartbeat: one request that joins, keeps alive, subscribes, reconciles and leaves (KIP-848).
+
+A heartbeat of a member does three things, each seeing what the one before wrote: it enters what the member says of itself,
+which may make a new group epoch; it works out a target for that epoch; and it brings this member one step closer to its target.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.groups.consumer.conversion import upgraded
+from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.group import ConsumerGroup
+from odradek.groups.consumer.member import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, Member, Profile, listed
+from odradek.groups.consumer.membership import (
+    check_epoch,
+    check_room,
+    joining_member,
+    leave_for_a_while,
+    member_of,
+    remove,
+)
+from odradek.groups.consumer.reconcile import Goal, Owned, reconcile
+from odradek.groups.consumer.requests import check_request, is_full, owned_of
+from odradek.groups.consumer.situation import Situation
+from odradek.groups.consumer.targets import (
+    bump_epoch,
+    change_regex,
+    refresh_regexes,
+    retarget,
+    subscribed_ids,
+)
+from odradek.groups.kinds import Caller, GroupKind
+from odradek.groups.machine import GroupMachine
+from odradek.groups.step import Step
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+_INTERVAL_UNTOLD: Final = 0
+"""A member that leaves sends no more heartbeats."""
+
+
+def heartbeat(
+    machine: GroupMachine,
+    situation: Situation,
+    request: ConsumerGroupHeartbeatRequest,
+    caller: Caller,
+    step: Step,
+) -> ConsumerGroupHeartbeatResponse:
+    """The response; records go into `step`. Raises what is to be answered otherwise, and has then changed nothing."""
+    check_request(request, caller.api_version, situation.settings.assignors)
+    if request.member_epoch < JOIN_EPOCH:
+        return _leave(machine, situation, request, step)
+    is_joining = request.member_epoch == JOIN_EPOCH
+    draft = _opened(machine, situation, request.group_id, step, is_joining=is_joining)
+    member_id = request.member_id or str(machine.surroundings.new_uuid())
+    check_room(draft.group, member_id, situation.settings.max_size)
+    owned = owned_of(request)
+    if is_joining:
+        member = joining_member(draft, member_id, request.instance_id, situation.timers)
+    else:
+        member = member_of(draft.group, member_id, request.instance_id)
+        check_epoch(member, request.member_epoch, owned)
+    changed = enter(draft, member, _said(member.profile, request, caller), situation)
+    retarget(draft, situation.topics, situation.settings, situation.now)
+    after = settle(draft, member_id, situation, owned, subscription_changed=changed)
+    situation.timers.heard_of(after, situation.settings)
+    finish(machine, draft, situation, step)
+    tell = is_joining or is_full(request) or listed(after.current.assigned) != listed(member.current.assigned)
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=situation.settings.heartbeat_interval_ms,
+        assignment=Assignment(topic_partitions=listed(after.current.assigned)) if tell else None,
+    )
+
+
+def _opened(
+    machine: GroupMachine, situation: Situation, group_id: str, step: Step, *, is_joining: bool
+) -> Draft:
+    """The group to decide about: it may have to be made, or made of a classic one, by a member that joins."""
+    group = machine.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return Draft(group)
+    if is_joining and group is None:
+        return Draft(ConsumerGroup(group_id))
+    if is_joining and group is not None and group.kind is GroupKind.CLASSIC:
+        return upgraded(group, situation, step)
+    what = "is not a consumer group" if group is not None else "not found"
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+
+
+def _said(profile: Profile, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Profile:
+    """What the member is now: what it leaves out has not changed."""
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return Profile(
+        instance_id=profile.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=profile.rack_id if request.rack_id is None else request.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        topics=profile.topics if names is None else frozenset(names),
+        regex=profile.regex if regex is None else regex,
+        rebalance_timeout_ms=profile.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=profile.assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
+    )
+
+
+def enter(draft: Draft, member: Member, profile: Profile, situation: Situation) -> bool:
+    """Write what a member says of itself, and a new group epoch if that, or the cluster, changed what the group reads.
+
+    Returns whether the member's subscription changed. INVALID_REGULAR_EXPRESSION.
+    """
+    member_id, before, topics = member.member_id, member.profile, situation.topics
+    is_new = member_id not in draft.group.members
+    if is_new or profile != before:
+        draft.write_profile(member_id, profile)
+    if profile.regex != before.regex:
+        change_regex(draft, before.regex, profile.regex, situation.patterns, topics, situation.now)
+    changed = profile.topics != before.topics or profile.regex != before.regex
+    group = draft.group
+    is_checked = group.checked_version == topics.version
+    if not is_checked:
+        is_checked = refresh_regexes(draft, situation.patterns, topics, situation.now)
+    elif not (is_new or changed or group.epoch == 0):
+        return False
+    bump_epoch(draft, topics, always=is_new or changed)
+    if is_checked:
+        draft.group.checked_version = topics.version
+    return changed
+
+
+def settle(
+    draft: Draft, member_id: str, situation: Situation, owned: Owned | None, *, subscription_changed: bool
+) -> Member:
+    """One step of the member towards its target. Raises FENCED_MEMBER_EPOCH for one that has to begin again."""
+    group = draft.group
+    member = group.members[member_id]
+    if not subscription_changed and member.current.is_reconciled_to(group.assignment_epoch):
+        return member
+    goal = Goal(
+        target_epoch=group.assignment_epoch,
+        target=group.target(member_id),
+        subscribed=subscribed_ids(group, member.profile, situation.topics),
+        subscription_changed=subscription_changed,
+        is_free=group.is_free,
+    )
+    current = reconcile(member.current, goal, owned)
+    if current == member.current:
+        return member
+    draft.write_current(member_id, current)
+    after = draft.group.members[member_id]
+    situation.timers.moved(after)
+    return after
+
+
+def finish(machine: GroupMachine, draft: Draft, situation: Situation, step: Step) -> None:
+    """Nothing can be refused any more: what was decided takes effect."""
+    step.records += draft.records
+    situation.timers.apply()
+    group = machine.groups.get(draft.group.group_id)
+    if isinstance(group, ConsumerGroup):
+        group.checked_version = draft.group.checked_version
+
+
+def _leave(
+    machine: GroupMachine, situation: Situation, request: ConsumerGroupHeartbeatRequest, step: Step
+) -> ConsumerGroupHeartbeatResponse:
+    group = machine.groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    member = member_of(group, request.member_id, request.instance_id)
+    draft = Draft(group)
+    if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
+        leave_for_a_while(draft, member)
+    else:
+        remove(draft, [member.member_id], situation)
+    finish(machine, draft, situation, step)
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=request.member_epoch,
+        heartbeat_interval_ms=_INTERVAL_UNTOLD,
+    )

@@ -1,0 +1,160 @@
+"""What consumer groups register with the machine, and the operations that handlers ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from odradek.groups.consumer import classic_face
+from odradek.groups.consumer.conversion import downgrade_due, downgraded_due
+from odradek.groups.consumer.describe import described
+from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.formats import KEY_VERSIONS, GroupKey, read_record
+from odradek.groups.consumer.group import ConsumerGroup
+from odradek.groups.consumer.heartbeats import finish
+from odradek.groups.consumer.heartbeats import heartbeat as decide_heartbeat
+from odradek.groups.consumer.membership import remove
+from odradek.groups.consumer.regex import TopicPatterns
+from odradek.groups.consumer.settings import ConsumerSettings
+from odradek.groups.consumer.situation import Situation
+from odradek.groups.consumer.timers import MEMBER_TIMERS, ConsumerTimer, MemberTimers
+from odradek.groups.deadlines import Due
+from odradek.groups.kinds import Caller, Expire, KindParts
+from odradek.groups.machine import GroupMachine
+from odradek.groups.step import Step
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.consumer_group_describe import DescribedGroup
+from odradek.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.shards import Moment, Outcome, StoredRecord, Ticket
+from odradek.telemetry import events
+
+_log = events.get("groups")
+
+_REASONS: Final = {
+    ConsumerTimer.SESSION: "it was not heard of",
+    ConsumerTimer.REBALANCE: "it did not give partitions back in time",
+    ConsumerTimer.JOIN: "it did not join again in time",
+    ConsumerTimer.SYNC: "it did not ask for its assignment in time",
+}
+
+
+class ConsumerGroups:
+    """One for all shards of a broker: the settings of each group by its id, and the expressions that were compiled."""
+
+    def __init__(self, settings: Callable[[str], ConsumerSettings]) -> None:
+        self._settings = settings
+        self._patterns = TopicPatterns()
+
+    def parts(self) -> KindParts:
+        expires: dict[Enum, Expire] = dict.fromkeys(MEMBER_TIMERS, self._member_due)
+        return KindParts(
+            replays=dict.fromkeys(KEY_VERSIONS, self._replay),
+            expires={
+                **expires,
+                ConsumerTimer.DOWNGRADE: self._downgrade_due,
+                ConsumerTimer.DOWNGRADED: downgraded_due,
+            },
+        )
+
+    # -- operations on a machine
+
+    def heartbeat(
+        self, machine: GroupMachine, now: Moment, *, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Outcome[ConsumerGroupHeartbeatResponse]:
+        step = Step(now)
+        situation = self.situation(machine, request.group_id, now)
+        return step.outcome(decide_heartbeat(machine, situation, request, caller, step))
+
+    def describe(self, machine: GroupMachine, now: Moment, *, group_id: str) -> Outcome[DescribedGroup]:
+        """GROUP_ID_NOT_FOUND, for groups of other kinds too."""
+        group = machine.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            what = "is not a consumer group" if group is not None else "not found"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        default = self._settings(group_id).assignors[0]
+        return Outcome(described(group, machine.surroundings.topics, default))
+
+    def situation(self, machine: GroupMachine, group_id: str, now: Moment) -> Situation:
+        return Situation(
+            topics=machine.surroundings.topics,
+            patterns=self._patterns,
+            settings=self._settings(group_id),
+            now=now,
+            timers=MemberTimers(machine.deadlines, group_id, now),
+        )
+
+    # -- the machine's side
+
+    def _replay(self, machine: GroupMachine, stored: StoredRecord) -> None:
+        record = read_record(stored.key, stored.value)
+        found = machine.groups.get(record.group_id)
+        group = found if isinstance(found, ConsumerGroup) else None
+        if record.value is None:
+            if group is not None and isinstance(record.key, GroupKey):
+                machine.forget(group)
+            elif group is not None:
+                group.replay(record)
+            return
+        if group is None:
+            if found is not None:
+                machine.forget(found)
+            group = ConsumerGroup(record.group_id, _Bound(self, machine))
+            machine.groups[record.group_id] = group
+        group.replay(record)
+
+    def _member_due(self, machine: GroupMachine, due: Due, step: Step) -> None:
+        group = machine.groups.get(due.group_id)
+        if not isinstance(group, ConsumerGroup) or due.member_id not in group.members:
+            return
+        situation = self.situation(machine, due.group_id, step.now)
+        draft = Draft(group)
+        remove(draft, [due.member_id], situation)
+        finish(machine, draft, situation, step)
+        assert isinstance(due.kind, ConsumerTimer)
+        _log.info("member_lost", group=due.group_id, member=due.member_id, reason=_REASONS[due.kind])
+
+    def _downgrade_due(self, machine: GroupMachine, due: Due, step: Step) -> None:
+        group = machine.groups.get(due.group_id)
+        if isinstance(group, ConsumerGroup):
+            downgrade_due(machine, group, self.situation(machine, due.group_id, step.now), step)
+
+
+class _Bound:
+    """`group.Conduct` for the groups of one machine."""
+
+    __slots__ = ("_kind", "_machine")
+
+    def __init__(self, kind: ConsumerGroups, machine: GroupMachine) -> None:
+        self._kind = kind
+        self._machine = machine
+
+    def loaded(self, group: ConsumerGroup, now: Moment) -> None:
+        situation = self._situation(group, now)
+        situation.timers.loaded(group, situation.settings)
+        situation.timers.apply()
+
+    def join(
+        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+    ) -> None:
+        situation = self._situation(group, step.now)
+        classic_face.join(self._machine, group, situation, request, caller, ticket, step)
+
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, step: Step) -> None:
+        classic_face.sync(group, self._situation(group, step.now), request, ticket, step)
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: Step) -> None:
+        classic_face.heartbeat(group, self._situation(group, step.now), request)
+
+    def leave(self, group: ConsumerGroup, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse:
+        return classic_face.leave(self._machine, group, self._situation(group, step.now), request, step)
+
+    def _situation(self, group: ConsumerGroup, now: Moment) -> Situation:
+        return self._kind.situation(self._machine, group.group_id, now)

@@ -1,0 +1,22 @@
+"""What every decision about one group looks at, besides the group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.groups.consumer.regex import TopicPatterns
+from odradek.groups.consumer.settings import ConsumerSettings
+from odradek.groups.consumer.timers import MemberTimers
+from odradek.groups.machine import Topics
+from odradek.shards import Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """`timers` is filled while a decision is made, and applied at its end."""
+
+    topics: Topics
+    patterns: TopicPatterns
+    settings: ConsumerSettings
+    now: Moment
+    timers: MemberTimers
