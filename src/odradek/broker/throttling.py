@@ -6,8 +6,8 @@ refused, or whose sender may not write, costs as much as one that succeeds (KAFK
 written. The time that the event loop spends on a request, in percent of a second. Partitions created and deleted, by the
 handlers that do it. Without a limit nothing here runs.
 
-A Fetch that goes over its quota is answered with what was found, and the client waits afterwards. (Kafka answers it with nothing
-and lets the client ask again: the rate is the same, but a batch larger than the quota's whole window never arrives.)
+A Fetch that goes over its quota is answered with what was found, and the client waits afterwards. (Kafka answers it with
+nothing and lets the client ask again: the rate is the same, but a batch larger than the quota's whole window never arrives.)
 """
 
 from __future__ import annotations
