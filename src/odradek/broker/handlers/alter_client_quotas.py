@@ -1,0 +1,79 @@
+"""AlterClientQuotas (49). Versions 0-1: set and remove quotas of users, client ids and addresses; effective at once (KIP-546).
+
+Each entry succeeds or fails by itself. An entity that is named twice is changed by the first entry and refused in the second.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.documents import CLIENT_QUOTAS
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    EntryResult,
+)
+from odradek.security.quota_entities import Change, Entity, changed, check_change, entity_of
+from odradek.security.quotas import Limits
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    wanted: dict[Entity, list[Change]] = {}
+    results: list[EntryResult] = []
+    for entry in request.entries:
+        try:
+            entity, changes = _checked(entry)
+            if entity in wanted:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this quota entity twice")
+            wanted[entity] = changes
+        except KafkaError as error:
+            results.append(_result(entry, error))
+        else:
+            results.append(_result(entry, None))
+    if wanted:
+        try:
+            await parts.controller.alter(
+                CLIENT_QUOTAS, lambda before: _after(before, wanted), validate_only=request.validate_only
+            )
+        except KafkaError as error:
+            results = [
+                one if one.error_code else _result(entry, error)
+                for entry, one in zip(request.entries, results, strict=True)
+            ]
+    return AlterClientQuotasResponse(entries=results)
+
+
+def _checked(entry: EntryData) -> tuple[Entity, list[Change]]:
+    entity = entity_of((one.entity_type, one.entity_name) for one in entry.entity)
+    changes = [Change(op.key, None if op.remove else op.value) for op in entry.ops]
+    named = {change.key for change in changes}
+    if len(named) < len(changes):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the entry names a quota more than once")
+    for change in changes:
+        check_change(entity, change)
+    return entity, changes
+
+
+def _after(before: Limits, wanted: dict[Entity, list[Change]]) -> Limits:
+    after = dict(before)
+    for entity, changes in wanted.items():
+        limits = changed(after.get(entity, {}), changes)
+        if limits:
+            after[entity] = limits
+        else:
+            after.pop(entity, None)
+    return after
+
+
+def _result(entry: EntryData, error: KafkaError | None) -> EntryResult:
+    return EntryResult(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message,
+        entity=entry.entity,
+    )
+
+
+SERVED = Served(49, handle)
