@@ -53,6 +53,12 @@ def quota_user(circumstances: Circumstances) -> str:
     return circumstances.principal.partition(":")[2]
 
 
+def fetch_bytes_max(parts: Parts, circumstances: Circumstances) -> int:
+    """A fetch is answered with no more than the quota's whole window brings, so that no client is muted for long."""
+    most = parts.quotas.amount_max(QuotaKind.FETCH, quota_user(circumstances), circumstances.client_id)
+    return int(min(most, 2**31 - 1))
+
+
 class Charge:
     """What one request uses, while it is served."""
 

@@ -6,6 +6,7 @@ from odradek.broker.context import Served
 from odradek.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     api_versions,
     create_partitions,
@@ -13,6 +14,7 @@ from odradek.broker.handlers import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -78,6 +80,8 @@ _MODULES = (
     describe_transactions,
     list_transactions,
     describe_producers,
+    describe_client_quotas,
+    alter_client_quotas,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.throttling import Mutations
 from odradek.cluster.planning import MorePartitions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import (
@@ -14,27 +15,32 @@ from odradek.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+_SINCE_QUOTA_ERROR = 3
+
 
 async def handle(
     parts: Parts, circumstances: Circumstances, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     names = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
-    return CreatePartitionsResponse(
-        results=[
-            await _grow(parts, topic, doubled=names[topic.name] > 1, validate_only=request.validate_only)
-            for topic in unique.values()
-        ]
-    )
+    mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
+    results = [
+        await _grow(parts, topic, mutations, doubled=names[topic.name] > 1, validate_only=request.validate_only)
+        for topic in unique.values()
+    ]
+    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_time_ms, results=results)
 
 
 async def _grow(
-    parts: Parts, topic: CreatePartitionsTopic, *, doubled: bool, validate_only: bool
+    parts: Parts, topic: CreatePartitionsTopic, mutations: Mutations, *, doubled: bool, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
     try:
         if doubled:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
+        present = parts.image.topics.get(topic.name)
+        if present is not None and not validate_only:
+            mutations.take(max(0, topic.count - len(present.partitions)))
         more = MorePartitions(name=topic.name, total=topic.count, assignment=assignment)
         await parts.controller.create_partitions(more, validate_only=validate_only)
     except KafkaError as error:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.throttling import Mutations
 from odradek.cluster.image import TopicImage
 from odradek.cluster.planning import NewTopic
 from odradek.config.describe import DescribedSetting, describe_topic
@@ -20,23 +21,38 @@ from odradek.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+_SINCE_QUOTA_ERROR = 6
+
 
 async def handle(
     parts: Parts, circumstances: Circumstances, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     names = Counter(topic.name for topic in request.topics)
+    mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
     planned: dict[str, NewTopic] = {}
     outcomes: dict[str, TopicImage | KafkaError] = {}
     for topic in request.topics:
         try:
             if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
-            planned[topic.name] = _new_topic(topic)
+            new = _new_topic(topic)
+            if topic.name not in parts.image.topics and not request.validate_only:
+                mutations.take(_partition_count(parts, new))
+            planned[topic.name] = new
         except KafkaError as error:
             outcomes[topic.name] = error
     made = await parts.controller.create_topics(list(planned.values()), validate_only=request.validate_only)
     outcomes.update(zip(planned, made, strict=True))
-    return CreateTopicsResponse(topics=[_result(parts, name, outcomes[name]) for name in names])
+    return CreateTopicsResponse(
+        throttle_time_ms=mutations.throttle_time_ms,
+        topics=[_result(parts, name, outcomes[name]) for name in names],
+    )
+
+
+def _partition_count(parts: Parts, new: NewTopic) -> int:
+    return len(new.assignment) or (
+        new.partition_count if new.partition_count > 0 else parts.config.num_partitions
+    )
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

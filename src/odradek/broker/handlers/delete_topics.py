@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.throttling import Mutations
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.messages.delete_topics import (
@@ -15,6 +16,7 @@ from odradek.protocol.messages.delete_topics import (
 )
 
 _SINCE_DISABLED = 3
+_SINCE_QUOTA_ERROR = 5
 _SINCE_TOPIC_STATES = 6
 
 
@@ -25,13 +27,13 @@ async def handle(
     if circumstances.api_version < _SINCE_TOPIC_STATES:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     unique = {(topic.name, topic.topic_id): topic for topic in wanted}
-    return DeleteTopicsResponse(
-        responses=[await _delete(parts, circumstances, topic) for topic in unique.values()]
-    )
+    mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
+    responses = [await _delete(parts, circumstances, topic, mutations) for topic in unique.values()]
+    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, responses=responses)
 
 
 async def _delete(
-    parts: Parts, circumstances: Circumstances, wanted: DeleteTopicState
+    parts: Parts, circumstances: Circumstances, wanted: DeleteTopicState, mutations: Mutations
 ) -> DeletableTopicResult:
     try:
         if not parts.config.delete_topic_enable:
@@ -40,8 +42,11 @@ async def _delete(
                 ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST,
                 "topics cannot be deleted: delete.topic.enable is false",
             )
+        name = _name_of(parts, wanted.name, wanted.topic_id)
+        if name in parts.image.topics:
+            mutations.take(len(parts.image.topics[name].partitions))
         topic = await parts.controller.delete_topic(
-            _name_of(parts, wanted.name, wanted.topic_id),
+            name,
             topic_id=None if wanted.topic_id == ZERO_UUID else wanted.topic_id,
         )
     except KafkaError as error:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.fetch_sessions import FetchPlan, PartitionKey, Told, WantedPartition, identified, named
 from odradek.broker.intake import ZSTD_SINCE_FETCH
+from odradek.broker.throttling import fetch_bytes_max
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (
     AbortedTransaction,
@@ -170,6 +171,8 @@ class _Reading:
         self._wanted = wanted
         self.committed_only = request.isolation_level == _READ_COMMITTED
         self._max_bytes = min(request.max_bytes, parts.config.fetch_max_bytes)
+        if parts.quotas.active:
+            self._max_bytes = min(self._max_bytes, fetch_bytes_max(parts, circumstances))
         self._limit_bytes = 0
         self._has_room = True
         self.found_bytes = 0
