@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from odradek.client import (
         Admin,
+        CommitFailedError,
         ConfigResource,
         Consumer,
         ConsumerRecord,
         Delivery,
         NewTopic,
+        OffsetAndMetadata,
         PartialFailureError,
         Producer,
+        ProducerFencedError,
+        RebalanceListener,
         RecordMetadata,
     )
     from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
@@ -28,13 +32,17 @@ __version__ = "0.1.0"
 _WHERE: Final = {
     "odradek.client": (
         "Admin",
+        "CommitFailedError",
         "ConfigResource",
         "Consumer",
         "ConsumerRecord",
         "Delivery",
         "NewTopic",
+        "OffsetAndMetadata",
         "PartialFailureError",
         "Producer",
+        "ProducerFencedError",
+        "RebalanceListener",
         "RecordMetadata",
     ),
     "odradek.client.aio": ("AsyncAdmin", "AsyncConsumer", "AsyncProducer"),
@@ -48,6 +56,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "CommitFailedError",
     "ConfigError",
     "ConfigResource",
     "Consumer",
@@ -57,8 +66,11 @@ __all__ = [
     "KafkaError",
     "NewTopic",
     "OdradekError",
+    "OffsetAndMetadata",
     "PartialFailureError",
     "Producer",
+    "ProducerFencedError",
+    "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
 ]

@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     )
     from odradek.client.offsets import OffsetAndTimestamp
     from odradek.client.producer import Producer
+    from odradek.client.transactions.verdict import (
+        FatalTransactionError,
+        ProducerFencedError,
+        TransactionAbortedError,
+        TransactionError,
+    )
 
 _WHERE: Final = {
     "admin": ("Admin",),
@@ -81,6 +87,12 @@ _WHERE: Final = {
     "groups.values": ("CommitFailedError", "GroupMetadata", "OffsetAndMetadata", "RebalanceListener"),
     "offsets": ("OffsetAndTimestamp",),
     "producer": ("Producer",),
+    "transactions.verdict": (
+        "FatalTransactionError",
+        "ProducerFencedError",
+        "TransactionAbortedError",
+        "TransactionError",
+    ),
 }
 _MODULES: Final = {name: module for module, names in _WHERE.items() for name in names}
 
@@ -105,6 +117,7 @@ __all__ = [
     "CreatedTopic",
     "Delivery",
     "DeliveryError",
+    "FatalTransactionError",
     "GroupMetadata",
     "LogDirDescription",
     "NewTopic",
@@ -113,6 +126,7 @@ __all__ = [
     "PartialFailureError",
     "PartitionDescription",
     "Producer",
+    "ProducerFencedError",
     "RebalanceListener",
     "RecordMetadata",
     "ReplicaLogDescription",
@@ -120,6 +134,8 @@ __all__ = [
     "Subtract",
     "TimedOutError",
     "TopicDescription",
+    "TransactionAbortedError",
+    "TransactionError",
     "WrongPeerError",
 ]
 

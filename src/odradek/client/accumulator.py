@@ -76,6 +76,7 @@ class Accumulator:
         self._adaptive = settings.partitioner_adaptive_partitioning_enable
         self._codec = Codec.from_name(settings.compression_type)
         self._codec_level = settings.codec_level
+        self._transactional = bool(settings.transactional_id)
         self._in_flight_max = IN_FLIGHT_MAX if settings.enable_idempotence else 1 << 30
         self.lock: Final = threading.Lock()
         self._room = threading.Condition(self.lock)
@@ -272,6 +273,26 @@ class Accumulator:
             self._tell_room()
         return doomed
 
+    def drop_unsent(self) -> list[ProducerBatch]:
+        """Take out whatever is not in flight; returns it, for the caller to settle."""
+        with self.lock:
+            dropped: list[ProducerBatch] = []
+            for topic in [*self.topics.values(), *self._resting.values()]:
+                for queue in topic.queues:
+                    dropped += queue.drop_unsent()
+                    self.mark(queue)
+            for batch in dropped:
+                self.release(batch)
+            return dropped
+
+    def renumber(self) -> None:
+        """Another producer id or epoch: every partition begins at 0 under it. Nothing is in flight that counts."""
+        with self.lock:
+            for topic in [*self.topics.values(), *self._resting.values()]:
+                for queue in topic.queues:
+                    queue.numbering = None
+                    queue.refused_producer_id = None
+
     def unsettled_count(self) -> int:
         """Batches that are not settled."""
         return len(self._unsettled)
@@ -306,6 +327,7 @@ class Accumulator:
             created_at=now,
             deadline=now + self._delivery_timeout_s,
             reserved_bytes=reserved,
+            transactional=self._transactional,
         )
 
     def _open(self, topic: TopicQueues, queue: PartitionQueue, batch: ProducerBatch) -> None:

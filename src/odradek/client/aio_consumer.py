@@ -155,6 +155,11 @@ class AsyncConsumer:
         except TimeoutError:
             raise self._core.no_position(partition, limit_s) from None
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where each partition stands, behind the last record that was returned: what `commit` commits, and what to
+        give to `send_offsets_to_transaction`. Without those that are not known yet."""
+        return self._core.positions()
+
     # -- reading
 
     async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from odradek.client.delivery import Delivery, RecordMetadata
 from odradek.client.errors import ClientClosedError
+from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
 from odradek.client.options import ProducerOptions
 from odradek.client.partitioner import Partitioner
-from odradek.client.producer_core import ProducerCore
+from odradek.client.producer_core import FAREWELL_S, ProducerCore
 from odradek.client.record_input import HeaderInput, Serializer
 from odradek.client.settings import ProducerSettings
 from odradek.runtime.ports import Clock, Entropy
@@ -80,6 +82,8 @@ class AsyncProducer:
         core = self._core
         if self._loop is None or self._closed:
             await self.start()
+        if core.transactions is not None:
+            core.transactions.core.check_sendable()
         key_bytes, value_bytes, pairs = core.content(key, value, headers)
         queues = core.accumulator.topics.get(topic) or await core.learn(topic)
         queue = core.choose(queues, key_bytes, partition)
@@ -129,10 +133,52 @@ class AsyncProducer:
         self._closed = True
         try:
             if self._loop is not None and self._core.accumulator.failure is None:
+                await self._core.abort_open_transaction(FAREWELL_S)
                 await self.flush(timeout)
         finally:
             await self._core.finish()
         self._raise_undelivered()
+
+    # -- transactions
+
+    async def init_transactions(self, timeout_s: float | None = None) -> None:
+        """Once, before anything else: fence older producers of this transactional id, and abort what they left open."""
+        await self.start()
+        await self._core.need_transactions().init(timeout_s)
+
+    def begin_transaction(self) -> None:
+        """Records sent, and offsets committed through this producer, are part of it from now on."""
+        self._core.begin_transaction()
+
+    async def commit_transaction(self, timeout_s: float | None = None) -> None:
+        """Send what waits, and make all of the transaction visible at once.
+
+        ProducerFencedError: another producer has taken over, close this one. Other errors: `abort_transaction`. After
+        TimedOutError the outcome is open: call it again.
+        """
+        await self._core.need_transactions().commit(timeout_s)
+
+    async def abort_transaction(self, timeout_s: float | None = None) -> None:
+        """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""
+        await self._core.abort_transaction(timeout_s)
+
+    async def send_offsets_to_transaction(
+        self, offsets: OffsetsToCommit, group: GroupMetadata, timeout_s: float | None = None
+    ) -> None:
+        """Commit a group's offsets if and when the transaction is committed; `group` is
+        `AsyncConsumer.group_metadata()`."""
+        await self._core.need_transactions().send_offsets(offsets, group, timeout_s)
+
+    @asynccontextmanager
+    async def transaction(self, timeout_s: float | None = None) -> AsyncIterator[Self]:
+        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails."""
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException as error:
+            await self._core.settle_transaction(error, timeout_s)
+            raise
+        await self._core.settle_transaction(None, timeout_s)
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""

@@ -162,6 +162,10 @@ class Connection(asyncio.BufferedProtocol):
     def offers(self, api: Api) -> bool:
         return self._versions.offers(api)
 
+    def feature(self, name: str) -> int:
+        """The level of a feature that the cluster has agreed on; 0 where it has not."""
+        return self._versions.features.get(name, 0)
+
     def send(
         self, message: Message, *, at_most: int | None = None, timeout_s: float | None = None
     ) -> asyncio.Future[Any]:

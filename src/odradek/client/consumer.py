@@ -147,6 +147,11 @@ class Consumer:
             raise self._core.no_position(partition, limit_s)
         return position
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where each partition stands, behind the last record that was returned: what `commit` commits, and what to
+        give to `send_offsets_to_transaction`. Without those that are not known yet."""
+        return self._core.positions()
+
     # -- reading
 
     def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:

@@ -72,6 +72,7 @@ class ProducerBatch:
         "record_count",
         "reserved_bytes",
         "topic_partition",
+        "transactional",
     )
 
     def __init__(
@@ -83,6 +84,7 @@ class ProducerBatch:
         created_at: float,
         deadline: float,
         reserved_bytes: int,
+        transactional: bool = False,
     ) -> None:
         self.topic_partition: Final = topic_partition
         self.builder: BatchBuilder | None = builder
@@ -92,6 +94,7 @@ class ProducerBatch:
         self.created_at: Final = created_at
         self.deadline: Final = deadline
         self.reserved_bytes = reserved_bytes
+        self.transactional: Final = transactional
         self.record_count = 0
         self.payload: bytearray | None = None
         self.identity: Identity | None = None
@@ -136,7 +139,7 @@ class ProducerBatch:
         identity = self.identity or _NOBODY
         if self.payload is None:
             assert self.builder is not None
-            self.payload = self.builder.build(**identity._asdict())
+            self.payload = self.builder.build(transactional=self.transactional, **identity._asdict())
             self.builder = None
             self.append = _takes_no_more
             self._stamped = identity

@@ -157,6 +157,7 @@ class PartitionQueue:
             head=head,
             record_count=batch.record_count,
             may_retry=may_retry and not batch.done,
+            transactional=batch.transactional,
         )
         if batch.done and verdict is not Verdict.DELIVERED:
             verdict = Verdict.GIVE_UP
@@ -197,6 +198,16 @@ class PartitionQueue:
         else:
             return False
         return True
+
+    def drop_unsent(self) -> list[ProducerBatch]:
+        """Forget all but what is in flight; returns it."""
+        dropped = [*self._retrying, *self.closed, *([self.open] if self.open is not None else [])]
+        self._retrying.clear()
+        self.closed.clear()
+        self.open = None
+        self.open_due = False
+        self.not_before = 0.0
+        return dropped
 
     def _resume(self) -> None:
         """Once nothing is in flight, what must be tried again goes to the front, in its old order."""

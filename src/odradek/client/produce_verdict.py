@@ -52,10 +52,27 @@ LEADER_MAY_HAVE_MOVED: Final = frozenset(
 """Errors after which the cluster image is asked for anew."""
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_EPOCH_AT_FAULT: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
 
 
-def judge(code: ErrorCode, *, idempotent: bool, head: bool, record_count: int, may_retry: bool) -> Verdict:
-    """`may_retry`: the `retries` setting and the delivery timeout leave room for another attempt."""
+def judge(
+    code: ErrorCode,
+    *,
+    idempotent: bool,
+    head: bool,
+    record_count: int,
+    may_retry: bool,
+    transactional: bool = False,
+) -> Verdict:
+    """`may_retry`: the `retries` setting and the delivery timeout leave room for another attempt. `transactional`: only
+    the coordinator gives epochs and ids."""
     if code is ErrorCode.NONE or (idempotent and code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return Verdict.DELIVERED
     if code in _TOO_LARGE and record_count > 1:
@@ -63,6 +80,8 @@ def judge(code: ErrorCode, *, idempotent: bool, head: bool, record_count: int, m
     if idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not head:
         return Verdict.RETRY_IN_TURN
     if not may_retry:
+        return Verdict.GIVE_UP
+    if transactional and code in _EPOCH_AT_FAULT:
         return Verdict.GIVE_UP
     if idempotent and code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
         return Verdict.NEW_EPOCH

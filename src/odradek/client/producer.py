@@ -6,18 +6,20 @@ import atexit
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, cast
 
 from odradek.client.accumulator import TopicQueues
 from odradek.client.delivery import Delivery
 from odradek.client.errors import TimedOutError
+from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
 from odradek.client.loop_thread import LoopThread
 from odradek.client.options import ProducerOptions
 from odradek.client.partition_queue import PartitionQueue
 from odradek.client.partitioner import Partitioner
-from odradek.client.producer_core import ProducerCore
+from odradek.client.producer_core import FAREWELL_S, ProducerCore
 from odradek.client.record_input import HeaderInput, Serializer
 from odradek.client.settings import ProducerSettings
 from odradek.runtime.ports import Clock, Entropy
@@ -74,6 +76,8 @@ class Producer:
         self._choose: Any = core.choose
         self._plain = core.plain
         self._sticky = core.sticky
+        transactions = core.transactions
+        self._check_sendable = transactions.core.check_sendable if transactions is not None else None
         _open_producers.add(self)
 
     @classmethod
@@ -99,6 +103,8 @@ class Producer:
         Blocks up to max.block.ms for the topic's metadata and while buffer.memory is full; raises KafkaError then, at
         once for a record that is too large, and whatever ended the producer in the background.
         """
+        if self._check_sendable is not None:
+            self._check_sendable()
         if headers or not self._plain or not _is_plain(value) or not _is_plain(key):
             key, value, headers = self._core.content(key, value, headers)
         queues = self._topics.get(topic) or self._learn(topic)
@@ -141,11 +147,53 @@ class Producer:
         _open_producers.discard(self)
         try:
             if self._core.accumulator.failure is None:
+                self._thread.call(self._core.abort_open_transaction(FAREWELL_S))
                 self.flush(timeout)
         finally:
             self._thread.call(self._core.finish())
             self._thread.stop()
         self._raise_undelivered()
+
+    # -- transactions
+
+    def init_transactions(self, timeout_s: float | None = None) -> None:
+        """Once, before anything else: fence older producers of this transactional id, and abort what they left open."""
+        self._thread.call(self._core.need_transactions().init(timeout_s))
+
+    def begin_transaction(self) -> None:
+        """Records sent, and offsets committed through this producer, are part of it from now on."""
+        self._core.begin_transaction()
+
+    def commit_transaction(self, timeout_s: float | None = None) -> None:
+        """Send what waits, and make all of the transaction visible at once.
+
+        ProducerFencedError: another producer has taken over, close this one. Other errors: `abort_transaction`. After
+        TimedOutError the outcome is open: call it again.
+        """
+        self._refuse_own_thread()
+        self._thread.call(self._core.need_transactions().commit(timeout_s))
+
+    def abort_transaction(self, timeout_s: float | None = None) -> None:
+        """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""
+        self._refuse_own_thread()
+        self._thread.call(self._core.abort_transaction(timeout_s))
+
+    def send_offsets_to_transaction(
+        self, offsets: OffsetsToCommit, group: GroupMetadata, timeout_s: float | None = None
+    ) -> None:
+        """Commit a group's offsets if and when the transaction is committed; `group` is `Consumer.group_metadata()`."""
+        self._thread.call(self._core.need_transactions().send_offsets(offsets, group, timeout_s))
+
+    @contextmanager
+    def transaction(self, timeout_s: float | None = None) -> Iterator[Self]:
+        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails."""
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException as error:
+            self._thread.call(self._core.settle_transaction(error, timeout_s))
+            raise
+        self._thread.call(self._core.settle_transaction(None, timeout_s))
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""

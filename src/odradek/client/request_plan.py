@@ -35,6 +35,8 @@ class Plan:
     leaderless: bool = False
     """Some partition has no known leader: ask for metadata."""
     producer_id_wanted: bool = False
+    not_admitted: bool = False
+    """Some partition is not part of the transaction yet."""
     retry_at: float | None = None
     """When the earliest pause ends."""
 
@@ -61,11 +63,14 @@ class Planner:
         capacity_of: Callable[[int], int],
         idempotent: bool,
         request_bytes_max: int,
+        admits: Callable[[TopicPartition], bool] | None = None,
     ) -> None:
         self._accumulator = accumulator
         self._leader_of = leader_of
         self._capacity_of = capacity_of
         self._idempotent = idempotent
+        self._admits = admits
+        """Whether a partition is part of the transaction; None without transactions."""
         self._request_bytes_max = request_bytes_max
         self.producer_id: ProducerId | None = None
         """Set once InitProducerId has answered."""
@@ -94,7 +99,9 @@ class Planner:
             elif queue.not_before > now:
                 plan.pause_until(queue.not_before)
             elif queue.may_send(broker, now):
-                if self._numbered(queue):
+                if self._admits is not None and not self._admits(queue.topic_partition):
+                    plan.not_admitted = True
+                elif self._numbered(queue):
                     found.append((queue, broker))
                 else:
                     plan.producer_id_wanted = True

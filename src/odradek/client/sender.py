@@ -24,6 +24,7 @@ from odradek.client.produce_verdict import Verdict
 from odradek.client.request_plan import Plan, PlannedRequest, Planner, ProducerId
 from odradek.client.settings import ProducerSettings
 from odradek.client.split import split_batch
+from odradek.client.transactions.service import Transactions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, ZERO_UUID, TopicPartition
 from odradek.protocol import api_by_name
@@ -42,6 +43,7 @@ _log = events.get("client")
 
 _PRODUCE: Final = api_by_name("Produce")
 _LAST_VERSION_WITH_NAMES: Final = 12
+_LAST_VERSION_FOR_CLASSIC_TRANSACTIONS: Final = 11
 _NO_TIMEOUT_S: Final = 3_600.0
 
 InFlight = dict[TopicPartition, ProducerBatch]
@@ -60,6 +62,7 @@ class Sender:
             capacity_of=self._capacity_of,
             idempotent=settings.enable_idempotence,
             request_bytes_max=settings.max_request_size,
+            admits=self._admits if settings.transactional_id else None,
         )
         self._codec = Codec.from_name(settings.compression_type)
         self._timer: asyncio.TimerHandle | None = None
@@ -67,9 +70,16 @@ class Sender:
         self._soon: asyncio.Handle | None = None
         self._identifying: asyncio.Task[None] | None = None
         self._stopped = False
+        self.transactions: Transactions | None = None
+        """Of a producer with a transactional id."""
         self.failures: Final = FailureLog()
         cluster.links.on_change = self.turn_soon
         cluster.metadata.on_news = self._metadata_changed
+
+    def identified(self, identity: ProducerId) -> None:
+        """The id and epoch of the transactions to come."""
+        self._accumulator.renumber()
+        self._planner.producer_id = identity
 
     def turn_soon(self) -> None:
         """On the loop: take a turn once what runs now has finished."""
@@ -110,6 +120,9 @@ class Sender:
 
     # -- one turn
 
+    def _admits(self, tp: TopicPartition) -> bool:
+        return self.transactions is not None and self.transactions.core.admits(tp)
+
     def _capacity_of(self, broker: int) -> int:
         connection = self._cluster.ready(broker)
         if connection is None or not connection.writable:
@@ -119,7 +132,9 @@ class Sender:
     def _follow_up(self, plan: Plan) -> None:
         if plan.leaderless:
             self._cluster.metadata.ask()
-        if plan.producer_id_wanted and self._identifying is None:
+        if plan.not_admitted and self.transactions is not None and self.transactions.core.to_add:
+            self.transactions.add_partitions_soon()
+        if plan.producer_id_wanted and self._identifying is None and self.transactions is None:
             self._identifying = asyncio.get_running_loop().create_task(
                 self._identify(), name="odradek-producer-id"
             )
@@ -154,6 +169,8 @@ class Sender:
         if not batch.done:
             self.failures.note(batch, error)
             batch.settle(error=error)
+            if self.transactions is not None:
+                self.transactions.batch_failed(error)
 
     def _break_down(self, error: Exception) -> None:
         _log.exception("producer_broke_down")
@@ -201,8 +218,10 @@ class Sender:
                     name=tp.topic, topic_id=topic_id, partition_data=[]
                 )
             topic.partition_data.append(PartitionProduceData(index=tp.partition, records=batch.encode()))
+        if self.transactions is not None and not self.transactions.core.epoch_per_transaction:
+            at_most = _LAST_VERSION_FOR_CLASSIC_TRANSACTIONS
         message = ProduceRequest(
-            transactional_id=None,
+            transactional_id=self._settings.transactional_id or None,
             acks=self._settings.acks,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=list(topics.values()),
@@ -282,6 +301,8 @@ class Sender:
         """Act on the verdict about one batch."""
         now = self._cluster.clock.monotonic()
         may_retry = batch.attempt_count <= self._settings.retries and now < batch.deadline
+        if self.transactions is not None and self.transactions.core.gives_up:
+            may_retry = False
         accumulator = self._accumulator
         with accumulator.lock:
             queue = accumulator.queue_of(batch)

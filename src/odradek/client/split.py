@@ -24,6 +24,7 @@ def split_batch(batch: ProducerBatch, codec: Codec, codec_level: int | None) -> 
             created_at=batch.created_at,
             deadline=batch.deadline,
             reserved_bytes=0,
+            transactional=batch.transactional,
         )
         part.record_count = len(half)
         first += len(half)

@@ -16,17 +16,23 @@ GREETING_FALLBACK: Final = 0
 class PeerVersions:
     """What one broker offers."""
 
-    __slots__ = ("_ranges", "_who")
+    __slots__ = ("_ranges", "_who", "features")
 
-    def __init__(self, ranges: Mapping[int, VersionRange], who: str) -> None:
+    def __init__(
+        self, ranges: Mapping[int, VersionRange], who: str, features: Mapping[str, int] | None = None
+    ) -> None:
         self._ranges = ranges
         self._who = who
+        self.features: Final = features or {}
+        """The finalized level of each feature (KIP-584)."""
 
     @classmethod
     def from_answer(cls, answer: ApiVersionsResponse, who: str) -> PeerVersions:
         """`who` names the broker in error messages."""
         return cls(
-            {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}, who
+            {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys},
+            who,
+            {each.name: each.max_version_level for each in answer.finalized_features},
         )
 
     def choose(self, api: Api, *, at_most: int | None = None) -> int:

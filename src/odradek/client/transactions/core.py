@@ -1,0 +1,188 @@
+"""The state of a transactional producer, without I/O.
+
+    UNINITIALIZED -> INITIALIZING -> READY -> OPEN -> COMMITTING -> READY
+                                      ^        |
+                                      |        +--> BROKEN --+
+                                      |        v             |
+                                      +----- ABORTING <------+         any -> FATAL
+
+Two flows. In the classic one a partition is added to the transaction before the first batch for it is sent
+(AddPartitionsToTxn), and an epoch serves many transactions. With transaction.version 2 (KIP-890) brokers add partitions
+themselves, and every transaction ends its epoch: EndTxn answers with the next one.
+
+A batch that was given up leaves brokers and producer with different ideas of the sequence; then the epoch is bumped
+before the next transaction (KIP-360), unless the end of the transaction does that anyhow.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from odradek.client.request_plan import ProducerId
+from odradek.client.transactions.verdict import (
+    FatalTransactionError,
+    TransactionError,
+    Verdict,
+    as_error,
+    judge_batch,
+)
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+
+
+class State(Enum):
+    """See above."""
+
+    UNINITIALIZED = auto()
+    INITIALIZING = auto()
+    READY = auto()
+    OPEN = auto()
+    BROKEN = auto()
+    """The transaction can only be aborted."""
+    COMMITTING = auto()
+    ABORTING = auto()
+    FATAL = auto()
+
+
+_MAY_BEGIN: Final = frozenset({State.READY})
+_MAY_COMMIT: Final = frozenset({State.OPEN, State.COMMITTING})
+_MAY_ABORT: Final = frozenset({State.OPEN, State.BROKEN, State.ABORTING})
+_IN_WORDS: Final = {
+    State.UNINITIALIZED: "call init_transactions first",
+    State.INITIALIZING: "init_transactions has not finished",
+    State.READY: "no transaction is open: call begin_transaction first",
+    State.OPEN: "a transaction is open",
+    State.BROKEN: "the transaction has failed: abort it first",
+    State.COMMITTING: "the transaction is being committed: call commit_transaction again to see it through",
+    State.ABORTING: "the transaction is being aborted: call abort_transaction again to see it through",
+}
+
+
+class TransactionCore:
+    """One producer's. Called under the accumulator's lock where it says *locked*; the rest from one thread at a time."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id: Final = transactional_id
+        self.state = State.UNINITIALIZED
+        self.identity: ProducerId | None = None
+        self.epoch_per_transaction = False
+        """transaction.version 2."""
+        self.error: KafkaError | None = None
+        """Why the state is BROKEN or FATAL."""
+        self.partitions: dict[TopicPartition, None] = {}
+        """What is part of the transaction, as far as the coordinator has confirmed it."""
+        self.to_add: dict[TopicPartition, None] = {}
+        """What batches wait to be sent to."""
+        self.groups: dict[str, None] = {}
+        """Groups whose offsets are part of it."""
+        self.bump_wanted = False
+
+    @property
+    def started(self) -> bool:
+        """The coordinator has something to end."""
+        return bool(self.partitions or self.groups)
+
+    # -- the user's side
+
+    def check_sendable(self) -> None:
+        """Raise unless a record may be sent now."""
+        if self.state is not State.OPEN:
+            raise self._refusal()
+
+    def begin(self) -> None:
+        if self.state not in _MAY_BEGIN:
+            raise self._refusal()
+        self.state = State.OPEN
+
+    def begin_commit(self) -> None:
+        if self.state not in _MAY_COMMIT:
+            raise self._refusal()
+
+    def begin_abort(self) -> None:
+        if self.state not in _MAY_ABORT:
+            raise self._refusal()
+        self.state = State.ABORTING
+        self.to_add.clear()
+
+    def begin_init(self) -> None:
+        if self.state not in (State.UNINITIALIZED, State.INITIALIZING):
+            raise self._refusal()
+        self.state = State.INITIALIZING
+
+    # -- batches
+
+    def admits(self, tp: TopicPartition) -> bool:
+        """*locked.* A batch for the partition may be sent now; if not, it is among `to_add` where that would help."""
+        if self.state not in (State.OPEN, State.COMMITTING):
+            return False
+        if tp in self.partitions:
+            return True
+        if self.epoch_per_transaction:
+            self.partitions[tp] = None
+            return True
+        self.to_add[tp] = None
+        return False
+
+    @property
+    def gives_up(self) -> bool:
+        """Batches that come back are not to be tried again."""
+        return self.state in (State.ABORTING, State.BROKEN, State.FATAL)
+
+    def batch_failed(self, error: Exception) -> None:
+        """A batch of the transaction was given up."""
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        message = error.message if isinstance(error, KafkaError) else str(error)
+        self.refuse(judge_batch(code), code, "a record could not be sent", message)
+
+    # -- what the coordinator said
+
+    def initialized(self, identity: ProducerId, *, epoch_per_transaction: bool) -> None:
+        self.identity = identity
+        self.epoch_per_transaction = epoch_per_transaction
+        self._clear()
+
+    def added(self, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            self.to_add.pop(tp, None)
+            self.partitions[tp] = None
+
+    def offsets_added(self, group_id: str) -> None:
+        self.groups[group_id] = None
+
+    def ended(self, identity: ProducerId | None) -> None:
+        """EndTxn succeeded, or there was nothing to end. `identity`: what to go on with, if it is another one."""
+        if identity is not None:
+            self.identity = identity
+            self.bump_wanted = False
+        if not self.bump_wanted:
+            self._clear()
+
+    def refuse(self, verdict: Verdict, code: ErrorCode, what: str, message: str | None = None) -> KafkaError:
+        """Note what an error costs; returns it as it is to be raised."""
+        error = as_error(verdict, code, what, message)
+        if verdict in (Verdict.FATAL, Verdict.FENCED):
+            self.state = State.FATAL
+            self.error = error
+        else:
+            self.bump_wanted = self.bump_wanted or verdict is Verdict.ABORTABLE_AND_BUMP
+            if self.state in (State.OPEN, State.COMMITTING):
+                self.state = State.BROKEN
+                self.error = error
+        return error
+
+    # -- inside
+
+    def _clear(self) -> None:
+        self.state = State.READY
+        self.error = None
+        self.bump_wanted = False
+        self.partitions.clear()
+        self.to_add.clear()
+        self.groups.clear()
+
+    def _refusal(self) -> KafkaError:
+        if self.error is not None and self.state in (State.FATAL, State.BROKEN):
+            return self.error
+        kind = FatalTransactionError if self.state is State.FATAL else TransactionError
+        return kind(ErrorCode.INVALID_TXN_STATE, _IN_WORDS.get(self.state, "the producer has failed"))

@@ -1,0 +1,383 @@
+"""Runs a transactional producer's core: asks the coordinators, again where that helps, and lets the sender go on.
+
+What a method raises is an error of `verdict.py`, or TimedOutError; after that one, the same call may be made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from odradek.client.accumulator import Accumulator
+from odradek.client.cluster import Cluster
+from odradek.client.errors import TimedOutError
+from odradek.client.groups.coordinator import GROUP, TRANSACTION, Build, Coordinator
+from odradek.client.groups.member_bytes import by_topic
+from odradek.client.groups.values import GroupMetadata, OffsetAndMetadata, OffsetsToCommit, as_committable
+from odradek.client.request_plan import ProducerId
+from odradek.client.settings import ProducerSettings
+from odradek.client.transactions.core import State, TransactionCore
+from odradek.client.transactions.verdict import (
+    TransactionAbortedError,
+    TransactionError,
+    Verdict,
+    judge_answer,
+)
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol import Message, api_by_name
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from odradek.protocol.messages.end_txn import EndTxnRequest
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from odradek.telemetry import events
+
+_log = events.get("client")
+
+FEATURE: Final = "transaction.version"
+_EPOCH_PER_TRANSACTION: Final = 2
+_CLASSIC_PARTITIONS_MAX: Final = 3
+_CLASSIC_END_MAX: Final = 4
+_CLASSIC_OFFSETS_MAX: Final = 4
+_FIRST_OFFSETS_WITH_MEMBERS: Final = 3
+_FIRST_INIT_WITH_EPOCH: Final = 3
+_END: Final = api_by_name("EndTxn")
+_NO_TIMEOUT_S: Final = 3_600.0
+_CONCURRENT_PAUSE_S: Final = 0.02
+"""The end of the transaction before is being written: that takes milliseconds."""
+
+
+class Transactions:
+    """One producer's. Coroutines and callbacks run on the loop; `core` is for the user's thread, too."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        *,
+        identify: Callable[[ProducerId], None],
+        go_on: Callable[[], None],
+    ) -> None:
+        self.core: Final = TransactionCore(settings.transactional_id)
+        self._settings = settings
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._identify = identify
+        self._go_on = go_on
+        self._coordinator = Coordinator(cluster, settings.transactional_id, TRANSACTION)
+        self._groups: dict[str, Coordinator] = {}
+        self._adding: asyncio.Task[None] | None = None
+        self._patience_s = settings.max_block_ms / 1000
+        self._request_timeout_s = settings.request_timeout_ms / 1000
+
+    # -- what users do
+
+    async def init(self, timeout_s: float | None) -> None:
+        """Get an id and an epoch; older producers of this name are fenced, and their open transaction is aborted."""
+        self.core.begin_init()
+        await self._initialize(timeout_s)
+
+    async def commit(self, timeout_s: float | None) -> None:
+        """Everything sent is acknowledged and visible at once, or nothing of it ever is."""
+        core = self.core
+        core.begin_commit()
+        await self._settle_batches("commit_transaction", timeout_s)
+        core.begin_commit()
+        core.state = State.COMMITTING
+        await self._end(committed=True, timeout_s=timeout_s)
+
+    async def abort(self, timeout_s: float | None) -> None:
+        """Nothing of the transaction is ever visible to who reads committed records."""
+        core = self.core
+        core.begin_abort()
+        aborted = TransactionAbortedError()
+        for batch in self._accumulator.drop_unsent():
+            if batch.attempt_count:
+                core.bump_wanted = True
+            batch.settle(error=aborted)
+        await self._settle_batches("abort_transaction", timeout_s)
+        if self._adding is not None:
+            await asyncio.gather(self._adding, return_exceptions=True)
+        await self._end(committed=False, timeout_s=timeout_s)
+
+    async def send_offsets(
+        self, offsets: OffsetsToCommit, group: GroupMetadata, timeout_s: float | None
+    ) -> None:
+        """Commit a group's offsets if and when the transaction is committed."""
+        core = self.core
+        core.check_sendable()
+        wanted = as_committable(offsets)
+        if not wanted:
+            return
+        if not core.epoch_per_transaction:
+            await self._add_group(group.group_id, timeout_s)
+        core.offsets_added(group.group_id)
+        await self._commit_offsets(wanted, group, timeout_s)
+
+    # -- what the sender needs
+
+    def add_partitions_soon(self) -> None:
+        """Batches wait for partitions to be part of the transaction."""
+        if self._adding is None:
+            self._adding = asyncio.get_running_loop().create_task(
+                self._add_partitions(), name="odradek-transaction-partitions"
+            )
+            self._adding.add_done_callback(self._done_adding)
+
+    def batch_failed(self, error: Exception) -> None:
+        """A batch was given up, and the transaction with it; so is what waits to be sent."""
+        self.core.batch_failed(error)
+        self._drop_if_broken()
+
+    async def stop(self) -> None:
+        if self._adding is not None:
+            self._adding.cancel()
+            await asyncio.gather(self._adding, return_exceptions=True)
+
+    # -- inside
+
+    async def _settle_batches(self, what: str, timeout_s: float | None) -> None:
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                for batch in self._accumulator.hurry():
+                    await batch.wait_async()
+        except TimeoutError:
+            problem = self._cluster.metadata.problem
+            raise TimedOutError(f"{what} did not succeed within {limit_s:g} s", problem) from None
+
+    async def _initialize(self, timeout_s: float | None) -> None:
+        core = self.core
+        old = core.identity
+
+        def build(version: int) -> Message:
+            request = InitProducerIdRequest(
+                transactional_id=core.transactional_id,
+                transaction_timeout_ms=self._settings.transaction_timeout_ms,
+            )
+            if old is None:
+                return request
+            if version < _FIRST_INIT_WITH_EPOCH:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, "the broker cannot bump a producer's epoch (KIP-360)"
+                )
+            return request.replace(producer_id=old.producer_id, producer_epoch=old.producer_epoch)
+
+        told = await self._ask("init_transactions", self._coordinator, "InitProducerId", build, timeout_s)
+        identity = ProducerId(producer_id=told.producer_id, producer_epoch=told.producer_epoch)
+        connection = await self._coordinator.connection()
+        bumps = connection.feature(FEATURE) >= _EPOCH_PER_TRANSACTION
+        core.initialized(
+            identity, epoch_per_transaction=bumps and connection.version_of(_END) > _CLASSIC_END_MAX
+        )
+        self._identify(identity)
+        _log.debug(
+            "producer_initialized", transactional_id=core.transactional_id, epoch=identity.producer_epoch
+        )
+
+    async def _end(self, *, committed: bool, timeout_s: float | None) -> None:
+        core = self.core
+        identity = core.identity
+        assert identity is not None
+        following: ProducerId | None = None
+        if core.started:
+            request = EndTxnRequest(
+                transactional_id=core.transactional_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch,
+                committed=committed,
+            )
+            at_most = None if core.epoch_per_transaction else _CLASSIC_END_MAX
+            what = "commit_transaction" if committed else "abort_transaction"
+            try:
+                told = await self._ask(what, self._coordinator, "EndTxn", request, timeout_s, at_most=at_most)
+            except TransactionError:
+                if committed:
+                    raise
+                core.bump_wanted = True  # a new epoch aborts what is left of it
+            else:
+                if told.producer_id >= 0:
+                    following = ProducerId(producer_id=told.producer_id, producer_epoch=told.producer_epoch)
+        core.ended(following)
+        if following is not None:
+            self._identify(following)
+        if core.bump_wanted:
+            await self._initialize(timeout_s)
+
+    async def _add_partitions(self) -> None:
+        core = self.core
+        while core.to_add and core.state in (State.OPEN, State.COMMITTING):
+            wanted = list(core.to_add)
+            identity = core.identity
+            assert identity is not None
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=core.transactional_id,
+                v3_and_below_producer_id=identity.producer_id,
+                v3_and_below_producer_epoch=identity.producer_epoch,
+                v3_and_below_topics=[
+                    AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                    for topic, numbers in by_topic(wanted).items()
+                ],
+            )
+            try:
+                await self._ask(
+                    "adding partitions to the transaction",
+                    self._coordinator,
+                    "AddPartitionsToTxn",
+                    request,
+                    _NO_TIMEOUT_S,
+                    at_most=_CLASSIC_PARTITIONS_MAX,
+                )
+            except KafkaError:
+                return  # the core has noted it: batches are failed
+            with self._accumulator.lock:
+                core.added(wanted)
+
+    def _done_adding(self, task: asyncio.Task[None]) -> None:
+        self._adding = None
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("adding_partitions_broke_down", reason=repr(task.exception()))
+        self._drop_if_broken()
+        self._go_on()
+
+    def _drop_if_broken(self) -> None:
+        if self.core.state in (State.BROKEN, State.FATAL):
+            for batch in self._accumulator.drop_unsent():
+                if batch.attempt_count:
+                    self.core.bump_wanted = True
+                batch.settle(error=self.core.error or TransactionAbortedError())
+
+    async def _add_group(self, group_id: str, timeout_s: float | None) -> None:
+        core, identity = self.core, self.core.identity
+        assert identity is not None
+        request = AddOffsetsToTxnRequest(
+            transactional_id=core.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            group_id=group_id,
+        )
+        what = "send_offsets_to_transaction"
+        await self._ask(what, self._coordinator, "AddOffsetsToTxn", request, timeout_s)
+
+    async def _commit_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        timeout_s: float | None,
+    ) -> None:
+        core, identity = self.core, self.core.identity
+        assert identity is not None
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for tp, each in offsets.items():
+            topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[]))
+            topic.partitions.append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    committed_metadata=each.metadata,
+                )
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id=core.transactional_id,
+            group_id=group.group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            topics=list(topics.values()),
+        )
+
+        def build(version: int) -> Message:
+            if version < _FIRST_OFFSETS_WITH_MEMBERS:
+                return request
+            return request.replace(
+                generation_id=group.generation,
+                member_id=group.member_id,
+                group_instance_id=group.group_instance_id,
+            )
+
+        coordinator = self._groups.setdefault(
+            group.group_id, Coordinator(self._cluster, group.group_id, GROUP)
+        )
+        at_most = None if core.epoch_per_transaction else _CLASSIC_OFFSETS_MAX
+        what = "send_offsets_to_transaction"
+        await self._ask(what, coordinator, "TxnOffsetCommit", build, timeout_s, at_most=at_most)
+
+    async def _ask(
+        self,
+        what: str,
+        coordinator: Coordinator,
+        api: str,
+        build: Build | Message,
+        timeout_s: float | None,
+        *,
+        at_most: int | None = None,
+    ) -> Any:
+        """The answer, once there is a good one; what it costs otherwise is noted in the core and raised."""
+        core = self.core
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+
+        async def attempt(left_s: float) -> Any:
+            while True:
+                told = await coordinator.ask(
+                    api, build, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most
+                )
+                verdict, code = _worst(api, told)
+                coordinator.note(code)
+                if verdict is Verdict.FINE:
+                    return told
+                if verdict is not Verdict.RETRY:
+                    raise core.refuse(verdict, code, what)
+                if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    raise KafkaError(code, f"{what}: {code.meaning}")
+                await asyncio.sleep(_CONCURRENT_PAUSE_S)
+
+        try:
+            return await self._cluster.retrying(what, limit_s, attempt)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise core.refuse(Verdict.FATAL, error.code, what, error.message) from error
+            raise
+
+
+def _worst(api: str, told: Any) -> tuple[Verdict, ErrorCode]:
+    """What an answer says, of all that it has to say."""
+    if api == "AddPartitionsToTxn":
+        codes = [
+            ErrorCode.of(each.partition_error_code)
+            for topic in told.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        ]
+    elif api == "TxnOffsetCommit":
+        codes = [ErrorCode.of(each.error_code) for topic in told.topics for each in topic.partitions]
+    else:
+        codes = [ErrorCode.of(told.error_code)]
+    found = [(judge_answer(code), code) for code in codes if code is not ErrorCode.NONE]
+    if not found:
+        return Verdict.FINE, ErrorCode.NONE
+    # one refused partition makes the others "not attempted": what was wrong with that one counts
+    first = max(
+        found, key=lambda each: (_SEVERITY[each[0]], each[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED)
+    )
+    if api == "InitProducerId" and first[0] not in (Verdict.RETRY, Verdict.FENCED):
+        return Verdict.FATAL, first[1]
+    return first
+
+
+_SEVERITY: Final = {
+    Verdict.FINE: 0,
+    Verdict.RETRY: 1,
+    Verdict.ABORTABLE: 2,
+    Verdict.ABORTABLE_AND_BUMP: 3,
+    Verdict.FATAL: 4,
+    Verdict.FENCED: 5,
+}

@@ -1,0 +1,124 @@
+"""What an error means for a transaction: the one table of it, for every API that takes part in one.
+
+Kafka's own client tells the same three apart: what may be tried again, what costs the transaction (abort it and begin
+another), and what costs the producer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from odradek.client.groups.member import COORDINATOR_MOVED
+from odradek.client.groups.values import CommitFailedError
+from odradek.model.errors import ErrorCode, KafkaError
+
+
+class TransactionError(KafkaError):
+    """The transaction cannot be committed any more: abort it, and begin another."""
+
+
+class FatalTransactionError(KafkaError):
+    """The producer cannot be used any more: close it."""
+
+
+class ProducerFencedError(FatalTransactionError):
+    """A newer producer uses the transactional id: this one must stop. What it had not committed is aborted."""
+
+
+class TransactionAbortedError(KafkaError):
+    """The record was part of a transaction that was aborted before it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
+
+
+class Verdict(Enum):
+    """What to do about an error."""
+
+    FINE = auto()
+    RETRY = auto()
+    ABORTABLE = auto()
+    ABORTABLE_AND_BUMP = auto()
+    """The transaction is lost, and with it the producer's epoch."""
+    FATAL = auto()
+    FENCED = auto()
+
+
+_RETRIED: Final = COORDINATOR_MOVED | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+}
+_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_MEMBER_GONE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+_ABORTABLE: Final = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        *_MEMBER_GONE,
+    }
+)
+_BUMP: Final = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+_FATAL_FOR_BATCHES: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+
+
+def judge_answer(code: ErrorCode) -> Verdict:
+    """Of a coordinator: to InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn."""
+    if code is ErrorCode.NONE:
+        return Verdict.FINE
+    if code in _RETRIED:
+        return Verdict.RETRY
+    if code in _FENCED:
+        return Verdict.FENCED
+    if code in _ABORTABLE:
+        return Verdict.ABORTABLE
+    return Verdict.ABORTABLE_AND_BUMP if code in _BUMP else Verdict.FATAL
+
+
+def judge_batch(code: ErrorCode) -> Verdict:
+    """Of a batch that was given up. That its epoch is too old shows when the transaction is ended, not here."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return Verdict.FENCED
+    if code in _FATAL_FOR_BATCHES:
+        return Verdict.FATAL
+    return Verdict.ABORTABLE_AND_BUMP
+
+
+def as_error(verdict: Verdict, code: ErrorCode, what: str, message: str | None = None) -> KafkaError:
+    """What to raise. `what` says what was tried."""
+    reason = f"{what}: {message or code.meaning}"
+    if verdict is Verdict.FENCED:
+        return ProducerFencedError(
+            code, f"{what}: a newer producer uses this transactional id; close this one"
+        )
+    if verdict is Verdict.FATAL:
+        return FatalTransactionError(code, f"{reason}; close this producer")
+    if code in _MEMBER_GONE:
+        return CommitFailedError(
+            code, f"{reason}; abort the transaction: another member reads these records again"
+        )
+    return TransactionError(code, f"{reason}; abort the transaction")
