@@ -37,9 +37,7 @@ _RATE_MIN: Final = 1e-9
 
 def quota_terms(config: BrokerConfig) -> QuotaTerms:
     return QuotaTerms(
-        window=Window(
-            sample_count=config.quota_window_num, sample_seconds=config.quota_window_size_seconds
-        ),
+        window=Window(sample_count=config.quota_window_num, sample_seconds=config.quota_window_size_seconds),
         mutation_window=Window(
             sample_count=config.controller_quota_window_num,
             sample_seconds=config.controller_quota_window_size_seconds,

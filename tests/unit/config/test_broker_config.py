@@ -164,7 +164,7 @@ def test_what_a_running_broker_took_can_be_taken_back() -> None:
     config = load(log_retention_hours="1")
     changed = config.reconfigured({"log.retention.ms": "9"}).reconfigured({"log.segment.bytes": "2000000"})
     assert changed.topic_defaults.retention_ms == 3_600_000
-    assert changed.dynamic == {"log.segment.bytes": "2000000"}
+    assert changed.dynamic_defaults == {"log.segment.bytes": "2000000"}
     assert changed.reconfigured({}) == config
 
 

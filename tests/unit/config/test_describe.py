@@ -25,7 +25,7 @@ def test_a_topics_setting_lists_all_that_would_give_its_value_the_strongest_firs
     assert described.source is ConfigSource.DYNAMIC_TOPIC
     assert described.synonyms == (
         Synonym(key="retention.ms", value="5", source=ConfigSource.DYNAMIC_TOPIC),
-        Synonym(key="log.retention.ms", value="77", source=ConfigSource.DYNAMIC_BROKER),
+        Synonym(key="log.retention.ms", value="77", source=ConfigSource.DYNAMIC_DEFAULT_BROKER),
         Synonym(key="log.retention.hours", value="2", source=ConfigSource.STATIC_BROKER),
         Synonym(key="log.retention.hours", value="168", source=ConfigSource.DEFAULT),
     )

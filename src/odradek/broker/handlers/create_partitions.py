@@ -25,7 +25,9 @@ async def handle(
     unique = {topic.name: topic for topic in request.topics}
     mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
     results = [
-        await _grow(parts, topic, mutations, doubled=names[topic.name] > 1, validate_only=request.validate_only)
+        await _grow(
+            parts, topic, mutations, doubled=names[topic.name] > 1, validate_only=request.validate_only
+        )
         for topic in unique.values()
     ]
     return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_time_ms, results=results)
