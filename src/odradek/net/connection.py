@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._sending = Outgoing(transport)
+        self._sending = Outgoing(transport, on_full=self.pause_writing, on_room=self._room)
         self.peer_host, self.peer_port = _endpoint(transport.get_extra_info("peername"))
         self.local_host, self.local_port = _endpoint(transport.get_extra_info("sockname"))
         sock = transport.get_extra_info("socket")
@@ -179,11 +179,14 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def resume_writing(self) -> None:
+        if self._sending is not None and not self._sending.waits:
+            self._room()
+
+    def _room(self) -> None:
+        """The peer took everything that was written."""
         self._peer_reads = True
         self.last_active = self._server.now()
-        if self._sending is not None:
-            self._sending.resume()  # which may find at once that the socket is full again
-        self._count_unread(0 if self._peer_reads else self._unsent_bytes)
+        self._count_unread(0)
         self._serve_backlog()
 
     # -- the broker's side
@@ -201,6 +204,11 @@ class Connection(asyncio.BufferedProtocol):
     def drained(self) -> bool:
         """Everything answered and handed to the kernel."""
         return self.idle and self._unsent_bytes == 0
+
+    @property
+    def sends_uncopied(self) -> bool:
+        """Whether a reply may hold memory that only the kernel may read."""
+        return self._sending is not None and self._sending.is_direct
 
     @property
     def _unsent_bytes(self) -> int:

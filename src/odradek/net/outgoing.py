@@ -1,42 +1,66 @@
 """The bytes on their way to one peer.
 
-A large answer goes from where it is straight into the socket, several pieces with one system call; what the socket does not
-take waits here as it is. asyncio's own buffer would copy all of that, twice, which costs more than everything else in a large
-fetch. The transport is still what tells when the socket has room again: a small piece is handed to it, which it buffers, and
-once that is gone it calls `resume_writing`.
+On a plain socket, answers go from where they are straight into the kernel, several pieces with one system call, and what the
+socket does not take waits here as it is. asyncio's own buffer would copy it, and it may be memory that this process must not
+touch (`runtime/mapped_range.py`). To learn when there is room again, the loop watches a duplicate of the descriptor, for it
+does not let anyone watch the transport's own. Behind TLS, and in the simulator, everything goes through the transport.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
+from odradek.runtime.mapped_range import report_unreadable
 from odradek.runtime.ports import Buffer
+from odradek.telemetry import events
 
+_log = events.get("net")
 _COALESCE_BYTES: Final = 64 * 1024
 """Below this much, one joined write beats several; above it, copying costs more than system calls do."""
-_HANDOVER_BYTES: Final = 64 * 1024
 _PIECES_MAX: Final = 64
 
 
 class Outgoing:
-    """Writes to one transport, in order. Its protocol calls `resume` from `resume_writing`."""
+    """Writes to one transport, in order. `on_full` is called when the peer takes no more, `on_room` when it took all."""
 
-    __slots__ = ("_descriptor", "_ending", "_queue", "_queued_bytes", "_transport")
+    __slots__ = (
+        "_descriptor",
+        "_ending",
+        "_on_full",
+        "_on_room",
+        "_queue",
+        "_queued_bytes",
+        "_transport",
+        "_watched",
+    )
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, *, on_full: Callable[[], None], on_room: Callable[[], None]
+    ) -> None:
         self._transport = transport
+        self._descriptor = _plain_socket(transport)
+        self._on_full = on_full
+        self._on_room = on_room
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
+        self._watched: int | None = None
         self._ending = False
-        self._descriptor = _plain_socket(transport)
-        if self._descriptor is not None:
-            transport.set_write_buffer_limits(
-                high=0
-            )  # any byte that it keeps is announced, and so is its end
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether bytes reach the kernel without anyone reading them on the way."""
+        return self._descriptor is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether something waits here for the peer to read."""
+        return bool(self._queue)
 
     @property
     def size_bytes(self) -> int:
@@ -44,25 +68,15 @@ class Outgoing:
         return self._queued_bytes + self._transport.get_write_buffer_size()
 
     def write(self, chunks: list[Buffer], total_bytes: int) -> None:
-        if not self._queue:
-            if len(chunks) == 1 and total_bytes <= _COALESCE_BYTES:
-                self._transport.write(chunks[0])
-                return
-            if total_bytes <= _COALESCE_BYTES:
-                self._transport.write(b"".join(chunks))
-                return
+        if total_bytes <= _COALESCE_BYTES:
+            chunks = [chunks[0] if len(chunks) == 1 else b"".join(chunks)]
         if self._descriptor is None:
             self._transport.writelines(chunks)
             return
         self._queue.extend(memoryview(chunk).cast("B") for chunk in chunks if len(chunk))
         self._queued_bytes += total_bytes
-        self._pump()
-
-    def resume(self) -> None:
-        """The transport has handed on all that it held."""
-        self._pump()
-        if self._ending and not self._queue:
-            self._transport.close()
+        if self._watched is None:
+            self._pump(self._descriptor)
 
     def close(self) -> None:
         """Close the transport once everything has been sent."""
@@ -74,25 +88,31 @@ class Outgoing:
         """Forget what was not sent: the connection is gone."""
         self._queue.clear()
         self._queued_bytes = 0
+        self._unwatch()
 
-    def _pump(self) -> None:
-        queue, transport = self._queue, self._transport
-        while queue and not transport.get_write_buffer_size() and not transport.is_closing():
-            if not self._send():
-                piece = queue[0][:_HANDOVER_BYTES]
-                self._skip(len(piece))
-                transport.write(piece)
+    # -- a plain socket
 
-    def _send(self) -> bool:
-        """Put as much as it takes into the socket; False when it is full, or broken (the transport will notice)."""
-        assert self._descriptor is not None
-        pieces = list(islice(self._queue, _PIECES_MAX))
-        try:
-            sent = os.writev(self._descriptor, pieces)
-        except OSError:
-            return False
-        self._skip(sent)
-        return sent == sum(map(len, pieces))
+    def _pump(self, descriptor: int) -> None:
+        while self._queue and not self._transport.is_closing():
+            pieces = list(islice(self._queue, _PIECES_MAX))
+            try:
+                sent = os.writev(descriptor, pieces)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._broken(error, pieces)
+                return
+            self._skip(sent)
+            if self._queue and sent < sum(map(len, pieces)):
+                self._watch(descriptor)
+                return
+
+    def _broken(self, error: OSError, pieces: list[memoryview]) -> None:
+        if error.errno == errno.EFAULT:
+            report_unreadable(pieces)
+            _log.error("answer_unreadable", reason="the disk did not give what a peer was to be sent")
+        self.drop()
+        self._transport.abort()
 
     def _skip(self, count: int) -> None:
         queue = self._queue
@@ -105,9 +125,38 @@ class Outgoing:
             count -= len(head)
             queue.popleft()
 
+    def _watch(self, descriptor: int) -> None:
+        if self._watched is not None:
+            return
+        try:
+            self._watched = os.dup(descriptor)
+        except OSError as error:
+            _log.error("answer_given_up", reason=error)
+            self.drop()
+            self._transport.abort()
+            return
+        asyncio.get_running_loop().add_writer(self._watched, self._writable)
+        self._on_full()
+
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            asyncio.get_running_loop().remove_writer(self._watched)
+            os.close(self._watched)
+            self._watched = None
+
+    def _writable(self) -> None:
+        if self._descriptor is not None:
+            self._pump(self._descriptor)
+        if self._queue and not self._transport.is_closing():
+            return
+        self._unwatch()
+        if self._ending:
+            self._transport.close()
+        else:
+            self._on_room()
+
 
 def _plain_socket(transport: asyncio.Transport) -> int | None:
-    """The descriptor under a transport that changes nothing on the way; None behind TLS, and in the simulator."""
     sock = transport.get_extra_info("socket")
     if sock is None or not hasattr(sock, "fileno") or transport.get_extra_info("sslcontext") is not None:
         return None

@@ -48,6 +48,12 @@ class DiskFile(Protocol):
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes at `position`; fewer only at the end of the file."""
 
+    def map(self, length: int, position: int) -> memoryview | None:
+        """Bytes of the file for the kernel to read, not for this process: see `runtime/mapped_range.py`.
+
+        None where there is no such thing: use `pread`.
+        """
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`. When it raises, any part of `data` may be in the file."""
 

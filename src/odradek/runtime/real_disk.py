@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from odradek.runtime.mapped_range import map_range
 from odradek.runtime.ports import Buffer
 
 LOCK_FILE_NAME: Final = ".lock"
@@ -47,11 +48,12 @@ class _Descriptor:
 class PosixFile:
     """`DiskFile` over a descriptor. Safe to use from several threads at once, `close` included."""
 
-    __slots__ = ("_descriptor", "_path")
+    __slots__ = ("_descriptor", "_mappable", "_path")
 
     def __init__(self, number: int, path: str) -> None:
         self._descriptor: _Descriptor | None = _Descriptor(number)
         self._path = path
+        self._mappable = True
 
     def _held(self) -> _Descriptor:
         descriptor = self._descriptor
@@ -81,6 +83,14 @@ class PosixFile:
             length -= len(piece)
             position += len(piece)
         return b"".join(pieces)
+
+    def map(self, length: int, position: int) -> memoryview | None:
+        if not self._mappable or length <= 0:
+            return None
+        return map_range(self._held().number, length, position, self._unreadable)
+
+    def _unreadable(self) -> None:
+        self._mappable = False  # from now on `pread` meets the error, and raises it
 
     def pwrite(self, data: Buffer, position: int) -> None:
         descriptor = self._held()

@@ -19,6 +19,7 @@ BATCH_BYTES_MIN: Final = HEADER_BYTES
 _MAGIC: Final = 2
 _HEAD: Final = struct.Struct(">qiiBIhiqq")
 _WINDOW_BYTES: Final = 64 * 1024
+_SMALL_WINDOW_BYTES: Final = 4 * 1024
 
 
 class Mark(NamedTuple):
@@ -68,6 +69,25 @@ def walk_headers(file: DiskFile, start: int, end: int) -> Iterator[tuple[int, Ba
     for window, index, position in _hops(file, start, end):
         mark_at(window, index, position)
         yield position, read_header(window, index)
+
+
+def last_boundary(file: DiskFile, start: int, limit: int) -> tuple[int, int] | None:
+    """Hop from the batch at byte `start`: where the last batch that ends at or before `limit` ends, and the offset behind it.
+
+    None when not even the first one does. Raises BrokenChain.
+    """
+    window, window_start, position = b"", start, start
+    found: tuple[int, int] | None = None
+    while position + BATCH_BYTES_MIN <= limit:
+        index = position - window_start
+        if index + HEADER_BYTES > len(window):
+            window = file.pread(min(_SMALL_WINDOW_BYTES, limit - position), position)
+            window_start, index = position, 0
+        mark = mark_at(window, index, position)
+        position += mark.size_bytes
+        if position <= limit:
+            found = (position, mark.last_offset + 1)
+    return found
 
 
 def _hops(file: DiskFile, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:

@@ -393,12 +393,23 @@ class Log:
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = False) -> LogRead:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        at_least_one: bool = False,
+        to_send: bool = False,
+    ) -> LogRead:
         """Whole batches from the one that holds `offset`, at most `max_bytes`, all of them below `end_offset`.
 
         Never a partial batch. A first batch that is larger than `max_bytes` is returned whole if `at_least_one`, else
         nothing. Its first record may lie below `offset`. Raises OFFSET_OUT_OF_RANGE outside of
         [start_offset, end_offset of the log], and KAFKA_STORAGE_ERROR. A sequential reader costs one `pread` a call.
+
+        With `to_send` large data may be a range of the file that must go to a socket untouched: only the kernel may read it
+        (`runtime/mapped_range.py`).
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(
@@ -417,6 +428,7 @@ class Log:
                 end_offset=end,
                 log_end_offset=self.end_offset,
                 at_least_one=at_least_one,
+                to_send=to_send,
             )
         except OSError as error:
             raise self._health.failed(error) from error

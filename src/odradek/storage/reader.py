@@ -14,6 +14,7 @@ def read_batches(
     end_offset: int,
     log_end_offset: int,
     at_least_one: bool,
+    to_send: bool,
 ) -> LogRead:
     """Batches from one segment: the first that has any from `offset` on. See `Log.read`."""
     for number in range(segments.number_of(offset), len(segments)):
@@ -26,6 +27,7 @@ def read_batches(
             end_offset=end_offset,
             segment_end=segments.end_of(number, log_end_offset),
             at_least_one=at_least_one,
+            to_send=to_send,
         )
         if chunk is not None:
             return LogRead(chunk.data, chunk.next_offset)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Buffer, Disk, DiskFile
 from odradek.storage import naming
-from odradek.storage.batch_walk import BATCH_BYTES_MIN, BrokenChain, Mark, mark_at, walk
+from odradek.storage.batch_walk import BATCH_BYTES_MIN, BrokenChain, Mark, last_boundary, mark_at, walk
 from odradek.storage.index_checks import build_index, offsets_are_sound, times_are_sound
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.sparse_index import (
@@ -31,6 +31,8 @@ from odradek.telemetry import events
 log = events.get("storage")
 
 _HINTS_MAX: Final = 64
+_MAP_BYTES_MIN: Final = 256 * 1024
+"""Below this, copying costs less than mapping does."""
 OFFSET_MAX: Final = 2**63 - 1
 
 
@@ -226,18 +228,31 @@ class Segment:
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, segment_end: int, at_least_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        segment_end: int,
+        at_least_one: bool,
+        to_send: bool = False,
     ) -> Chunk | None:
         """Whole batches from the one that holds `offset` (or the next), none of which reaches `end_offset`.
 
         `segment_end` is where the next segment begins. A first batch larger than `max_bytes` is returned all the same
-        if `at_least_one`; otherwise the chunk is empty. None: this segment has nothing from `offset` on.
+        if `at_least_one`; otherwise the chunk is empty. None: this segment has nothing from `offset` on. With `to_send` the
+        data may be a range of the file that only the kernel may read.
         """
         start = self.locate(offset)
         limit = self.size_bytes if end_offset >= segment_end else self.locate(end_offset)
         if start >= limit:
             return None
         wanted = min(max_bytes, limit - start)
+        if to_send and wanted >= _MAP_BYTES_MIN:
+            end = min(end_offset, segment_end) if start + wanted == limit else None
+            chunk = self._mapped(start, start + wanted, end)
+            if chunk is not None:
+                return chunk
         data = self.log_file.pread(wanted, start) if wanted > 0 else b""
         if start + len(data) == limit:
             next_offset = min(end_offset, segment_end)
@@ -248,6 +263,29 @@ class Segment:
             self.remember(next_offset, start + whole)
             return Chunk(data if whole == len(data) else memoryview(data)[:whole], next_offset)
         return self._first_batch(start, limit) if at_least_one else Chunk(b"", offset)
+
+    def _mapped(self, start: int, limit: int, next_offset: int | None) -> Chunk | None:
+        """The batches between the positions, uncopied; `next_offset` is known where `limit` is a boundary of batches.
+
+        None: the file cannot be mapped, or the index does not help to find the boundary. Then reading is as good.
+        """
+        if next_offset is None:
+            entry = self._floor_by_position(limit - 1)
+            if entry is None or entry.position <= start:
+                return None
+            try:
+                mark = self.mark(entry.position)
+                if mark.last_offset != entry.offset:
+                    return None
+                boundary = last_boundary(self.log_file, entry.position, limit)
+            except (BrokenChain, KafkaError):
+                return None
+            limit, next_offset = boundary or (entry.position, mark.base_offset)
+        data = self.log_file.map(limit - start, start) if limit - start >= _MAP_BYTES_MIN else None
+        if data is None:
+            return None
+        self.remember(next_offset, limit)
+        return Chunk(data, next_offset)
 
     def _first_batch(self, start: int, limit: int) -> Chunk:
         mark = self.mark(start)

@@ -5,34 +5,33 @@ import hashlib
 import os
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from odradek.net.outgoing import Outgoing
+from odradek.runtime.real_disk import PosixDisk
 
 
 class Writing(asyncio.Protocol):
-    """Writes through an `Outgoing`; notes the most that asyncio's own buffer ever held."""
+    """Writes through an `Outgoing`."""
 
     def __init__(self) -> None:
         self.outgoing: Outgoing
         self.transport: asyncio.Transport
         self.paused = False
         self.lost = asyncio.Event()
-        self.buffered_most = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.outgoing = Outgoing(transport)
+        self.outgoing = Outgoing(transport, on_full=self.full, on_room=self.room)
 
-    def pause_writing(self) -> None:
+    def full(self) -> None:
         self.paused = True
-        self.buffered_most = max(self.buffered_most, self.transport.get_write_buffer_size())
 
-    def resume_writing(self) -> None:
+    def room(self) -> None:
         self.paused = False
-        self.outgoing.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.outgoing.drop()
@@ -75,11 +74,41 @@ async def test_large_and_small_pieces_arrive_in_order(pair: tuple[Writing, socke
     assert not protocol.paused
 
 
-async def test_asyncio_buffers_a_small_piece_at_most(pair: tuple[Writing, socket.socket]) -> None:
+async def test_asyncio_buffers_nothing(pair: tuple[Writing, socket.socket]) -> None:
     protocol, far = pair
-    protocol.outgoing.write([bytes(5_000_000)], 5_000_000)
-    await received(far, 5_000_000)
-    assert 0 < protocol.buffered_most <= 64 * 1024
+    for size in (1, 5_000_000, 1):
+        protocol.outgoing.write([bytes(size)], size)
+        assert protocol.transport.get_write_buffer_size() == 0
+    await received(far, 5_000_002)
+
+
+async def test_a_range_of_a_file_that_is_no_longer_there_ends_the_connection_and_not_the_process(
+    pair: tuple[Writing, socket.socket], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    protocol, _ = pair
+    file = PosixDisk().open(str(tmp_path / "log"), create=True)
+    file.pwrite(bytes(1_000_000), 0)
+    view = file.map(900_000, 50_000)
+    assert view is not None
+    file.truncate(0)
+    protocol.outgoing.write([b"head", view], 900_004)
+    async with asyncio.timeout(30):
+        await protocol.lost.wait()
+    assert "answer_unreadable" in caplog.text
+    assert file.map(10, 0) is None  # from now on it is read, and reading raises what is wrong
+    file.close()
+
+
+async def test_a_mapped_range_is_sent_as_it_is(pair: tuple[Writing, socket.socket], tmp_path: Path) -> None:
+    protocol, far = pair
+    content = os.urandom(1_000_000)
+    file = PosixDisk().open(str(tmp_path / "log"), create=True)
+    file.pwrite(content, 0)
+    view = file.map(900_000, 50_001)
+    assert view is not None
+    file.close()
+    protocol.outgoing.write([view], len(view))
+    assert await received(far, 900_000) == content[50_001:950_001]
 
 
 async def test_closing_waits_until_everything_is_sent(pair: tuple[Writing, socket.socket]) -> None:

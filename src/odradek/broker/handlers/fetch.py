@@ -225,7 +225,11 @@ class _Reading:
         if wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one):
             return _found(partition, key.partition, b"", none)
         read = partition.log.read(
-            wanted.fetch_offset, max(limit, 0), end_offset=end_offset, at_least_one=at_least_one
+            wanted.fetch_offset,
+            max(limit, 0),
+            end_offset=end_offset,
+            at_least_one=at_least_one,
+            to_send=self._circumstances.connection.sends_uncopied,
         )
         aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
         return _found(partition, key.partition, read.records, aborted)

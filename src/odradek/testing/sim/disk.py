@@ -290,6 +290,10 @@ class SimFile:
         self._writable = writable
         self._closed = False
 
+    def map(self, length: int, position: int) -> memoryview | None:
+        """Simulated files have no pages."""
+        return None
+
     def pread(self, length: int, position: int) -> bytes:
         self._disk.settle(self._enter("pread", (length, position)), self._path)
         return bytes(self._inode.cache[position : position + length])

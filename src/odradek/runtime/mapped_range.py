@@ -1,0 +1,40 @@
+"""A range of a file as memory that only the kernel may read: what a large answer is sent from without being copied.
+
+Python code that touches such memory risks the process: where the disk cannot give a page, the process gets SIGBUS. A system
+call that is handed the memory gets EFAULT instead. So a view of a range may be measured, sliced and passed to a socket, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+_GRANULARITY: Final = mmap.ALLOCATIONGRANULARITY
+
+
+class MappedRange(mmap.mmap):
+    """Unmapped when its last view goes. `on_unreadable` is told by whoever got EFAULT."""
+
+    on_unreadable: Callable[[], None]
+
+
+def map_range(
+    descriptor: int, length: int, position: int, on_unreadable: Callable[[], None]
+) -> memoryview | None:
+    """A view of `length` bytes at `position`; None where the file cannot be mapped there."""
+    before = position % _GRANULARITY
+    with suppress(OSError, ValueError):
+        mapped = MappedRange(descriptor, before + length, access=mmap.ACCESS_READ, offset=position - before)
+        mapped.on_unreadable = on_unreadable
+        return memoryview(mapped)[before:]
+    return None
+
+
+def report_unreadable(views: list[memoryview]) -> None:
+    """A system call that was handed these views got EFAULT: tell the files behind them."""
+    for view in views:
+        if isinstance(view.obj, MappedRange):
+            view.obj.on_unreadable()
