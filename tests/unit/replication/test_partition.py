@@ -56,7 +56,7 @@ class Seen:
         self.added_bytes += added_bytes
 
 
-def batches(count: int = 1, **producer: int) -> list[tuple[BatchHeader, memoryview]]:
+def batches(count: int = 1, **producer: Any) -> list[tuple[BatchHeader, memoryview]]:
     builder = BatchBuilder()
     for number in range(count):
         builder.append(1_700_000_000_000 + number, b"k", b"v")
@@ -80,7 +80,7 @@ class World:
         )
         self.partition = Partition(NAME, UUID(int=1), self.log, LeaderEpoch(0), self.flusher)
 
-    def append(self, count: int = 1, **producer: int) -> int:
+    def append(self, count: int = 1, **producer: Any) -> int:
         return self.partition.append(batches(count, **producer), now_ms=1_700_000_000_000).last_offset
 
 
@@ -254,3 +254,86 @@ async def test_partitions_of_one_share_are_flushed_again_whatever_became_of_the_
     partition.append(batches(), now_ms=1_700_000_000_000)
     await world.offload.release()
     assert partition.high_watermark == 2
+
+
+# -- transactions
+
+
+def mark(world: World, producer_id: int, *, commit: bool = True) -> int:
+    return world.partition.append_marker(
+        producer_id,
+        0,
+        is_commit=commit,
+        coordinator_epoch=0,
+        transaction_version=1,
+        now_ms=1_700_000_000_000,
+    ).last_offset
+
+
+def transact(world: World, producer_id: int, sequence: int = 0) -> int:
+    return world.append(producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
+
+
+async def test_the_last_stable_offset_waits_for_the_marker_to_be_durable(world: World) -> None:
+    partition = world.partition
+    world.append()
+    transact(world, 7)
+    await world.offload.release()
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 1)
+    assert partition.ongoing_transaction(7) == 1
+    mark(world, 7)
+    assert partition.ongoing_transaction(7) is None
+    assert partition.last_stable_offset == 1, "the marker may still be lost"
+    await world.offload.release()
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
+
+
+async def test_who_waits_for_committed_records_is_told_when_they_are_and_of_how_many_bytes(
+    world: World,
+) -> None:
+    committed, everything = Seen(), Seen()
+    transact(world, 7)
+    first_bytes = world.log.size_bytes
+    await world.offload.release()
+    world.partition.watch(committed, committed_only=True)
+    world.partition.watch(everything)
+    transact(world, 8)
+    world.append()
+    await world.offload.release()
+    transact(world, 7, 1)
+    await world.offload.release()
+    assert committed.marks == []
+    assert everything.marks == [3, 4]
+    mark(world, 7)
+    await world.offload.release()
+    assert committed.marks == [5]
+    assert committed.added_bytes == first_bytes, "up to where the other transaction begins"
+    mark(world, 8, commit=False)
+    await world.offload.release()
+    assert committed.marks == [5, 6]
+    assert committed.added_bytes == world.log.size_bytes
+
+
+async def test_who_waits_for_committed_records_hears_of_the_partitions_end(world: World) -> None:
+    committed = Seen()
+    transact(world, 7)
+    world.partition.watch(committed, committed_only=True)
+    world.partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
+    assert len(committed.marks) == 1
+    world.partition.unwatch(committed)
+
+
+async def test_a_marker_wakes_who_waits_for_its_acknowledgement(world: World) -> None:
+    transact(world, 7)
+    future = world.partition.acknowledgement(mark(world, 7))
+    assert future is not None
+    await world.offload.release()
+    assert future.done()
+
+
+async def test_a_refused_marker_leaves_no_trace(world: World) -> None:
+    world.append(producer_id=7, producer_epoch=3, base_sequence=0, transactional=True)
+    with pytest.raises(KafkaError) as refused:
+        mark(world, 7)
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert world.log.end_offset == 1
