@@ -1,0 +1,267 @@
+"""Committed offsets over the wire: every version, what is refused, restarts, deleted topics."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.list_groups import ListGroupsRequest
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 12, 100
+ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, INVALID_COMMIT_OFFSET_SIZE = 22, 25, 69, 28
+COMMIT_VERSIONS, FETCH_VERSIONS = range(2, 11), range(1, 11)
+
+
+class Offsets:
+    """OffsetCommit and OffsetFetch of group `g`, in a chosen version."""
+
+    def __init__(self, wire: Any) -> None:
+        self.wire = wire
+        self.ids: dict[str, UUID] = {}
+
+    async def create(self, topic: str, partitions: int = 2) -> None:
+        self.ids[topic] = (await self.wire.create(topic, partitions)).topic_id
+
+    async def commit(
+        self, topic: str, partition: int, offset: int, *, version: int = 10, **changes: Any
+    ) -> int:
+        """The partition's error."""
+        one = OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=offset,
+            committed_leader_epoch=changes.pop("leader_epoch", -1),
+            committed_metadata=changes.pop("metadata", None),
+        )
+        by_id = version >= 10
+        topic_request = OffsetCommitRequestTopic(
+            name="" if by_id else topic,
+            topic_id=self.ids.get(topic, UUID(int=9)) if by_id else UUID(int=0),
+            partitions=[one],
+        )
+        request = OffsetCommitRequest(group_id="g", topics=[topic_request]).replace(**changes)
+        response = await self.wire.call("OffsetCommit", version, request)
+        (answered,) = response.topics
+        assert answered.name == topic_request.name
+        assert answered.topic_id == topic_request.topic_id
+        return int(answered.partitions[0].error_code)
+
+    async def fetch(
+        self, *places: tuple[str, int], version: int = 10, group: str = "g"
+    ) -> dict[tuple[str, int], tuple[int, int, str, int]]:
+        """Offset, leader epoch, metadata and error of each partition; all of the group's when none is named."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in places:
+            by_topic.setdefault(topic, []).append(partition)
+        if version < 8:
+            old = [OffsetFetchRequestTopic(name=k, partition_indexes=v) for k, v in by_topic.items()]
+            request = OffsetFetchRequest(group_id=group, topics=old or None)
+            topics = (await self.wire.call("OffsetFetch", version, request)).topics
+        else:
+            by_id = version >= 10
+            new = [
+                OffsetFetchRequestTopics(
+                    name="" if by_id else topic,
+                    topic_id=self.ids.get(topic, UUID(int=9)) if by_id else UUID(int=0),
+                    partition_indexes=partitions,
+                )
+                for topic, partitions in by_topic.items()
+            ]
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=new or None)])
+            (answered,) = (await self.wire.call("OffsetFetch", version, request)).groups
+            assert answered.error_code == 0
+            topics = answered.topics
+        names = {topic_id: name for name, topic_id in self.ids.items()}
+        return {
+            (one.name or names.get(getattr(one, "topic_id", None), "?"), partition.partition_index): (
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.metadata,
+                partition.error_code,
+            )
+            for one in topics
+            for partition in one.partitions
+        }
+
+
+async def connected(scene: Any) -> Offsets:
+    wire = await scene.connect()
+    while True:
+        response = await wire.call("FindCoordinator", 2, FindCoordinatorRequest(key="g"))
+        assert response.error_code == 0
+        probe = HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
+        if (await wire.call("Heartbeat", 4, probe)).error_code == UNKNOWN_MEMBER_ID:
+            return Offsets(wire)
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def offsets(scene: Any) -> Offsets:
+    await scene.start(offsets_topic_num_partitions="3")
+    return await connected(scene)
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+async def test_a_commit_in_every_version_is_found(offsets: Offsets, version: int) -> None:
+    await offsets.create("t")
+    epoch = 3 if version >= 6 else -1
+    code = await offsets.commit("t", 1, 42, version=version, leader_epoch=epoch, metadata="note")
+    assert code == 0
+    assert await offsets.fetch(("t", 1)) == {("t", 1): (42, epoch, "note", 0)}
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+async def test_an_offset_is_found_in_every_version(offsets: Offsets, version: int) -> None:
+    await offsets.create("t")
+    await offsets.commit("t", 0, 7, leader_epoch=2, metadata="m")
+    epoch = 2 if version >= 5 else -1
+    assert await offsets.fetch(("t", 0), ("t", 1), version=version) == {
+        ("t", 0): (7, epoch, "m", 0),
+        ("t", 1): (-1, -1, "", 0),
+    }
+    assert await offsets.fetch(("t", 0), version=version, group="other") == {("t", 0): (-1, -1, "", 0)}
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_all_offsets_are_found_in_every_version(offsets: Offsets, version: int) -> None:
+    await offsets.create("t")
+    await offsets.create("u")
+    await offsets.commit("t", 0, 7)
+    await offsets.commit("u", 1, 8)
+    found = await offsets.fetch(version=version)
+    assert {place: one[0] for place, one in found.items()} == {("t", 0): 7, ("u", 1): 8}
+
+
+async def test_several_groups_at_once(offsets: Offsets) -> None:
+    await offsets.create("t")
+    await offsets.commit("t", 0, 7)
+    await offsets.commit("t", 0, 9, group_id="h")
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=one, topics=topics) for one in ("g", "h", "none")]
+    )
+    response = await offsets.wire.call("OffsetFetch", 8, request)
+    assert [(one.group_id, one.topics[0].partitions[0].committed_offset) for one in response.groups] == [
+        ("g", 7),
+        ("h", 9),
+        ("none", -1),
+    ]
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+async def test_what_bad_commits_get(offsets: Offsets, version: int) -> None:
+    await offsets.create("t")
+    missing = UNKNOWN_TOPIC_ID if version >= 10 else UNKNOWN_TOPIC_OR_PARTITION
+    assert await offsets.commit("missing", 0, 1, version=version) == missing
+    assert await offsets.commit("t", 2, 1, version=version) == UNKNOWN_TOPIC_OR_PARTITION
+    assert await offsets.commit("t", -1, 1, version=version) == UNKNOWN_TOPIC_OR_PARTITION
+    too_long = "x" * 4097
+    assert await offsets.commit("t", 0, 1, version=version, metadata=too_long) == OFFSET_METADATA_TOO_LARGE
+    nobody: Any = {"generation_id_or_member_epoch": 5, "member_id": "nobody"}
+    no_group = GROUP_ID_NOT_FOUND if version >= 9 else ILLEGAL_GENERATION
+    assert await offsets.commit("t", 0, 1, version=version, **nobody) == no_group
+    assert await offsets.commit("t", 0, 1, version=version) == 0
+    assert await offsets.commit("t", 0, 2, version=version, **nobody) == UNKNOWN_MEMBER_ID
+    assert (await offsets.fetch(("t", 0)))["t", 0][0] == 1
+
+
+async def test_a_commit_larger_than_a_batch_may_be_is_refused_whole(offsets: Offsets) -> None:
+    await offsets.create("t", 400)
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="x" * 4096)
+        for index in range(400)
+    ]
+    topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
+    response = await offsets.wire.call("OffsetCommit", 9, OffsetCommitRequest(group_id="g", topics=[topic]))
+    assert {one.error_code for one in response.topics[0].partitions} == {INVALID_COMMIT_OFFSET_SIZE}
+    assert await offsets.fetch() == {}
+
+
+async def test_an_unknown_topic_id_is_said_for_each_partition(offsets: Offsets) -> None:
+    assert await offsets.fetch(("missing", 0)) == {("?", 0): (-1, -1, "", UNKNOWN_TOPIC_ID)}
+
+
+async def test_offsets_outlive_the_broker(offsets: Offsets, scene: Any) -> None:
+    await offsets.create("t")
+    await offsets.commit("t", 0, 7, metadata="kept")
+    await offsets.commit("t", 0, 8, metadata="kept too")
+    ids = offsets.ids
+    await scene.stop()
+    await scene.start()
+    again = await connected(scene)
+    again.ids = ids
+    assert await again.fetch() == {("t", 0): (8, -1, "kept too", 0)}
+
+
+async def test_the_offsets_of_a_topic_go_with_it(offsets: Offsets) -> None:
+    await offsets.create("t")
+    await offsets.create("u")
+    await offsets.commit("t", 0, 7)
+    await offsets.commit("u", 0, 8)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
+    assert (await offsets.wire.call("DeleteTopics", 6, request)).responses[0].error_code == 0
+    await offsets.create("t")
+    assert await offsets.fetch(("t", 0), version=9) == {("t", 0): (-1, -1, "", 0)}
+    assert await offsets.fetch() == {("u", 0): (8, -1, "", 0)}
+
+
+async def test_offsets_are_deleted_on_request(offsets: Offsets) -> None:
+    await offsets.create("t")
+    await offsets.commit("t", 0, 7)
+    await offsets.commit("t", 1, 8)
+
+    async def delete(group: str, *partitions: int) -> Any:
+        asked = [OffsetDeleteRequestPartition(partition_index=one) for one in partitions]
+        topic = OffsetDeleteRequestTopic(name="t", partitions=asked)
+        return await offsets.wire.call("OffsetDelete", 0, OffsetDeleteRequest(group_id=group, topics=[topic]))
+
+    answer = await delete("g", 0, 5)
+    assert [one.error_code for one in answer.topics[0].partitions] == [0, UNKNOWN_TOPIC_OR_PARTITION]
+    assert await offsets.fetch() == {("t", 1): (8, -1, "", 0)}
+    assert (await delete("nowhere", 0)).error_code == GROUP_ID_NOT_FOUND
+
+
+async def test_a_deleted_group_stays_deleted_across_a_restart(offsets: Offsets, scene: Any) -> None:
+    await offsets.create("t")
+    await offsets.commit("t", 0, 7)
+    response = await offsets.wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["g"]))
+    assert response.results[0].error_code == 0
+    ids = offsets.ids
+    await scene.stop()
+    await scene.start()
+    again = await connected(scene)
+    again.ids = ids
+    assert await again.fetch() == {}
+    assert (await again.wire.call("ListGroups", 5, ListGroupsRequest())).groups == []
+
+
+async def test_expired_offsets_are_gone_and_their_group_with_them(scene: Any, until: Any) -> None:
+    await scene.start(offsets_retention_check_interval_ms="20")
+    offsets = await connected(scene)
+    await offsets.create("t")
+    assert await offsets.commit("t", 0, 7, version=2, retention_time_ms=1) == 0
+    assert await offsets.commit("t", 1, 8, group_id="kept") == 0
+    while await offsets.fetch() != {}:
+        await asyncio.sleep(0.01)
+    listed = await offsets.wire.call("ListGroups", 5, ListGroupsRequest())
+    assert [one.group_id for one in listed.groups] == ["kept"]
