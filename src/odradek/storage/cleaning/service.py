@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from odradek.config.broker import BrokerConfig
-from odradek.model.errors import KafkaError
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.choice import CleaningRange, cleaning_range
 from odradek.storage.cleaning.compaction import Compaction, Resources, Tally
@@ -26,6 +26,9 @@ _PIECE_BYTES_MAX: Final = 1 << 20
 _PIECE_BYTES_MIN: Final = 16 << 10
 _PIECES_PER_SECOND: Final = 8
 _LOOKED_AT_ONCE: Final = 64
+_DAMAGE: Final = frozenset(
+    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+)
 
 
 class Compacted(Protocol):
@@ -134,27 +137,27 @@ class LogCleaner:
             await self._directories.checkpoint(log)
         except (_Stopped, Abandoned):
             return False
-        except (NoSpaceError, OSError) as error:
-            return self._failed(log, error)
-        except (KafkaError, TooLargeError) as error:
-            self._give_up(log, str(error))
+        except (NoSpaceError, OSError, KafkaError, TooLargeError) as error:
+            self._failed(log, error)
             return False
         finally:
             log.cleaning.in_work = False
         self._tell(log, found, tally, self._runtime.clock.monotonic() - started)
         return tally.end_offset > found.first_dirty_offset
 
-    def _failed(self, log: Log, error: Exception) -> bool:
-        passing = DISK_FULL | NO_DESCRIPTORS
-        if isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno in passing):
+    def _failed(self, log: Log, error: Exception) -> None:
+        """A full disk passes; damage does not, and would be met again; any other error of the disk is final for all of it."""
+        damaged = isinstance(error, KafkaError) and error.code in _DAMAGE
+        if damaged or isinstance(error, TooLargeError):
+            log.cleaning.uncleanable = str(error)
+            _log.error(
+                "log_uncleanable", partition=log.topic_partition, directory=log.directory, reason=str(error)
+            )
+        elif isinstance(error, OSError) and error.errno not in DISK_FULL | NO_DESCRIPTORS:
+            if self._directories.get(log.topic_partition) is log:
+                self._directories.fail(log, error)
+        else:
             _log.warning("compaction_put_off", partition=log.topic_partition, reason=str(error))
-        elif isinstance(error, OSError) and self._directories.get(log.topic_partition) is log:
-            self._directories.fail(log, error)
-        return False
-
-    def _give_up(self, log: Log, reason: str) -> None:
-        log.cleaning.uncleanable = reason
-        _log.error("log_uncleanable", partition=log.topic_partition, directory=log.directory, reason=reason)
 
     def _tell(self, log: Log, found: CleaningRange, tally: Tally, seconds: float) -> None:
         _log.info(

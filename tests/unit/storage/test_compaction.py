@@ -1,0 +1,511 @@
+"""Compaction of a log on a simulated disk, by the broker's own cleaner."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from odradek.config.broker import BrokerConfig
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import Codec, Record, decode_batch, split_batches
+from odradek.runtime.ports import Buffer
+from odradek.storage import naming
+from odradek.storage.dump import check_segment
+from odradek.storage.faults import FaultKind
+from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed
+from odradek.testing.sim.keyed_log import HOME, PARTITION, KeyedLog
+
+EAGER = LogConfig(
+    segment_bytes=2000, index_interval_bytes=300, min_cleanable_dirty_ratio=0.0, delete_retention_ms=1000
+)
+DIRECTORY = f"{HOME}/{PARTITION}"
+
+
+def filled(config: LogConfig = EAGER, *, count: int = 60, seed: int = 0, **more: object) -> KeyedLog:
+    """`count` batches of two records with few keys, in several segments, all durable."""
+    keyed = KeyedLog(config, seed=seed, **more)  # type: ignore[arg-type]
+    for number in range(count):
+        keyed.write((b"k%d" % (number % 5), b"%d" % number * 20), (b"once %d" % number, b"x"))
+    keyed.flush()
+    return keyed
+
+
+def keys(keyed: KeyedLog) -> list[bytes | None]:
+    return [record.key for record in keyed.records()]
+
+
+def files(keyed: KeyedLog, suffix: str = "") -> list[str]:
+    return [name for name in keyed.disk.list_directory(DIRECTORY) if name.endswith(suffix)]
+
+
+# ---- what stays --------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_value_of_each_key_stays_and_the_active_segment_is_left_alone() -> None:
+    keyed = filled()
+    active = keyed.log.segment_count
+    assert active > 3
+    keyed.compact()
+    keyed.check()
+    clean = [record for record in keyed.records() if record.offset < keyed.cleaned_offset]
+    assert len({record.key for record in clean}) == len(clean)
+    assert keyed.log.size_bytes == sum(
+        keyed.disk.length(f"{DIRECTORY}/{name}") for name in files(keyed, ".log")
+    )
+    assert not [name for name in files(keyed) if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_small_segments_become_one_as_far_as_they_fit() -> None:
+    keyed = KeyedLog(EAGER)
+    for number in range(200):
+        keyed.write((b"same", b"%d" % number * 30))
+    keyed.flush()
+    before = keyed.log.segment_count
+    keyed.compact()
+    keyed.compact_again()
+    assert before > 6
+    assert keyed.log.segment_count == 2
+    keyed.check()
+    keyed.close()
+    keyed.open()
+    keyed.check()
+
+
+def test_a_second_compaction_changes_no_byte() -> None:
+    keyed = filled()
+    keyed.compact()
+    keyed.compact_again()
+    before = {name: keyed.disk.read(f"{DIRECTORY}/{name}") for name in files(keyed)}
+    keyed.now_ms += 10
+    keyed.compact_again()
+    assert {name: keyed.disk.read(f"{DIRECTORY}/{name}") for name in files(keyed)} == before
+
+
+def test_a_clean_log_is_left_alone() -> None:
+    keyed = filled()
+    keyed.compact()
+    points = keyed.disk.point_count
+    keyed.run_round()
+    assert keyed.disk.point_count == points
+
+
+def test_topics_that_are_not_compacted_are_left_alone() -> None:
+    keyed = filled()
+    keyed.log.reconfigure(replace(EAGER, cleanup_policy=frozenset({"delete"})))
+    size_bytes = keyed.log.size_bytes
+    keyed.compact()
+    assert keyed.log.size_bytes == size_bytes
+
+
+def test_compaction_can_be_switched_off() -> None:
+    keyed = filled(broker=BrokerConfig(log_cleaner_enable=False))
+    size_bytes = keyed.log.size_bytes
+    keyed.compact()
+    assert keyed.log.size_bytes == size_bytes
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_every_codec_is_kept(codec: Codec) -> None:
+    keyed = KeyedLog(EAGER)
+    for number in range(60):
+        keyed.write((b"k%d" % (number % 3), b"v" * 90), (b"k%d" % number, b"w" * 90), codec=codec)
+    keyed.roll()
+    keyed.compact()
+    keyed.check()
+    assert {header.codec for header, _ in keyed.batches() if header.record_count} == {codec}
+
+
+def test_more_keys_than_memory_take_several_goes() -> None:
+    keyed = filled(count=120, broker=BrokerConfig(log_cleaner_dedupe_buffer_size=1024))
+    dirty = keyed.log.end_offset
+    keyed.compact()
+    keyed.check()
+    assert dirty > 1024 // 24 * 2
+    assert keyed.cleaned_offset > dirty // 2
+
+
+def test_a_batch_larger_than_the_buffers_is_compacted_too() -> None:
+    keyed = KeyedLog(replace(EAGER, segment_bytes=200_000), broker=BrokerConfig(log_cleaner_io_buffer_size=1))
+    for number in range(4):
+        keyed.write((b"large", bytes([number]) * 60_000), (b"k%d" % number, b"x"))
+    keyed.roll()
+    keyed.compact()
+    keyed.check()
+    assert keyed.log.size_bytes < 70_000
+
+
+def test_records_without_a_key_from_before_the_topic_was_compacted_go() -> None:
+    keyed = KeyedLog(EAGER)
+    for _ in range(30):
+        keyed.write((None, b"v" * 100))
+    keyed.write((b"a", b"1"))
+    keyed.roll()
+    keyed.compact()
+    assert keys(keyed) == [b"a"]
+
+
+# ---- tombstones and time -------------------------------------------------------------------------------------------
+
+
+def test_a_tombstone_stays_for_its_time_counted_from_the_first_compaction() -> None:
+    keyed = KeyedLog(EAGER)
+    keyed.write((b"a", b"1"))
+    keyed.write((b"a", None), (b"b", b"2"))
+    keyed.roll()
+    keyed.now_ms += 5000
+    keyed.compact()
+    assert keys(keyed) == [b"a", b"b"]
+    keyed.now_ms += 999
+    keyed.compact_again()
+    assert keys(keyed) == [b"a", b"b"]
+    keyed.now_ms += 1
+    keyed.compact_again()
+    assert keys(keyed) == [b"b"]
+    keyed.check()
+
+
+def test_a_tombstone_covers_what_was_written_before_it_for_ever() -> None:
+    keyed = KeyedLog(EAGER)
+    keyed.write((b"a", b"1"))
+    keyed.roll()
+    keyed.compact()
+    keyed.write((b"a", None))
+    keyed.roll()
+    for _ in range(4):
+        keyed.compact_again()
+        keyed.now_ms += 600
+    assert keys(keyed) == []
+    keyed.check()
+
+
+def test_the_active_segment_is_ended_in_time_for_the_longest_wait() -> None:
+    keyed = KeyedLog(replace(EAGER, max_compaction_lag_ms=1000, min_cleanable_dirty_ratio=1.0))
+    keyed.write((b"a", b"1"))
+    keyed.write((b"a", b"2"))
+    keyed.flush()
+    keyed.now_ms += 999
+    keyed.compact()
+    assert keys(keyed) == [b"a", b"a"]
+    keyed.now_ms += 2
+    keyed.compact()
+    assert [record.value for record in keyed.records()] == [b"2"]
+
+
+def test_records_that_are_young_wait() -> None:
+    keyed = filled(replace(EAGER, min_compaction_lag_ms=1000))
+    size_bytes = keyed.log.size_bytes
+    keyed.now_ms += 999
+    keyed.compact()
+    assert keyed.log.size_bytes == size_bytes
+    keyed.now_ms += 1
+    keyed.compact()
+    assert keyed.log.size_bytes < size_bytes
+
+
+def test_retention_goes_on_counting_from_the_append() -> None:
+    keyed = filled(replace(EAGER, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=10_000))
+    keyed.now_ms += 9000
+    keyed.compact()
+    keyed.close()
+    keyed.open()
+    keyed.now_ms += 1001
+    assert keyed.log.apply_retention(keyed.now_ms)
+    assert keyed.records() == []
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def test_a_read_at_a_removed_offset_gives_what_comes_next() -> None:
+    keyed = filled()
+    keyed.compact()
+    present = [record.offset for record in keyed.records()]
+    for offset in range(keyed.log.end_offset):
+        got: list[int] = []
+        position = offset
+        while not got and position < keyed.log.end_offset:
+            read = keyed.log.read(position, 1, end_offset=keyed.log.end_offset, at_least_one=True)
+            got = [one.offset for one in decode_batch_all(read.records) if one.offset >= offset]
+            assert read.next_offset > position
+            position = read.next_offset
+        assert got[:1] == [one for one in present if one >= offset][:1]
+
+
+def decode_batch_all(data: Buffer) -> list[Record]:
+    return [record for header, batch in split_batches(data) for record in decode_batch(batch, header)]
+
+
+def test_times_lead_to_the_records_that_are_left() -> None:
+    keyed = KeyedLog(EAGER)
+    rng = Random(3)
+    for number in range(120):
+        keyed.now_ms += rng.randint(-300, 400)
+        keyed.write((b"k%d" % rng.randrange(9), b"%d" % number * 10))
+    keyed.roll()
+    keyed.compact()
+    left = keyed.records()
+    for timestamp in range(left[0].timestamp - 500, keyed.now_ms + 500, 97):
+        expected = next((record.offset for record in left if record.timestamp >= timestamp), None)
+        answer = keyed.log.offset_for_timestamp(timestamp)
+        assert (answer.offset if answer else None) == expected
+    latest = keyed.log.max_timestamp_offset()
+    assert latest is not None
+    assert latest.timestamp == max(record.timestamp for record in left)
+
+
+def test_epochs_end_where_they_did() -> None:
+    keyed = filled()
+    before = [keyed.log.epoch_end_offset(epoch) for epoch in range(3)]
+    keyed.compact()
+    assert [keyed.log.epoch_end_offset(epoch) for epoch in range(3)] == before
+
+
+def test_segments_and_indexes_are_sound() -> None:
+    keyed = filled()
+    keyed.compact()
+    keyed.close()
+    for name in files(keyed, ".log"):
+        assert check_segment(keyed.disk, f"{DIRECTORY}/{name}").problems == ()
+
+
+# ---- producers and transactions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loses_snapshots", [False, True])
+def test_what_a_producer_sends_again_is_known_after_a_compaction_and_a_restart(loses_snapshots: bool) -> None:
+    keyed = KeyedLog(EAGER)
+    first = keyed.write((b"a", b"1"), producer_id=5)
+    mine = keyed.write((b"a", b"2"), (b"b", b"3"), producer_id=5)
+    keyed.write((b"a", b"4"))
+    keyed.write((b"b", b"4"))
+    keyed.roll()
+    keyed.compact()
+    assert [record.value for record in keyed.records()] == [b"4", b"4"]
+    keyed.close()
+    if loses_snapshots:
+        for name in files(keyed, naming.SNAPSHOT):
+            keyed.disk.remove(f"{DIRECTORY}/{name}")
+    keyed.open()
+    again = keyed.send([(b"a", b"2"), (b"b", b"3")], Codec.NONE, 5, 1)
+    assert again == mine._replace(duplicate=True)
+    with pytest.raises(KafkaError) as gap:
+        keyed.send([(b"a", b"9")], Codec.NONE, 5, 9)
+    assert gap.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert first.first_offset == 0
+
+
+def test_records_of_aborted_transactions_go_and_count_for_nothing() -> None:
+    keyed = KeyedLog(EAGER)
+    keyed.write((b"a", b"kept"))
+    keyed.write((b"a", b"aborted"), producer_id=5, transactional=True)
+    keyed.end_transaction(5, is_commit=False)
+    keyed.write((b"b", b"1"), producer_id=5, transactional=True)
+    keyed.end_transaction(5, is_commit=True)
+    keyed.roll()
+    keyed.compact()
+    keyed.check()
+    assert [record.value for record in keyed.records()] == [b"kept", b"1"]
+    assert keyed.committed() == keyed.records()
+
+
+def test_markers_go_once_nothing_is_left_of_their_transaction_and_their_time_is_over() -> None:
+    keyed = KeyedLog(EAGER)
+    keyed.write((b"a", b"aborted"), producer_id=5, transactional=True)
+    keyed.end_transaction(5, is_commit=False)
+    keyed.write((b"b", b"1"), producer_id=6, transactional=True)
+    keyed.end_transaction(6, is_commit=True)
+    keyed.write((b"b", b"2"))
+    keyed.roll()
+    keyed.log.expire_producers(keyed.now_ms + 10, 1)
+
+    def markers() -> list[int]:
+        return [header.base_offset for header, _ in keyed.batches() if header.is_control]
+
+    keyed.compact()
+    assert markers() == [1, 3]
+    assert len(keyed.log.aborted_transactions(0, 9)) == 1
+    keyed.compact_again()
+    assert markers() == [1, 3]
+    assert keyed.log.aborted_transactions(0, 9) == []
+    keyed.now_ms += 999
+    keyed.compact_again()
+    assert markers() == [1, 3]
+    keyed.now_ms += 1
+    keyed.compact_again()
+    assert markers() == []
+    keyed.check()
+    assert files(keyed, naming.TRANSACTION_INDEX) == []
+
+
+def test_nothing_from_an_open_transaction_on_is_touched() -> None:
+    keyed = filled(count=20)
+    stable = keyed.log.end_offset
+    keyed.write((b"k1", b"open"), producer_id=5, transactional=True)
+    for number in range(40):
+        keyed.write((b"k1", b"%d" % number * 20))
+    keyed.roll()
+    keyed.compact()
+    keyed.check()
+    assert keyed.cleaned_offset <= stable
+    present = {record.offset for record in keyed.records()}
+    assert set(range(stable, keyed.log.end_offset)) <= present
+    keyed.end_transaction(5, is_commit=False)
+    keyed.flush()
+    keyed.compact()
+    keyed.check()
+    assert keyed.cleaned_offset > stable
+
+
+# ---- trouble -------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_batch_stops_the_compaction_of_its_log_and_nothing_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keyed = filled()
+    name = files(keyed, ".log")[1]
+    before = {one: keyed.disk.read(f"{DIRECTORY}/{one}") for one in files(keyed, ".log")}
+    keyed.medium.file(f"{DIRECTORY}/{name}").cache[90] ^= 1
+    with pytest.raises(Exception, match="CRC"):
+        keyed.compact()
+    assert "log_uncleanable" in caplog.text
+    keyed.medium.file(f"{DIRECTORY}/{name}").cache[90] ^= 1
+    assert {one: keyed.disk.read(f"{DIRECTORY}/{one}") for one in files(keyed, ".log")} == before
+    keyed.check()
+    points = keyed.disk.point_count
+    keyed.run_round()
+    assert keyed.disk.point_count == points, "it is not tried again"
+
+
+def test_a_full_disk_puts_compaction_off(caplog: pytest.LogCaptureFixture) -> None:
+    keyed = filled()
+    keyed.medium.capacity_bytes = keyed.medium.used_bytes() + 500
+    keyed.compact()
+    assert "compaction_put_off" in caplog.text
+    assert keyed.log.failed is None
+    keyed.check()
+    keyed.medium.capacity_bytes = None
+    keyed.compact()
+    keyed.check()
+    assert keyed.cleaned_offset > 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "ending"),
+    [("sync", ".cleaned"), ("rename", ".cleaned"), ("rename", ".swap"), ("pread", ".log")],
+)
+def test_a_disk_error_takes_the_directory_offline(operation: str, ending: str) -> None:
+    keyed = filled()
+    fault = FailOperations(operations=(operation,), path_test=lambda path: path.endswith(ending))
+    keyed.disk.faults.append(fault)
+    with suppress(KafkaError):  # the log cannot be read any more
+        keyed.compact()
+    assert fault.remaining == 0
+    assert keyed.log.failed is not None
+    assert keyed.log.failed.kind is FaultKind.BROKEN
+    keyed.crash(CrashKind.POWER_LOSS)
+    keyed.open()
+    keyed.check()
+
+
+def test_deleting_a_log_stops_its_compaction() -> None:
+    keyed = filled()
+    keyed.log.abandon()
+    asyncio.run(keyed.cleaner.run_round([_Fixed(keyed)], keyed.broker))
+    assert keyed.cleaned_offset == 0
+
+
+class _Fixed:
+    def __init__(self, keyed: KeyedLog) -> None:
+        self.log = keyed.log
+        self.last_stable_offset = keyed.log.flushed_offset
+
+    def flush_if_due(self) -> None: ...
+
+
+def test_a_broker_that_stops_leaves_no_half_compaction() -> None:
+    keyed = filled()
+    keyed.cleaner.stop()
+    size_bytes = keyed.log.size_bytes
+    keyed.compact()
+    assert keyed.log.size_bytes == size_bytes
+    assert not [name for name in files(keyed) if name.endswith(".cleaned")]
+
+
+def test_a_topic_of_the_same_name_begins_dirty() -> None:
+    keyed = filled()
+    keyed.compact()
+    assert keyed.cleaned_offset > 0
+    asyncio.run(keyed.directories.delete_log(PARTITION))
+    assert keyed.directories.cleaned_offset(PARTITION) is None
+
+
+def test_where_compaction_got_is_written_as_kafka_writes_it() -> None:
+    keyed = filled()
+    keyed.compact()
+    content = keyed.disk.read(f"{HOME}/cleaner-offset-checkpoint")
+    assert content == b"0\n1\nkeyed 0 %d\n" % keyed.cleaned_offset
+    keyed.close()
+    cleaned = keyed.cleaned_offset
+    keyed.open()
+    assert keyed.cleaned_offset == cleaned
+
+
+# ---- crashes -------------------------------------------------------------------------------------------------------
+
+
+def eventful(seed: int) -> KeyedLog:
+    """A log with everything in it, a part of which was compacted before."""
+    keyed = KeyedLog(EAGER, seed=seed)
+    for number in range(40):
+        keyed.write((b"k%d" % (number % 4), b"%d" % number * 20 if number % 7 else None))
+        if number % 5 == 0:
+            keyed.write((b"k%d" % (number % 4), b"in"), producer_id=number % 3, transactional=True)
+            keyed.end_transaction(number % 3, is_commit=bool(number % 2))
+        if number == 20:
+            keyed.roll()
+            keyed.compact()
+            keyed.now_ms += 1100
+    keyed.write((b"mine", b"1"), producer_id=8)
+    keyed.roll()
+    return keyed
+
+
+def test_a_crash_at_any_point_loses_nothing_and_brings_nothing_back() -> None:
+    whole = eventful(0)
+    first = whole.disk.point_count
+    whole.run_round()
+    points = whole.disk.point_count - first
+    whole.note_horizons()
+    whole.check()
+    assert points > 60
+    for kind in CrashKind:
+        for number in range(1, points + 1):
+            keyed = eventful(number)
+            point = keyed.disk.point_count + number
+            keyed.disk.faults.append(CrashAt(number=point, kind=kind, rng=Random(number)))
+            with pytest.raises(HostCrashed):
+                keyed.run_round()
+            keyed.crash(kind)
+            keyed.now_ms += 10_000
+            keyed.open()
+            keyed.note_horizons()
+            keyed.check()
+            keyed.compact()
+            keyed.check()
+            again = keyed.send([(b"mine", b"1")], Codec.NONE, 8, 0)
+            assert again.duplicate
+
+
+def test_a_lack_of_descriptors_puts_compaction_off() -> None:
+    keyed = filled()
+    keyed.disk.faults.append(FailOperations(operations=("create",), error=errno.EMFILE))
+    keyed.compact()
+    keyed.check()
+    assert keyed.log.failed is None
