@@ -1,12 +1,19 @@
 """The features of the cluster and their levels (KIP-584): what ApiVersions tells clients and UpdateFeatures may change.
 
-A client of KIP-890 speaks its protocol if `transaction.version` is at 2, whatever versions of the APIs there are.
+A level says which protocol clients and broker speak, whatever versions of the APIs there are: a client of KIP-890 does so if
+`transaction.version` is at 2. Only features whose APIs this broker serves are supported. `metadata.version` has one level, that
+of the Kafka release whose API this is: there is no metadata log here whose format could change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
+
+from odradek.cluster.image import ClusterImage
+from odradek.model.errors import ErrorCode, KafkaError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,13 +22,62 @@ class Feature:
     min_level: int
     max_level: int
     finalized_level: int
+    """Until somebody sets another."""
+    api_key: int | None = None
+    """The API that comes with it."""
 
 
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
+METADATA_VERSION: Final = "metadata.version"
+_KAFKA_4_3: Final = 30
 
 FEATURES: Final = {
     feature.name: feature
-    for feature in (Feature(name=TRANSACTION_VERSION, min_level=0, max_level=2, finalized_level=2),)
+    for feature in (
+        Feature(
+            name=METADATA_VERSION, min_level=_KAFKA_4_3, max_level=_KAFKA_4_3, finalized_level=_KAFKA_4_3
+        ),
+        Feature(name=GROUP_VERSION, min_level=0, max_level=1, finalized_level=1, api_key=68),
+        Feature(name=TRANSACTION_VERSION, min_level=0, max_level=2, finalized_level=2, api_key=22),
+        Feature(name=SHARE_VERSION, min_level=0, max_level=1, finalized_level=1, api_key=76),
+    )
 }
-FEATURES_EPOCH: Final = 0
-"""Grows when a level changes; no level does yet."""
+
+
+class Update(IntEnum):
+    """What UpdateFeatures may do (KIP-778). Without stored metadata to lose, an unsafe downgrade is as safe as the other."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def supported(served_keys: Collection[int]) -> list[Feature]:
+    """Those whose APIs are served."""
+    return [one for one in FEATURES.values() if one.api_key is None or one.api_key in served_keys]
+
+
+def level_of(image: ClusterImage, name: str) -> int:
+    """The level that the cluster speaks now."""
+    return image.features.levels.get(name, FEATURES[name].finalized_level)
+
+
+def check_update(
+    image: ClusterImage, served_keys: Collection[int], name: str, level: int, update: int
+) -> None:
+    """INVALID_UPDATE_VERSION, with what would be allowed, unless the feature may go to this level."""
+    feature = next((one for one in supported(served_keys) if one.name == name), None)
+    if feature is None:
+        raise _refused(f"feature {name!r} is not supported by this broker")
+    if not feature.min_level <= level <= feature.max_level:
+        raise _refused(f"feature {name} supports levels {feature.min_level} to {feature.max_level}, not {level}")
+    if update not in tuple(Update):
+        raise _refused(f"upgrade type {update} of feature {name} is not known")
+    if level < level_of(image, name) and update == Update.UPGRADE:
+        raise _refused(f"feature {name} goes down to level {level} only if a downgrade is asked for")
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from odradek.broker.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE, Coordinators, InternalTopic
-from odradek.broker.features import FEATURES, TRANSACTION_VERSION
+from odradek.broker.features import TRANSACTION_VERSION, level_of
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
 from odradek.cluster.image import ClusterImage
@@ -44,7 +44,7 @@ def coordinate_transactions(
 ) -> Transactions:
     """The coordinator of this broker's transactional ids; before the logs are opened."""
     transactions = Transactions(
-        lambda: _settings(config()),
+        lambda: _settings(config(), image()),
         producer_ids.next,
         lambda group_id: TopicPartition(
             CONSUMER_OFFSETS, coordinators.shards(CONSUMER_OFFSETS).index_for(group_id)
@@ -59,13 +59,13 @@ def coordinate_transactions(
     return transactions
 
 
-def _settings(config: BrokerConfig) -> TransactionSettings:
+def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
     return TransactionSettings(
         terms=Terms(
             id_expiration_ms=config.transactional_id_expiration_ms,
             timeout_check_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
             expiration_check_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
-            level=TransactionVersion(FEATURES[TRANSACTION_VERSION].finalized_level),
+            level=TransactionVersion(level_of(image, TRANSACTION_VERSION)),
         ),
         timeout_ms_max=config.transaction_max_timeout_ms,
         two_phase_commit=config.transaction_two_phase_commit_enable,

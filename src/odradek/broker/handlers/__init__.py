@@ -42,6 +42,7 @@ from odradek.broker.handlers import (
     sync_group,
     txn_offset_commit,
     write_txn_markers,
+    update_features,
 )
 
 _MODULES = (
@@ -87,5 +88,6 @@ _MODULES = (
 
 def served_apis() -> list[Served]:
     served: list[Served] = [module.SERVED for module in _MODULES]
+    served.append(update_features.serving(lambda: [one.api_key for one in served]))
     served.append(api_versions.serving(lambda: [one.api_key for one in served]))
     return served

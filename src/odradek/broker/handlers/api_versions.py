@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.features import FEATURES, FEATURES_EPOCH
+from odradek.broker.features import Feature, level_of, supported
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS
 from odradek.protocol.messages.api_versions import (
@@ -41,36 +41,35 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
                 circumstances.connection.client_software = names
             else:
                 error = ErrorCode.INVALID_REQUEST
+        keys = frozenset(served_keys())
         unstable = parts.config.unstable_api_versions_enable
         listed = [
             ApiVersion(api_key=key, min_version=offered.min, max_version=offered.max)
-            for key in sorted(served_keys())
+            for key in sorted(keys)
             if (offered := APIS[key].offered(unstable=unstable))
         ]
         if circumstances.api_version < _SINCE_FEATURES:
             return ApiVersionsResponse(error_code=error, api_keys=listed)
+        features = supported(keys)
+        levels = {one.name: level_of(parts.image, one.name) for one in features}
         return ApiVersionsResponse(
             error_code=error,
             api_keys=listed,
-            supported_features=_supported(from_level_0=circumstances.api_version >= _SINCE_LEVEL_0),
-            finalized_features_epoch=FEATURES_EPOCH,
+            supported_features=_supported(features, from_level_0=circumstances.api_version >= _SINCE_LEVEL_0),
+            finalized_features_epoch=parts.image.features.epoch,
             finalized_features=[
-                FinalizedFeatureKey(
-                    name=one.name,
-                    max_version_level=one.finalized_level,
-                    min_version_level=one.finalized_level,
-                )
-                for one in FEATURES.values()
-                if one.finalized_level
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in levels.items()
+                if level
             ],
         )
 
     return Served(18, handle)
 
 
-def _supported(*, from_level_0: bool) -> list[SupportedFeatureKey]:
+def _supported(features: Iterable[Feature], *, from_level_0: bool) -> list[SupportedFeatureKey]:
     return [
         SupportedFeatureKey(name=one.name, min_version=one.min_level, max_version=one.max_level)
-        for one in FEATURES.values()
+        for one in features
         if from_level_0 or one.min_level
     ]
