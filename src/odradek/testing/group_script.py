@@ -82,9 +82,9 @@ def parse(text: str) -> Iterator[Block]:
             yield Block(notes, tuple(rest))
 
 
-def rewritten(text: str) -> str:
-    """The script with what really came of its commands."""
-    script, blocks = Script(), []
+def rewritten(text: str, script: Script) -> str:
+    """The text with what really came of its commands."""
+    blocks = []
     for block in parse(text):
         lines = [*block.text, *block.commands]
         if block.commands:
@@ -121,11 +121,26 @@ class Script:
 
     def _news(self) -> Iterator[str]:
         for batch in self.bench.batches:
-            yield from (f"log: {_shown(record)}" for record in batch)
+            yield from (f"log: {self._shown_record(record)}" for record in batch)
         self.bench.batches.clear()
         for name, response in self.bench.answers.items():
-            yield f"{name}: {_answered(response)}"
+            yield f"{name}: {self._shown_answer(response)}"
         self.bench.answers.clear()
+
+    def _subscription(self, topics: list[str], options: dict[str, str]) -> bytes:
+        return b"\0\0" + encode(ConsumerProtocolSubscription(topics=topics), 0)
+
+    def _assignment(self, word: str) -> bytes:
+        return word.encode()
+
+    def _shown_assignment(self, assignment: bytes) -> str:
+        return assignment.decode() or "-"
+
+    def _shown_record(self, record: NewRecord) -> str:
+        return _shown(record)
+
+    def _shown_answer(self, response: Any) -> str:
+        return _answered(response)
 
     # -- commands
 
@@ -136,7 +151,7 @@ class Script:
     def do_join(self, words: list[str], options: dict[str, str]) -> None:
         """join CLIENT [member= instance= protocols= topics= type= session= rebalance= version= group=]"""
         topics = options.get("topics", "t").split(",")
-        metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics=topics), 0)
+        metadata = self._subscription(topics, options)
         names = options.get("protocols", "range").split(",")
         request = JoinGroupRequest(
             group_id=options.get("group", GROUP),
@@ -161,7 +176,7 @@ class Script:
             group_instance_id=options.get("instance"),
             protocol_name=options.get("protocol"),
             assignments=[
-                SyncGroupRequestAssignment(member_id=_long(member), assignment=word.encode())
+                SyncGroupRequestAssignment(member_id=_long(member), assignment=self._assignment(word))
                 for member, word in pairs
             ],
         )
@@ -275,7 +290,9 @@ class Script:
         described = self.bench.execute(partial(describe_classic, group_id=group_id))
         group = self.bench.machine.groups[group_id]
         assert isinstance(group, ClassicGroup)
-        members = " ".join(f"{one.member_id}={one.assignment.decode() or '-'}" for one in described.members)
+        members = " ".join(
+            f"{one.member_id}={self._shown_assignment(one.assignment)}" for one in described.members
+        )
         return f"{described.state} generation={group.generation} leader={group.leader_id} [{members}]"
 
     def do_list(self, words: list[str], options: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_it_goes_as_the_scenario_says(path: Path) -> None:
     if os.environ.get("ODRADEK_REWRITE"):
-        path.write_text(rewritten(path.read_text()))
+        path.write_text(rewritten(path.read_text(), Script()))
     script = Script()
     for block in parse(path.read_text()):
         if block.commands:

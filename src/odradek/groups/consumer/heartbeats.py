@@ -30,6 +30,7 @@ from odradek.groups.consumer.targets import (
     retarget,
     subscribed_ids,
 )
+from odradek.groups.consumer.timers import ConsumerTimer
 from odradek.groups.kinds import Caller, GroupKind
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
@@ -178,6 +179,7 @@ def _leave(
     draft = Draft(group)
     if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
         leave_for_a_while(draft, member)
+        situation.timers.end(ConsumerTimer.REBALANCE, member.member_id)
     else:
         remove(draft, [member.member_id], situation)
     finish(machine, draft, situation, step)
