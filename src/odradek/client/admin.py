@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -18,10 +18,19 @@ from odradek.client.admin_types import (
     TopicDescription,
 )
 from odradek.client.aio_admin import AsyncAdmin
+from odradek.client.group_descriptions import GroupDescription, GroupListing
+from odradek.client.groups.values import CommittedOffsets, OffsetsToCommit
 from odradek.client.loop_thread import LoopThread
 from odradek.client.offsets import OffsetAndTimestamp
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
+from odradek.client.transaction_descriptions import (
+    FeatureDescription,
+    OpenTransaction,
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
+)
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 
@@ -135,6 +144,100 @@ class Admin:
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         """What each broker (all by default) holds, directory by directory."""
         return self._thread.call(self._admin.describe_log_dirs(brokers, timeout_s=timeout_s))
+
+    # -- groups, transactions, elections, features
+
+    def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
+    ) -> list[GroupListing]:
+        """The groups of all brokers, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
+        return self._thread.call(self._admin.list_groups(states=states, types=types, timeout_s=timeout_s))
+
+    def describe_groups(
+        self, group_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, GroupDescription]:
+        """State, assignor and members of groups, classic or not."""
+        return self._thread.call(self._admin.describe_groups(group_ids, timeout_s=timeout_s))
+
+    def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
+        """Delete groups without members, and all their offsets."""
+        self._thread.call(self._admin.delete_groups(group_ids, timeout_s=timeout_s))
+
+    def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> CommittedOffsets:
+        """What the group has committed, by default for all partitions; None where it has not."""
+        return self._thread.call(self._admin.list_group_offsets(group_id, partitions, timeout_s=timeout_s))
+
+    def alter_group_offsets(
+        self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
+    ) -> None:
+        """Set committed offsets, and make the group if need be. Refused while it has members."""
+        self._thread.call(self._admin.alter_group_offsets(group_id, offsets, timeout_s=timeout_s))
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> None:
+        """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
+        self._thread.call(self._admin.delete_group_offsets(group_id, partitions, timeout_s=timeout_s))
+
+    def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        duration_ms: int | None = None,
+        pattern: str | None = None,
+        timeout_s: float | None = None,
+    ) -> list[TransactionListing]:
+        """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
+        return self._thread.call(
+            self._admin.list_transactions(
+                states=states,
+                producer_ids=producer_ids,
+                duration_ms=duration_ms,
+                pattern=pattern,
+                timeout_s=timeout_s,
+            )
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """State, producer and partitions of transactional ids."""
+        return self._thread.call(self._admin.describe_transactions(transactional_ids, timeout_s=timeout_s))
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
+        """The producers that each partition remembers, and where their open transactions begin."""
+        return self._thread.call(self._admin.describe_producers(partitions, timeout_s=timeout_s))
+
+    def abort_transaction(self, open_transaction: OpenTransaction, *, timeout_s: float | None = None) -> None:
+        """Write the abort marker that a hanging transaction lacks in one partition: for transactions nobody else will end."""
+        self._thread.call(self._admin.abort_transaction(open_transaction, timeout_s=timeout_s))
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
+    ) -> dict[TopicPartition, bool]:
+        """Give leadership back to preferred replicas (or, `unclean`, to any); False where it was so already."""
+        return self._thread.call(self._admin.elect_leaders(partitions, unclean=unclean, timeout_s=timeout_s))
+
+    def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
+        """The features that brokers know, and the levels that the cluster has agreed on."""
+        return self._thread.call(self._admin.describe_features(timeout_s=timeout_s))
+
+    def update_features(
+        self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Raise or lower finalized levels; they change together or not at all."""
+        self._thread.call(
+            self._admin.update_features(levels, validate_only=validate_only, timeout_s=timeout_s)
+        )
 
     def __enter__(self) -> Self:
         return self

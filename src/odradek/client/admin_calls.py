@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from odradek.client.admin_types import ConfigResource, ResourceType
 from odradek.client.cluster import Cluster
 from odradek.client.errors import PartialFailureError, TimedOutError
+from odradek.client.groups.coordinator import Coordinator
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, TopicPartition
 from odradek.protocol import Message
@@ -49,6 +50,14 @@ class Exchange:
     answer: type[Message]
     read: Callable[[Any], Outcome]
 
+    def whole(self, item: Any) -> Exchange:
+        """The same, for a call about one item: its result is everything that the answer says."""
+
+        def read(told: Any) -> Outcome:
+            return Outcome(results={item: self.read(told)}, errors={})
+
+        return Exchange(request=self.request, answer=self.answer, read=read)
+
 
 @dataclass(frozen=True, slots=True)
 class Failures:
@@ -88,10 +97,14 @@ class AdminCalls:
         what: str,
         wanted: Items,
         timeout_s: float,
-        ask: Callable[[dict[Any, Any], float], Exchange],
+        ask: Callable[[dict[Any, Any], float], Exchange] | None,
         by: Callable[[Items, float], Awaitable[Grouped]],
+        ask_broker: Callable[[int, dict[Any, Any], float], Exchange] | None = None,
     ) -> dict[Any, Any]:
-        """Ask for every item the broker that `by` names, again while its error is retriable and time is left."""
+        """Ask for every item the broker that `by` names, again while its error is retriable and time is left.
+
+        `ask_broker` in place of `ask` is told which broker it is.
+        """
         done = Outcome.none()
         open_errors: dict[Any, KafkaError] = {}
 
@@ -101,7 +114,7 @@ class AdminCalls:
             }
             open_errors.clear()
             for broker, some in (await by(pending, left_s)).items():
-                exchange = ask(some, left_s)
+                exchange = ask_broker(broker, some, left_s) if ask_broker else _asked(ask)(some, left_s)
                 told = await self._cluster.ask(broker, exchange.request, exchange.answer, timeout_s=left_s)
                 outcome = exchange.read(told)
                 done.results.update(outcome.results)
@@ -127,6 +140,14 @@ class AdminCalls:
         if image.controller not in image.brokers:
             image = await self._cluster.metadata.refresh(timeout_s)
         return {image.controller if image.controller in image.brokers else NO_BROKER: dict(items)}
+
+    async def by_coordinator(self, key_type: int, items: Items, timeout_s: float) -> Grouped:
+        """The items are groups or transactional ids."""
+        grouped: Grouped = {}
+        for key, content in items.items():
+            coordinator = Coordinator(self._cluster, key, key_type)
+            grouped.setdefault(await coordinator.broker(), {})[key] = content
+        return grouped
 
     async def by_leader(self, items: Items, timeout_s: float) -> Grouped:
         grouped: Grouped = {}
@@ -164,3 +185,10 @@ class AdminCalls:
     async def by_itself(self, items: Items, timeout_s: float) -> Grouped:
         """The items are brokers."""
         return {broker: {broker: content} for broker, content in items.items()}
+
+
+def _asked(
+    ask: Callable[[dict[Any, Any], float], Exchange] | None,
+) -> Callable[[dict[Any, Any], float], Exchange]:
+    assert ask is not None
+    return ask

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from odradek.client import admin_groups as groups
 from odradek.client import admin_requests as requests
+from odradek.client import admin_transactions as transactions
 from odradek.client.admin_calls import AdminCalls, Failures
 from odradek.client.admin_types import (
     ClusterDescription,
@@ -20,10 +23,28 @@ from odradek.client.admin_types import (
     TopicDescription,
 )
 from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientClosedError
+from odradek.client.errors import ClientClosedError, PartialFailureError
+from odradek.client.group_descriptions import GroupDescription, GroupListing
+from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
+from odradek.client.groups.offset_store import OffsetStore
+from odradek.client.groups.values import (
+    CommitFailedError,
+    CommittedOffsets,
+    GroupMetadata,
+    OffsetsToCommit,
+    as_committable,
+)
 from odradek.client.offsets import OffsetAndTimestamp, find_offsets
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
+from odradek.client.transaction_descriptions import (
+    FeatureDescription,
+    OpenTransaction,
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
+)
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
@@ -199,6 +220,160 @@ class AsyncAdmin:
         )
         return told
 
+    # -- groups, transactions, elections, features
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
+    ) -> list[GroupListing]:
+        """The groups of all brokers, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
+        told = await self._everywhere(
+            "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
+        )
+        return sorted(
+            (each for found in told.values() for each in found), key=lambda each: str(each.group_id)
+        )
+
+    async def describe_groups(
+        self, group_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, GroupDescription]:
+        """State, assignor and members of groups, classic or not."""
+        await self.start()
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+        return await self._describe_groups(list(dict.fromkeys(group_ids)), limit_s)
+
+    async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
+        """Delete groups without members, and all their offsets."""
+        await self._each(
+            "delete_groups", dict.fromkeys(group_ids), timeout_s, groups.delete_groups, by=self._by_group
+        )
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> CommittedOffsets:
+        """What the group has committed, by default for all partitions; None where it has not."""
+        store = await self._offsets_of(group_id)
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+        return await store.fetch(partitions, limit_s, require_stable=False)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
+    ) -> None:
+        """Set committed offsets, and make the group if need be. Refused while it has members."""
+        store = await self._offsets_of(group_id)
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+        try:
+            await store.commit(as_committable(offsets), limit_s)
+        except CommitFailedError as error:
+            raise KafkaError(
+                error.code, f"group {group_id!r} has members: its offsets can be set only while it has none"
+            ) from None
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> None:
+        """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        told = await self._each(
+            "delete_group_offsets",
+            {group_id: None},
+            timeout_s,
+            lambda _, __: groups.delete_offsets(group_id, wanted).whole(group_id),
+            by=self._by_group,
+        )
+        Failures("delete_group_offsets", told[group_id].errors).raise_or(told[group_id].results)
+
+    async def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        duration_ms: int | None = None,
+        pattern: str | None = None,
+        timeout_s: float | None = None,
+    ) -> list[TransactionListing]:
+        """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
+        told = await self._everywhere(
+            "list_transactions",
+            timeout_s,
+            lambda broker, _, __: transactions.list_transactions(
+                broker, states, producer_ids, duration_ms, pattern
+            ),
+        )
+        found = (each for some in told.values() for each in some)
+        return sorted(found, key=lambda each: str(each.transactional_id))
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """State, producer and partitions of transactional ids."""
+        told: dict[str, TransactionDescription] = await self._each(
+            "describe_transactions",
+            dict.fromkeys(transactional_ids),
+            timeout_s,
+            None,
+            by=partial(self._calls.by_coordinator, TRANSACTION),
+            ask_broker=lambda broker, some, _: transactions.describe_transactions(some, broker),
+        )
+        return told
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
+        """The producers that each partition remembers, and where their open transactions begin."""
+        wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
+        told: dict[TopicPartition, tuple[ProducerDescription, ...]] = await self._each(
+            "describe_producers",
+            wanted,
+            timeout_s,
+            transactions.describe_producers,
+            by=self._calls.by_leader,
+        )
+        return told
+
+    async def abort_transaction(
+        self, open_transaction: OpenTransaction, *, timeout_s: float | None = None
+    ) -> None:
+        """Write the abort marker that a hanging transaction lacks in one partition: for transactions nobody else will end."""
+        await self._each(
+            "abort_transaction",
+            {open_transaction.partition: open_transaction},
+            timeout_s,
+            transactions.abort_transactions,
+            by=self._calls.by_leader,
+        )
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
+    ) -> dict[TopicPartition, bool]:
+        """Give leadership back to preferred replicas (or, `unclean`, to any); False where it was so already."""
+        wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
+        told: dict[TopicPartition, bool] = await self._each(
+            "elect_leaders",
+            wanted,
+            timeout_s,
+            lambda some, left_s: transactions.elect_leaders(some, unclean, left_s),
+        )
+        return told
+
+    async def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
+        """The features that brokers know, and the levels that the cluster has agreed on."""
+        told = await self._one("describe_features", timeout_s, transactions.describe_features())
+        return dict(told.results)
+
+    async def update_features(
+        self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Raise or lower finalized levels; they change together or not at all."""
+        current = {name: each.finalized for name, each in (await self.describe_features()).items()}
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+        exchange = transactions.update_features(levels, current, validate_only, limit_s)
+        told = await self._one("update_features", timeout_s, exchange)
+        Failures("update_features", told.errors).raise_or(told.results)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -209,11 +384,67 @@ class AsyncAdmin:
         await self.close()
 
     async def _each(
-        self, what: str, wanted: Mapping[Any, Any], timeout_s: float | None, ask: Any, by: Any = None
+        self,
+        what: str,
+        wanted: Mapping[Any, Any],
+        timeout_s: float | None,
+        ask: Any,
+        by: Any = None,
+        ask_broker: Any = None,
     ) -> Any:
         await self.start()
         limit_s = self._patience_s if timeout_s is None else timeout_s
-        return await self._calls.each(what, wanted, limit_s, ask, by or self._calls.by_controller)
+        by = by or self._calls.by_controller
+        return await self._calls.each(what, wanted, limit_s, ask, by, ask_broker=ask_broker)
+
+    async def _everywhere(self, what: str, timeout_s: float | None, ask_broker: Any) -> dict[int, Any]:
+        """What every broker answers."""
+        await self.start()
+        limit_s = self._patience_s if timeout_s is None else timeout_s
+        brokers = dict.fromkeys((await self._cluster.metadata.refresh(limit_s)).brokers)
+        told: dict[int, Any] = await self._each(
+            what, brokers, timeout_s, None, by=self._calls.by_itself, ask_broker=ask_broker
+        )
+        return told
+
+    async def _by_group(self, items: Mapping[Any, Any], timeout_s: float) -> Any:
+        return await self._calls.by_coordinator(GROUP, items, timeout_s)
+
+    async def _describe_groups(self, group_ids: list[str], timeout_s: float) -> dict[str, GroupDescription]:
+        """In the new protocol first; who is not found there, or where there is none of it, in the classic one."""
+        wanted: dict[str, None] = dict.fromkeys(group_ids)
+        found: dict[str, GroupDescription] = {}
+        try:
+            found = await self._each(
+                "describe_groups",
+                wanted,
+                timeout_s,
+                None,
+                by=self._by_group,
+                ask_broker=lambda broker, some, _: groups.describe_consumer(some, broker),
+            )
+        except PartialFailureError as error:
+            found = dict(error.results)
+        except KafkaError as error:
+            if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                raise
+        rest = {group_id: None for group_id in wanted if group_id not in found}
+        classic: dict[str, GroupDescription] = await self._each(
+            "describe_groups",
+            rest,
+            timeout_s,
+            None,
+            by=self._by_group,
+            ask_broker=lambda broker, some, _: groups.describe_classic(some, broker),
+        )
+        return {group_id: (found | classic)[group_id] for group_id in wanted}
+
+    async def _offsets_of(self, group_id: str) -> OffsetStore:
+        await self.start()
+        await self._cluster.connection()
+        coordinator = Coordinator(self._cluster, group_id, GROUP)
+        nobody = GroupMetadata(group_id=group_id)
+        return OffsetStore(self._cluster, coordinator, who=lambda: nobody, fenced=lambda code: None)
 
     async def _one(self, what: str, timeout_s: float | None, exchange: Any) -> Any:
         await self.start()

@@ -35,12 +35,12 @@ class Coordinator:
         self._cluster = cluster
         self._key = key
         self._key_type = key_type
-        self._address: Address | None = None
-        self._search: asyncio.Task[Address] | None = None
+        self._found_at: tuple[int, Address] | None = None
+        self._search: asyncio.Task[tuple[int, Address]] | None = None
 
     def forget(self) -> None:
         """It is somewhere else, or nowhere."""
-        self._address = None
+        self._found_at = None
 
     def note(self, code: ErrorCode) -> None:
         """What an answer of the coordinator said."""
@@ -49,7 +49,7 @@ class Coordinator:
 
     async def connection(self, links: Links | None = None) -> Connection:
         """A connection to it, among `links` or the cluster's usual ones. One attempt; KafkaError."""
-        address = self._address or await self._find()
+        _, address = self._found_at or await self._find()
         try:
             return await (links or self._cluster.links).get(address)
         except KafkaError:
@@ -76,7 +76,17 @@ class Coordinator:
                 self.forget()
             raise
 
-    async def _find(self) -> Address:
+    async def broker(self) -> int:
+        """Its id, in the cluster's image. One attempt; KafkaError."""
+        broker, _ = self._found_at or await self._find()
+        if broker not in self._cluster.image.brokers:
+            self._cluster.metadata.ask()
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {broker} is not in the cluster at present"
+            )
+        return broker
+
+    async def _find(self) -> tuple[int, Address]:
         """One search at a time, whoever needs it."""
         if self._search is None:
             self._search = asyncio.get_running_loop().create_task(
@@ -85,12 +95,12 @@ class Coordinator:
             self._search.add_done_callback(self._found)
         return await asyncio.shield(self._search)
 
-    def _found(self, search: asyncio.Task[Address]) -> None:
+    def _found(self, search: asyncio.Task[tuple[int, Address]]) -> None:
         self._search = None
         if not search.cancelled() and search.exception() is None:
-            self._address = search.result()
+            self._found_at = search.result()
 
-    async def _look_up(self) -> Address:
+    async def _look_up(self) -> tuple[int, Address]:
         connection = await self._cluster.connection(NO_BROKER)
         version = connection.version_of(_FIND)
         if version >= _FIRST_VERSION_WITH_KEYS:
@@ -102,4 +112,4 @@ class Coordinator:
         code = ErrorCode.of(found.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"no coordinator for {self._key!r}: {found.error_message or code.meaning}")
-        return Address(found.host, found.port)
+        return found.node_id, Address(found.host, found.port)

@@ -1,0 +1,57 @@
+"""What the admin client tells of groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.model.ids import TopicPartition
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+EMPTY = "Empty"
+DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group as ListGroups tells of it; state and type are empty where the broker does not say."""
+
+    group_id: str
+    protocol_type: str
+    state: str = ""
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMemberDescription:
+    """A member. `assignment` is empty for members of groups that are not consumer groups."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    group_instance_id: str | None = None
+    assignment: tuple[TopicPartition, ...] = ()
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    """What it is to have once rebalancing is done; None in classic groups."""
+    member_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group and its members."""
+
+    group_id: str
+    type: str
+    """classic or consumer."""
+    protocol_type: str
+    state: str
+    assignor: str
+    coordinator: int
+    """The broker that keeps it."""
+    epoch: int | None = None
+    members: tuple[GroupMemberDescription, ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """It has members: its offsets are theirs to change."""
+        return self.state not in (EMPTY, DEAD)
