@@ -259,6 +259,22 @@ def test_times_lead_to_the_records_that_are_left() -> None:
     assert latest.timestamp == max(record.timestamp for record in left)
 
 
+def test_the_time_of_a_batch_that_was_emptied_is_no_records_time() -> None:
+    keyed = KeyedLog(EAGER)
+    keyed.write((b"b", b"1"))
+    keyed.now_ms += 500
+    keyed.write((b"a", b"1"), producer_id=5)
+    keyed.now_ms -= 400
+    keyed.write((b"a", b"2"))
+    keyed.roll()
+    keyed.compact()
+    assert [record.offset for record in keyed.records()] == [0, 2]
+    latest = keyed.log.max_timestamp_offset()
+    assert latest is not None
+    assert (latest.offset, latest.timestamp) == (2, keyed.now_ms)
+    assert keyed.log.offset_for_timestamp(keyed.now_ms + 1) is None
+
+
 def test_epochs_end_where_they_did() -> None:
     keyed = filled()
     before = [keyed.log.epoch_end_offset(epoch) for epoch in range(3)]
