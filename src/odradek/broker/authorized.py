@@ -1,4 +1,4 @@
-"""The operations a client may do, as the bit field that Metadata and DescribeCluster carry (KIP-430).
+"""The operations a client may do, as the bit field that Metadata, DescribeCluster and DescribeGroups carry (KIP-430).
 
 Without an authorizer everything is allowed, and Kafka lists all operations that the kind of resource knows.
 """
@@ -23,3 +23,4 @@ TOPIC_OPERATIONS: Final = _bits(
 CLUSTER_OPERATIONS: Final = _bits(
     _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE
 )
+GROUP_OPERATIONS: Final = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)

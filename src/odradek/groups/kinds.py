@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -54,6 +55,12 @@ class Committer:
 
 CheckPartition = Callable[[str, UUID, int], None]
 """(topic, its id or zeros, partition): raises KafkaError unless this committer may commit this partition."""
+
+
+def check_group_id(group_id: str) -> None:
+    """INVALID_GROUP_ID: membership needs a name. (Offsets may be kept under the empty one, for old clients.)"""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id may not be empty: set group.id")
 
 
 class Group(Protocol):

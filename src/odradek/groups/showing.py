@@ -33,7 +33,8 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A classic group. Members' metadata and assignments, and the protocol, are told of a stable group alone."""
+    """A classic group. Members' metadata and the protocol are told of a stable group alone; what members were assigned last is told
+    always, as in Kafka."""
 
     state: str
     protocol_type: str
@@ -69,7 +70,7 @@ def describe_classic(machine: GroupMachine, now: Moment, *, group_id: str) -> Ou
             client_id=member.client_id,
             client_host=member.client_host,
             metadata=member.metadata(group.protocol_name) if stable else b"",
-            assignment=member.assignment if stable else b"",
+            assignment=member.assignment,
         )
         for member in group.members.values()
     )

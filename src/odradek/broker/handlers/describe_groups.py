@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from odradek.broker.authorized import GROUP_OPERATIONS, NOT_ASKED
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.groups.classic.states import State
 from odradek.model.errors import ErrorCode, KafkaError
@@ -26,19 +27,25 @@ async def handle(
 ) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
         groups=[
-            await _describe(parts, group_id, circumstances.api_version)
+            await _describe(
+                parts,
+                group_id,
+                circumstances.api_version,
+                GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED,
+            )
             for group_id in dict.fromkeys(request.groups)
         ]
     )
 
 
-async def _describe(parts: Parts, group_id: str, version: int) -> DescribedGroup:
+async def _describe(parts: Parts, group_id: str, version: int, operations: int) -> DescribedGroup:
     try:
         group = await parts.groups.describe_classic(group_id)
     except KafkaError as error:
         return _refused(group_id, error, version)
     return DescribedGroup(
         group_id=group_id,
+        authorized_operations=operations,
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol,

@@ -33,7 +33,11 @@ async def handle(
             commits += _commits(parts, name, topic)
     verdicts = await _commit(parts, circumstances, request, commits)
     return OffsetCommitResponse(
-        topics=[_answer(topic, name, verdicts) for topic, name in zip(request.topics, names, strict=True)]
+        topics=[
+            _answer(topic, name, verdicts)
+            for topic, name in zip(request.topics, names, strict=True)
+            if topic.partitions
+        ]
     )
 
 

@@ -15,21 +15,19 @@ from odradek.groups.classic.rebalance import forget_if_traceless
 from odradek.groups.classic.syncing import heartbeat as heartbeat_classic
 from odradek.groups.classic.syncing import leave as leave_classic
 from odradek.groups.classic.syncing import sync as sync_classic
-from odradek.groups.kinds import Caller, ClassicFace, Group, GroupKind
+from odradek.groups.kinds import Caller, ClassicFace, Group, GroupKind, check_group_id
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.join_group import JoinGroupRequest
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
 from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.shards import Moment, Outcome, Ticket
-
-
-def check_group_id(group_id: str) -> None:
-    """INVALID_GROUP_ID: membership needs a name. (Offsets may be kept under the empty one, for old clients.)"""
-    if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id may not be empty: set group.id")
 
 
 def join(
@@ -113,7 +111,15 @@ def leave(machine: GroupMachine, now: Moment, *, request: LeaveGroupRequest) -> 
     elif group is not None and group.kind is GroupKind.CONSUMER:
         response = cast(ClassicFace, group).leave(machine, request, step)
     else:
-        raise _unknown(request.group_id)
+        code = ErrorCode.UNKNOWN_MEMBER_ID
+        response = LeaveGroupResponse(
+            members=[
+                MemberResponse(
+                    member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code
+                )
+                for one in request.members
+            ]
+        )
     return step.outcome(response)
 
 

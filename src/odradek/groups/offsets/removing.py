@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from odradek.groups.deadlines import Due
-from odradek.groups.kinds import Group
+from odradek.groups.kinds import Group, check_group_id
 from odradek.groups.machine import CLEANUP, GroupMachine
 from odradek.groups.offsets.committing import tombstone, tombstones
 from odradek.groups.offsets.table import CommittedOffset, Place
@@ -32,6 +32,7 @@ def delete_offsets(
     machine: GroupMachine, now: Moment, *, group_id: str, places: Iterable[Place]
 ) -> Outcome[dict[Place, ErrorCode]]:
     """OffsetDelete (KIP-496). GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; GROUP_SUBSCRIBED_TO_TOPIC for a partition."""
+    check_group_id(group_id)
     group = _existing(machine, group_id)
     group.check_offset_delete()
     step, verdicts = Step(now), {}
