@@ -11,6 +11,8 @@ from odradek.broker.coordinators import CONSUMER_OFFSETS, Coordinators, Internal
 from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.groups.classic.kind import CLASSIC
+from odradek.groups.consumer.kind import ConsumerGroups
+from odradek.groups.consumer.settings import ConsumerSettings
 from odradek.groups.kinds import KindParts
 from odradek.groups.machine import GroupMachine, Surroundings
 from odradek.groups.offsets.kind import OFFSETS
@@ -19,6 +21,8 @@ from odradek.groups.settings import GroupSettings
 from odradek.runtime.ports import Runtime
 
 KINDS: Final[tuple[KindParts, ...]] = (CLASSIC, OFFSETS)
+_GROUP: Final = 32
+"""The type of resource (KIP-1043) that a group's own settings are kept under."""
 
 
 class ImageTopics:
@@ -67,12 +71,22 @@ def add_groups(
         partition_count=lambda parts: parts.config.offsets_topic_num_partitions,
         configs=lambda parts: _topic_configs(parts.config),
     )
-    make = partial(_machine, surroundings)
-    return GroupService(coordinators.add(topic, make, runtime.clock))
+    consumer = ConsumerGroups(partial(_consumer_settings, config, image))
+    make = partial(_machine, surroundings, (*KINDS, consumer.parts()))
+    return GroupService(coordinators.add(topic, make, runtime.clock), consumer)
 
 
-def _machine(surroundings: Surroundings, index: int) -> GroupMachine:
-    return GroupMachine(surroundings, KINDS)
+def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:
+    return GroupMachine(surroundings, kinds)
+
+
+def _consumer_settings(
+    config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage], group_id: str
+) -> ConsumerSettings:
+    broker = config()
+    own = image().resource_configs.get((_GROUP, group_id))
+    settings = ConsumerSettings.of(broker)
+    return settings if own is None else settings.overridden(broker, own)
 
 
 def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:

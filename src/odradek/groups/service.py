@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.groups.classic import operations as classic
+from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets import committing, fetching, removing
@@ -15,6 +16,11 @@ from odradek.groups.offsets.fetching import FetchedOffset, Wanted
 from odradek.groups.offsets.table import Place
 from odradek.groups.showing import Described, Listed, describe_classic, list_groups
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.consumer_group_describe import DescribedGroup
+from odradek.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -33,8 +39,9 @@ class GroupService:
     """Used on the event loop only. What is refused is raised as KafkaError, COORDINATOR_LOAD_IN_PROGRESS and NOT_COORDINATOR
     among them; refusals of JoinGroup and SyncGroup that concern a member come as responses."""
 
-    def __init__(self, shards: Shards[GroupMachine]) -> None:
+    def __init__(self, shards: Shards[GroupMachine], consumer: ConsumerGroups) -> None:
         self.shards: Final = shards
+        self._consumer = consumer
 
     # -- the classic protocol
 
@@ -61,6 +68,20 @@ class GroupService:
 
     async def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         return await self._shard(request.group_id).execute(partial(classic.leave, request=request))
+
+    # -- the consumer protocol (KIP-848)
+
+    async def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> ConsumerGroupHeartbeatResponse:
+        """See `consumer.heartbeats` for what is refused."""
+        return await self._shard(request.group_id).execute(
+            partial(self._consumer.heartbeat, request=request, caller=caller)
+        )
+
+    async def describe_consumer(self, group_id: str) -> DescribedGroup:
+        """GROUP_ID_NOT_FOUND for groups of other kinds too."""
+        return await self._shard(group_id).execute(partial(self._consumer.describe, group_id=group_id))
 
     # -- offsets
 
