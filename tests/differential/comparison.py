@@ -22,6 +22,7 @@ SETTINGS = {
     "log.segment.bytes": "1073741824",
     "num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
 }
@@ -47,6 +48,8 @@ def run(script: str, bootstrap: str) -> Steps:
     peer = Peer((host, int(port)), script)
     try:
         import_module(f"tests.differential.scripts.{script}").script(peer)
+    except AttributeError as failed:  # an answer lacks what the script needs to go on
+        peer.steps.append({"step": f"the script stopped: {failed}", "answer": None})
     finally:
         peer.close()
     names = [step["step"] for step in peer.steps]

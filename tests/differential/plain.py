@@ -36,18 +36,30 @@ IDENTITIES = (
     "node_id",
     "broker_id",
     "key",
+    "member_id",
 )
 """By which of its fields an element of a list is known; the first that it has."""
 
 ORDERED = {"synonyms", "node_endpoints"}
 """Lists whose order means something, and those that are only addresses."""
 
-MASKED = {"host": "<host>", "port": "<port>", "cluster_id": "<cluster>", "log_dir": "<directory>"}
+UNORDERED = {"entries", "entity"}
+"""Lists without such a field whose order means nothing all the same."""
+
+MASKED = {
+    "host": "<host>",
+    "port": "<port>",
+    "cluster_id": "<cluster>",
+    "log_dir": "<directory>",
+    "finalized_features_epoch": "<epoch>",
+}
 TEXTS = {"error_message", "batch_index_error_message", "acknowledge_error_message", "documentation"}
 PRODUCER_IDS = {"producer_id", "ongoing_txn_producer_id"}
 _UUIDS = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])"
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"|(?<![\w-])(?=[\w-]*[A-Z])(?=[\w-]*\d)[\w-]{22}(?![\w-])"
 )
+"""As Java's UUIDs are written, and Kafka's: 22 characters of base64."""
 
 
 class Names:
@@ -76,7 +88,7 @@ def plain(value: Any, version: int, names: Names, field: str = "") -> Any:
     if isinstance(value, list):
         return _list(value, version, names, field)
     if field in MASKED:
-        return MASKED[field] if value else value
+        return MASKED[field] if value not in ("", None, -1) else value
     if isinstance(value, UUID):
         return names.of("id", value) if value != ZERO_UUID else "0"
     if isinstance(value, str):
@@ -111,16 +123,17 @@ def _number(value: int, names: Names, field: str) -> int | str:
 def _list(values: list[Any], version: int, names: Names, field: str) -> Any:
     identity = _identity(values[0]) if values and isinstance(values[0], Struct) else None
     if identity is None or field in ORDERED:
-        return [plain(value, version, names, field) for value in values]
+        shown = [plain(value, version, names, field) for value in values]
+        return sorted(shown, key=str) if field in UNORDERED else shown
     found: dict[str, Any] = {}
-    for value in sorted(values, key=lambda one: _sortable(getattr(one, identity))):
-        shown = plain(value, version, names)
-        name = label = str(shown.pop(identity))
+    for value in sorted(values, key=lambda one: _sortable(plain(getattr(one, identity), version, names))):
+        one = plain(value, version, names)
+        name = label = str(one.pop(identity))
         again = 1
         while label in found:
             again += 1
             label = f"{name} #{again}"
-        found[label] = shown
+        found[label] = one
     return found
 
 

@@ -23,6 +23,7 @@ def _init(**more: object) -> InitProducerIdRequest:
 
 
 def _producers(peer: Peer) -> int:
+    peer.until(lambda answer: answer.error_code == 0, _init())
     for version in (0, 1, 2, 3, 4):
         peer.ask(f"an id, version {version}", _init(), version)
     answer = peer.ask("an id", _init())

@@ -1,0 +1,196 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe (KIP-848): joining, reconciling, leaving, wrong epochs and members."""
+
+from typing import Any
+from uuid import UUID
+
+from tests.differential.peer import Peer
+from tests.differential.requests import make_topic, metadata
+from tests.differential.scripts.committed_offsets import commit, fetch
+from tests.differential.scripts.groups import join
+
+from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.list_groups import ListGroupsRequest
+
+FIRST, SECOND, STRANGER = "member-1", "member-2", "somebody else"
+
+
+def script(peer: Peer) -> None:
+    make_topic(peer, "cg-one", 2)
+    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["cg-one", "cg-regex"])
+    peer.until(lambda answer: not any(one.error_code for one in answer.coordinators), find)
+    peer.until(lambda answer: answer.error_code not in (14, 16), beat("cg-one", STRANGER, 1))
+    topic_id = peer.quietly(metadata("cg-one")).topics[0].topic_id
+    _wrong(peer)
+    _two(peer, _alone(peer, topic_id))
+    _static(peer)
+    _regex(peer)
+    _mixed(peer)
+
+
+def beat(
+    group: str, member: str, epoch: int, *topics: str, owned: list[TopicPartitions] | None = None, **more: Any
+) -> ConsumerGroupHeartbeatRequest:
+    """A heartbeat; with epoch 0, all that a member has to say when it joins."""
+    values: dict[str, Any] = {"topic_partitions": owned}
+    if epoch == 0:
+        values = {"subscribed_topic_names": list(topics), "rebalance_timeout_ms": 30_000}
+        values["topic_partitions"] = owned or []
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, **values | more
+    )
+
+
+def has_partitions(answer: Any) -> bool:
+    return bool(answer.assignment and answer.assignment.topic_partitions)
+
+
+def describe(*groups: str, **more: Any) -> ConsumerGroupDescribeRequest:
+    return ConsumerGroupDescribeRequest(group_ids=list(groups), **more)
+
+
+def _wrong(peer: Peer) -> None:
+    peer.ask("a group without a name", beat("", FIRST, 0, "cg-one"))
+    peer.ask("a member without an id", beat("cg-none", "", 0, "cg-one"))
+    peer.ask("a member without an id, version 0", beat("cg-v0", "", 0, "cg-one"), 0)
+    peer.ask("an epoch that does not exist", beat("cg-none", FIRST, -3, "cg-one"))
+    peer.ask("joining without a timeout", beat("cg-none", FIRST, 0, "cg-one", rebalance_timeout_ms=-1))
+    peer.ask("joining without a subscription", beat("cg-none", FIRST, 0, subscribed_topic_names=None))
+    peer.ask(
+        "joining with partitions",
+        beat("cg-none", FIRST, 0, "cg-one", owned=[TopicPartitions(topic_id=UUID(int=5), partitions=[0])]),
+    )
+    peer.ask("joining with an empty static name", beat("cg-none", FIRST, 0, "cg-one", instance_id=""))
+    peer.ask("joining with an empty rack", beat("cg-none", FIRST, 0, "cg-one", rack_id=""))
+    peer.ask("an unknown assignor", beat("cg-none", FIRST, 0, "cg-one", server_assignor="nonsense"))
+    peer.ask("an empty assignor", beat("cg-none", FIRST, 0, "cg-one", server_assignor=""))
+    peer.ask("a bad expression", beat("cg-none", FIRST, 0, subscribed_topic_regex="("))
+    peer.ask("a static member that leaves without a name", beat("cg-none", FIRST, -2))
+    peer.ask("a heartbeat of what is not there", beat("cg-none", FIRST, 1))
+    peer.ask("leaving what is not there", beat("cg-none", FIRST, -1))
+    peer.ask("describing what is not there", describe("cg-none", ""))
+    peer.ask("describing nothing", describe())
+
+
+def _alone(peer: Peer, topic_id: UUID) -> int:
+    peer.ask("joining an unknown topic", beat("cg-lonely", FIRST, 0, "cg-no"))
+    joined = peer.ask("joining", beat("cg-one", FIRST, 0, "cg-one"))
+    peer.until(lambda answer: answer.groups[0].group_state != "Assigning", describe("cg-one"))
+    peer.ask("described before it took its partitions", describe("cg-one"))
+    epoch = joined.member_epoch
+    both = [TopicPartitions(topic_id=topic_id, partitions=[0, 1])]
+    peer.ask("taking its partitions", beat("cg-one", FIRST, epoch, owned=both))
+    peer.ask("nothing new", beat("cg-one", FIRST, epoch))
+    for version in (0, 1):
+        peer.ask(f"described, version {version}", describe("cg-one"), version)
+    peer.ask("described with what is allowed", describe("cg-one", include_authorized_operations=True))
+    peer.ask("described as a classic group", DescribeGroupsRequest(groups=["cg-one"]))
+    peer.ask("listed", ListGroupsRequest(types_filter=["consumer"]), only=_listed)
+    peer.ask("joining again", beat("cg-one", FIRST, 0, "cg-one"))
+    peer.ask("an epoch too high", beat("cg-one", FIRST, epoch + 1))
+    peer.ask(
+        "an epoch too low",
+        beat("cg-one", FIRST, epoch - 1, owned=[]) if epoch > 1 else beat("cg-one", FIRST, epoch + 2),
+    )
+    peer.ask("a stranger's heartbeat", beat("cg-one", STRANGER, 1))
+    peer.ask("a stranger leaves", beat("cg-one", STRANGER, -1))
+    for number, who in ((epoch, FIRST), (epoch + 1, FIRST), (epoch, STRANGER), (-1, "")):
+        commits = commit("cg-one", (0, 5), name="cg-one", generation=number, member=who)
+        peer.ask(f"committing in epoch {number - epoch:+} as {who or 'nobody'}", commits, 9)
+    for number, who in ((epoch, FIRST), (epoch + 1, FIRST), (epoch, STRANGER)):
+        fetches = fetch("cg-one", 0, name="cg-one", member_id=who, member_epoch=number)
+        peer.ask(f"fetching in epoch {number - epoch:+} as {who}", fetches, 9)
+    peer.ask("joining as a classic member with another protocol", join("cg-one", protocol_type="connect"))
+    peer.ask("deleting a group in use", DeleteGroupsRequest(groups_names=["cg-one"]))
+    return int(epoch)
+
+
+def _listed(answer: Any) -> Any:
+    return answer.replace(groups=[one for one in answer.groups if one.group_id == "cg-one"])
+
+
+def _two(peer: Peer, epoch: int) -> None:
+    peer.ask("a second joins", beat("cg-one", SECOND, 0, "cg-one"))
+    asked = peer.until(lambda answer: answer.assignment is not None, beat("cg-one", FIRST, epoch))
+    kept = asked.assignment.topic_partitions
+    peer.ask("rebalancing", describe("cg-one"), only=_states)
+    given = peer.ask("the first gives one up", beat("cg-one", FIRST, epoch, owned=kept))
+    second = peer.until(has_partitions, beat("cg-one", SECOND, given.member_epoch, owned=[]))
+    taken = second.assignment.topic_partitions
+    peer.ask("the second takes it", beat("cg-one", SECOND, second.member_epoch, owned=taken))
+    peer.ask("two are stable", describe("cg-one"))
+    peer.ask("the second leaves", beat("cg-one", SECOND, -1))
+    peer.ask("the second leaves again", beat("cg-one", SECOND, -1))
+    peer.ask("the first leaves", beat("cg-one", FIRST, -1))
+    peer.ask("empty", describe("cg-one"))
+    peer.ask("deleted", DeleteGroupsRequest(groups_names=["cg-one"]))
+    peer.ask("after it was deleted", describe("cg-one"))
+
+
+def _states(answer: Any) -> Any:
+    group = answer.groups[0]
+    return answer.replace(
+        groups=[
+            group.replace(
+                members=[
+                    one.replace(assignment=type(one.assignment)(), target_assignment=type(one.assignment)())
+                    for one in group.members
+                ]
+            )
+        ]
+    )
+
+
+def _static(peer: Peer) -> None:
+    first = peer.ask("a static member joins", beat("cg-static", FIRST, 0, "cg-one", instance_id="st"))
+    peer.ask("its name is taken", beat("cg-static", SECOND, 0, "cg-one", instance_id="st"))
+    peer.ask("a heartbeat without the name", beat("cg-static", FIRST, first.member_epoch))
+    peer.ask(
+        "a heartbeat with another's name", beat("cg-static", SECOND, first.member_epoch, instance_id="st")
+    )
+    peer.ask("it leaves for a while", beat("cg-static", FIRST, -2, instance_id="st"))
+    peer.ask("the group without it", describe("cg-static"), only=_states)
+    peer.ask("another takes its place", beat("cg-static", SECOND, 0, "cg-one", instance_id="st"))
+    peer.ask("it leaves for good", beat("cg-static", SECOND, -1, instance_id="st"))
+
+
+def _regex(peer: Peer) -> None:
+    joined = peer.ask(
+        "joining by expression",
+        beat("cg-regex", FIRST, 0, subscribed_topic_regex="cg-o.*"),
+        only=_without_assignment,
+    )
+    answer = peer.until(
+        lambda answer: bool(answer.assignment and answer.assignment.topic_partitions),
+        beat("cg-regex", FIRST, joined.member_epoch),
+    )
+    peer.ask(
+        "taken by expression",
+        beat("cg-regex", FIRST, answer.member_epoch, owned=answer.assignment.topic_partitions),
+    )
+    peer.ask("described with an expression", describe("cg-regex"), only=_without_epochs)
+    peer.ask(
+        "an expression that is bad", beat("cg-regex", FIRST, answer.member_epoch, subscribed_topic_regex="[a")
+    )
+    peer.ask("leaving with an expression", beat("cg-regex", FIRST, -1))
+
+
+def _without_assignment(answer: Any) -> Any:
+    return answer.replace(assignment=None, member_epoch=0)
+
+
+def _without_epochs(answer: Any) -> Any:
+    """When an expression is resolved is up to the broker, and so is how many epochs that takes."""
+    group = answer.groups[0]
+    members = [one.replace(member_epoch=0) for one in group.members]
+    return answer.replace(groups=[group.replace(group_epoch=0, assignment_epoch=0, members=members)])
+
+
+def _mixed(peer: Peer) -> None:
+    known = peer.quietly(join("cg-classic")).member_id
+    peer.quietly(join("cg-classic", known, protocol_type="connect"))
+    peer.ask("joining a group of another kind", beat("cg-classic", FIRST, 0, "cg-one"))
+    peer.ask("describing a classic group", describe("cg-classic"))
