@@ -15,7 +15,7 @@ from odradek.broker.coordinators import Coordinators
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.group_wiring import add_groups
-from odradek.broker.handlers import served_apis
+from odradek.broker.handlers import Handlers
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
 from odradek.broker.throttling import quota_terms
@@ -148,7 +148,7 @@ class Broker:
     async def _listen(self, parts: Parts) -> None:
         config = parts.config
         server = self._server = Server(
-            Dispatcher(parts, served_apis(), parts.quotas),
+            Dispatcher(parts, Handlers(), parts.quotas),
             _limits(config),
             now=self._runtime.clock.monotonic,
         )

@@ -8,7 +8,7 @@ leadership, epoch, work. What fails the first three has no response that the pee
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -32,20 +32,15 @@ class UnfitResponse(Exception):
 class Dispatcher:
     """The `RequestHandler` of the network layer."""
 
-    def __init__(self, parts: Parts, served: Iterable[Served], quotas: Quotas | None = None) -> None:
+    def __init__(self, parts: Parts, served: Mapping[int, Served], quotas: Quotas | None = None) -> None:
         self._parts = parts
         self._quotas = quotas or Quotas()
-        self._routes: dict[int, tuple[Api, Served]] = {
-            one.api_key: (APIS[one.api_key], one) for one in served
-        }
+        self._served = served
+        self._routes: dict[int, tuple[Api, Served]] = {}
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
         header, position = decode_request_header(frame)
-        route = self._routes.get(header.api_key)
-        if route is None:
-            name = APIS[header.api_key].name if header.api_key in APIS else "unknown"
-            raise PeerError(f"API {header.api_key} ({name}) is not served by this broker")
-        api, served = route
+        api, served = self._routes.get(header.api_key) or self._route(header.api_key)
         version = header.api_version
         if version not in api.versions:
             if header.api_key != _API_VERSIONS:
@@ -74,9 +69,16 @@ class Dispatcher:
             return self._finish(response, connection, header, charge)
         return self._encoded(connection, header, charge, response)
 
+    def _route(self, api_key: int) -> tuple[Api, Served]:
+        if api_key not in self._served:
+            name = APIS[api_key].name if api_key in APIS else "unknown"
+            raise PeerError(f"API {api_key} ({name}) is not served by this broker")
+        route = self._routes[api_key] = APIS[api_key], self._served[api_key]
+        return route
+
     def _refuse_api_versions(self, connection: Connection, correlation_id: int) -> list[Buffer]:
         """Version 0 with error 35 and the supported range, so that the client can come again with one of them."""
-        _, served = self._routes[_API_VERSIONS]
+        _, served = self._route(_API_VERSIONS)
         circumstances = Circumstances(connection=connection, api_version=0, client_id="")
         response = served.handle(self._parts, circumstances, ApiVersionsRequest())
         assert isinstance(response, Message)

@@ -36,7 +36,12 @@ class Api:
     @property
     def module(self) -> str:
         """Dotted name of the module with the declarations."""
-        return "odradek.protocol.messages." + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
+        return f"odradek.protocol.messages.{self.snake_name}"
+
+    @property
+    def snake_name(self) -> str:
+        """The name of the API in files: "list_offsets"."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
 
     @cached_property
     def request(self) -> type[Message]:

@@ -49,7 +49,7 @@ def header_only(api_key: int, version: int) -> memoryview:
 
 
 def dispatcher(*served: Served) -> Dispatcher:
-    return Dispatcher(Parts(), served or served_apis())  # type: ignore[arg-type]
+    return Dispatcher(Parts(), {one.api_key: one for one in served or served_apis()})  # type: ignore[arg-type]
 
 
 def answering(api_key: int, answer: Callable[[], Any], *, holds: bool = False) -> Served:

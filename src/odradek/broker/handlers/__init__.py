@@ -1,97 +1,90 @@
-"""One file per API. `served_apis` is the list of what this broker serves; ApiVersions and the dispatcher read it."""
+"""One file per API. `Handlers` is what this broker serves; ApiVersions and the dispatcher read it.
+
+A handler's module is imported when its API is asked for the first time: a broker that starts imports none of them, and one that
+serves producers and consumers a handful.
+"""
 
 from __future__ import annotations
 
-from odradek.broker.context import Served
-from odradek.broker.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_client_quotas,
-    alter_configs,
-    api_versions,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sync_group,
-    txn_offset_commit,
-    write_txn_markers,
-    update_features,
-)
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Final
 
-_MODULES = (
-    produce,
-    fetch,
-    list_offsets,
-    metadata,
-    find_coordinator,
-    create_topics,
-    delete_topics,
-    delete_records,
-    init_producer_id,
-    offset_for_leader_epoch,
-    describe_configs,
-    alter_configs,
-    describe_log_dirs,
-    create_partitions,
-    incremental_alter_configs,
-    describe_cluster,
-    describe_topic_partitions,
-    join_group,
-    consumer_group_heartbeat,
-    consumer_group_describe,
-    sync_group,
-    heartbeat,
-    leave_group,
-    offset_commit,
-    offset_fetch,
-    describe_groups,
-    list_groups,
-    delete_groups,
-    offset_delete,
-    txn_offset_commit,
-    add_partitions_to_txn,
-    add_offsets_to_txn,
-    end_txn,
-    write_txn_markers,
-    describe_transactions,
-    list_transactions,
-    describe_producers,
-    describe_client_quotas,
-    alter_client_quotas,
+from odradek.broker.context import Served
+from odradek.protocol import api_by_name
+
+_NAMES: Final = (
+    "Produce",
+    "Fetch",
+    "ListOffsets",
+    "Metadata",
+    "OffsetCommit",
+    "OffsetFetch",
+    "FindCoordinator",
+    "JoinGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "SyncGroup",
+    "DescribeGroups",
+    "ListGroups",
+    "ApiVersions",
+    "CreateTopics",
+    "DeleteTopics",
+    "DeleteRecords",
+    "InitProducerId",
+    "OffsetForLeaderEpoch",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "EndTxn",
+    "WriteTxnMarkers",
+    "TxnOffsetCommit",
+    "DescribeConfigs",
+    "AlterConfigs",
+    "DescribeLogDirs",
+    "CreatePartitions",
+    "DeleteGroups",
+    "IncrementalAlterConfigs",
+    "OffsetDelete",
+    "DescribeClientQuotas",
+    "AlterClientQuotas",
+    "UpdateFeatures",
+    "DescribeCluster",
+    "DescribeProducers",
+    "DescribeTransactions",
+    "ListTransactions",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
+    "DescribeTopicPartitions",
 )
+"""Every API that has a handler, by key."""
+
+
+class Handlers(Mapping[int, Served]):
+    """Handlers by API key."""
+
+    def __init__(self) -> None:
+        self._apis = {api.key: api for api in map(api_by_name, _NAMES)}
+        self._loaded: dict[int, Served] = {}
+
+    def __getitem__(self, api_key: int) -> Served:
+        served = self._loaded.get(api_key)
+        if served is None:
+            module = import_module(f"{__name__}.{self._apis[api_key].snake_name}")
+            # A handler that must know what else is served is made with this mapping's keys.
+            served = module.serving(lambda: self._apis) if hasattr(module, "serving") else module.SERVED
+            self._loaded[api_key] = served
+        return served
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._apis)
+
+    def __len__(self) -> int:
+        return len(self._apis)
+
+    def __contains__(self, api_key: object) -> bool:
+        return api_key in self._apis
 
 
 def served_apis() -> list[Served]:
-    served: list[Served] = [module.SERVED for module in _MODULES]
-    served.append(update_features.serving(lambda: [one.api_key for one in served]))
-    served.append(api_versions.serving(lambda: [one.api_key for one in served]))
-    return served
+    """All handlers, imported."""
+    return list(Handlers().values())
