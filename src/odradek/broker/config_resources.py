@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from odradek.broker.context import Parts
-from odradek.cluster.image import TopicImage
+from odradek.cluster.documents import RESOURCE_CONFIGS
+from odradek.cluster.image import ResourceConfigs, TopicImage
+from odradek.config.broker import BROKER_SETTINGS
+from odradek.config.client_metrics import BadPattern, check_client_metrics
+from odradek.config.group import check_group
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import check_topic_name
+from odradek.telemetry.levels import LEVELS, ROOT, loggers, set_level
 
 TOPIC: Final = 2
 BROKER: Final = 4
 _NAMED_TWICE: Final = "the request names this resource more than once"
-_KINDS: Final = {1: "unknown", 8: "broker loggers", 16: "client metrics", 32: "groups"}
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 
@@ -62,10 +70,27 @@ def broker_resource(parts: Parts, name: str) -> None:
         )
 
 
+def logger_resource(parts: Parts, name: str) -> None:
+    """Check that the name is this broker's id: loggers belong to one process."""
+    if name != str(parts.config.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {name!r} is unknown here: the loggers are those of {parts.config.node_id}",
+        )
+
+
+def named_resource(kind: int, name: str) -> None:
+    """Check the name of a group, or of a subscription to clients' metrics."""
+    if not name:
+        what = "group" if kind == GROUP else "subscription to clients' metrics"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the {what} has no name: there are no settings for all")
+
+
 def unsupported(kind: int) -> KafkaError:
-    what = _KINDS.get(kind, f"resource type {kind}")
     return KafkaError(
-        ErrorCode.INVALID_REQUEST, f"settings of {what} are not served; topics (2) and brokers (4) are"
+        ErrorCode.INVALID_REQUEST,
+        f"there are no settings of resource type {kind}: use 2 (topic), 4 (broker), 8 (loggers), "
+        "16 (clients' metrics) or 32 (group)",
     )
 
 
@@ -97,20 +122,108 @@ async def alter(parts: Parts, kind: int, name: str, change: Change, *, validate_
     """Carry out a change of one resource's settings, or raise a `KafkaError` that says why not."""
     if kind == TOPIC:
         await parts.controller.alter_topic_configs(name, change, validate_only=validate_only)
+    elif kind == BROKER and name == "":
+        await _alter_all_brokers(parts, change, validate_only=validate_only)
     elif kind == BROKER:
         broker_resource(parts, name)
-
-        def checked(before: Mapping[str, str]) -> Mapping[str, str]:
-            after = change(before)
-            try:
-                parts.config.reconfigured(after)
-            except ConfigError as error:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-            return after
-
-        await parts.controller.alter_broker_configs(checked, validate_only=validate_only)
+        own = partial(_check_broker, parts)
+        await _alter_named(parts, (BROKER, name), change, own, validate_only=validate_only)
+    elif kind == GROUP:
+        named_resource(kind, name)
+        check = partial(_check_group, parts)
+        await _alter_named(parts, (GROUP, name), change, check, validate_only=validate_only)
+    elif kind == CLIENT_METRICS:
+        named_resource(kind, name)
+        await _alter_named(
+            parts, (CLIENT_METRICS, name), change, _check_client_metrics, validate_only=validate_only
+        )
     else:
         raise unsupported(kind)
+
+
+async def _alter_all_brokers(parts: Parts, change: Change, *, validate_only: bool) -> None:
+    def checked(before: Mapping[str, str]) -> Mapping[str, str]:
+        after = change(before)
+        _reconfigure(parts, after, parts.config.dynamic)
+        return after
+
+    await parts.controller.alter_broker_configs(checked, validate_only=validate_only)
+
+
+async def _alter_named(
+    parts: Parts,
+    resource: tuple[int, str],
+    change: Change,
+    check: Callable[[Mapping[str, str]], None],
+    *,
+    validate_only: bool,
+) -> None:
+    def changed(before: ResourceConfigs) -> ResourceConfigs:
+        after = dict(before)
+        configs = change(before.get(resource, {}))
+        check(configs)
+        if configs:
+            after[resource] = configs
+        else:
+            after.pop(resource, None)
+        return after
+
+    await parts.controller.alter(RESOURCE_CONFIGS, changed, validate_only=validate_only)
+
+
+def _check_broker(parts: Parts, configs: Mapping[str, str]) -> None:
+    _reconfigure(parts, parts.config.dynamic_defaults, configs)
+
+
+def _reconfigure(parts: Parts, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
+    try:
+        parts.config.reconfigured(defaults, own)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _check_group(parts: Parts, configs: Mapping[str, str]) -> None:
+    try:
+        check_group(configs, parts.config)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_client_metrics(configs: Mapping[str, str]) -> None:
+    try:
+        check_client_metrics(configs)
+    except BadPattern as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def alter_loggers(
+    parts: Parts, name: str, entries: Iterable[IncrementalEntry], *, validate_only: bool
+) -> None:
+    """Set and give back levels of loggers, all of them or none (KIP-412). They last until a restart, as in Kafka."""
+    logger_resource(parts, name)
+    present = loggers()
+    levels: dict[str, str | None] = {}
+    for entry in entries:
+        if entry.config_operation not in (Operation.SET, Operation.DELETE):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "levels of loggers are set and deleted, nothing else")
+        if entry.name not in present:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger {entry.name!r}")
+        levels[entry.name] = _level(entry)
+    if not validate_only:
+        for logger, level in levels.items():
+            set_level(logger, level)
+
+
+def _level(entry: IncrementalEntry) -> str | None:
+    if entry.config_operation == Operation.DELETE:
+        if entry.name == ROOT:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the root logger must have a level")
+        return None
+    if entry.value not in LEVELS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{entry.value!r} is no level: use {', '.join(LEVELS)}")
+    return entry.value
 
 
 def replacing(entries: Iterable[Entry]) -> Change:
@@ -166,7 +279,7 @@ def _apply(configs: dict[str, str], entry: IncrementalEntry, kind: int) -> None:
 
 
 def _edited(configs: Mapping[str, str], name: str, operation: Operation, value: str, kind: int) -> str:
-    setting = TOPIC_SETTINGS.get(name) if kind == TOPIC else None
+    setting = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS}.get(kind, {}).get(name)
     if setting is None or not isinstance(setting.default, tuple | frozenset):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{operation.name} works on lists only, and {name} is not one"

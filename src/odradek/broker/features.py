@@ -72,7 +72,9 @@ def check_update(
     if feature is None:
         raise _refused(f"feature {name!r} is not supported by this broker")
     if not feature.min_level <= level <= feature.max_level:
-        raise _refused(f"feature {name} supports levels {feature.min_level} to {feature.max_level}, not {level}")
+        raise _refused(
+            f"feature {name} supports levels {feature.min_level} to {feature.max_level}, not {level}"
+        )
     if update not in tuple(Update):
         raise _refused(f"upgrade type {update} of feature {name} is not known")
     if level < level_of(image, name) and update == Update.UPGRADE:

@@ -20,6 +20,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,28 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
                 read_only=setting.dynamic is Update.READ_ONLY,
                 sensitive=setting.sensitive,
                 synonyms=synonyms,
+            )
+        )
+    return described
+
+
+def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
+    """The dynamic settings of all brokers, by key: those that were set."""
+    described = []
+    for key, text in sorted(broker.dynamic_defaults.items()):
+        setting = BROKER_SETTINGS[key]
+        value = None if setting.sensitive else text
+        own = Synonym(key=key, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        described.append(
+            DescribedSetting(
+                key=key,
+                value=value,
+                source=own.source,
+                type=setting.type,
+                documentation=_documentation(setting),
+                read_only=False,
+                sensitive=setting.sensitive,
+                synonyms=(own,),
             )
         )
     return described

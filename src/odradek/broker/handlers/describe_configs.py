@@ -1,13 +1,34 @@
-"""DescribeConfigs (32). Versions 1-4: settings of topics and brokers, where each value comes from, and what it means.
+"""DescribeConfigs (32). Versions 1-4: settings, where each value comes from, what would stand in for it, and what it means.
 
-Other kinds of resource (broker loggers, client metrics, groups) are not served yet: INVALID_REQUEST with a sentence.
+Of topics; of this broker, or by the name "" the dynamic settings of all brokers; of the broker's loggers; of any group, whether
+it exists or not; of subscriptions to clients' metrics.
 """
 
 from __future__ import annotations
 
-from odradek.broker.config_resources import BROKER, TOPIC, broker_resource, topic_resource, unsupported
+from odradek.broker.config_resources import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    broker_resource,
+    logger_resource,
+    named_resource,
+    topic_resource,
+    unsupported,
+)
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.config.describe import DescribedSetting, describe_broker, describe_topic
+from odradek.config.client_metrics import describe_client_metrics
+from odradek.config.definition import SettingType
+from odradek.config.describe import (
+    ConfigSource,
+    DescribedSetting,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
+from odradek.config.group import describe_group
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -17,6 +38,7 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from odradek.telemetry.levels import loggers
 
 
 def handle(
@@ -50,12 +72,33 @@ def _describe(
 
 
 def _settings(parts: Parts, resource: DescribeConfigsResource) -> list[DescribedSetting]:
-    if resource.resource_type == TOPIC:
-        return describe_topic(topic_resource(parts, resource.resource_name).configs, parts.config)
-    if resource.resource_type == BROKER:
-        broker_resource(parts, resource.resource_name)
-        return describe_broker(parts.config)
-    raise unsupported(resource.resource_type)
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == TOPIC:
+        return describe_topic(topic_resource(parts, name).configs, parts.config)
+    if kind == BROKER:
+        broker_resource(parts, name)
+        return describe_broker(parts.config) if name else describe_broker_defaults(parts.config)
+    if kind == BROKER_LOGGER:
+        logger_resource(parts, name)
+        return [_logger(one, level) for one, level in loggers().items()]
+    if kind not in (GROUP, CLIENT_METRICS):
+        raise unsupported(kind)
+    named_resource(kind, name)
+    overrides = parts.image.resource_configs.get((kind, name), {})
+    return describe_group(overrides, parts.config) if kind == GROUP else describe_client_metrics(overrides)
+
+
+def _logger(name: str, level: str) -> DescribedSetting:
+    return DescribedSetting(
+        key=name,
+        value=level,
+        source=ConfigSource.BROKER_LOGGER,
+        type=SettingType.STRING,
+        documentation="What is logged: this level and those above it.",
+        read_only=False,
+        sensitive=False,
+        synonyms=(),
+    )
 
 
 def _entry(request: DescribeConfigsRequest, setting: DescribedSetting) -> DescribeConfigsResourceResult:

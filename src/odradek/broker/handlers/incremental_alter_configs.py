@@ -1,8 +1,11 @@
-"""IncrementalAlterConfigs (44). Versions 0-1: set, delete, append to or subtract from settings one by one (KIP-339)."""
+"""IncrementalAlterConfigs (44). Versions 0-1: set, delete, append to or subtract from settings one by one (KIP-339).
+
+Of topics, brokers (one, or all by the name ""), groups, subscriptions to clients' metrics, and a broker's loggers (levels).
+"""
 
 from __future__ import annotations
 
-from odradek.broker.config_resources import alter, each_once, incremental
+from odradek.broker.config_resources import BROKER_LOGGER, alter, alter_loggers, each_once, incremental
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.incremental_alter_configs import (
@@ -32,9 +35,11 @@ async def _alter(
         if refusal is not None:
             raise refusal
         change = incremental(resource.configs, resource.resource_type)
-        await alter(
-            parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only
-        )
+        kind, name = resource.resource_type, resource.resource_name
+        if kind == BROKER_LOGGER:
+            alter_loggers(parts, name, resource.configs, validate_only=validate_only)
+        else:
+            await alter(parts, kind, name, change, validate_only=validate_only)
     except KafkaError as error:
         code, message = error.code, error.message
     return AlterConfigsResourceResponse(

@@ -1,0 +1,44 @@
+"""AlterUserScramCredentials (51). Version 0: credentials are not kept while no client can log in with them (KIP-554).
+
+What is to be deleted does not exist (RESOURCE_NOT_FOUND); what is to be added is refused with UNSUPPORTED_SASL_MECHANISM rather
+than stored where nothing would ever check it.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    results: dict[str, AlterUserScramCredentialsResult] = {}
+    for added in request.upsertions:
+        mechanism = _MECHANISMS.get(added.mechanism, f"mechanism {added.mechanism}")
+        results[added.name] = AlterUserScramCredentialsResult(
+            user=added.name,
+            error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            error_message=f"this broker does not authenticate clients yet, by {mechanism} or otherwise",
+        )
+    for gone in request.deletions:
+        known = gone.mechanism in _MECHANISMS
+        results.setdefault(
+            gone.name,
+            AlterUserScramCredentialsResult(
+                user=gone.name,
+                error_code=ErrorCode.RESOURCE_NOT_FOUND if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+                error_message=f"user {gone.name!r} has no such credentials",
+            ),
+        )
+    return AlterUserScramCredentialsResponse(results=list(results.values()))
+
+
+SERVED = Served(51, handle)

@@ -1,0 +1,87 @@
+"""DescribeQuorum (55): who decides about the cluster. Versions 0-2 (KIP-595, 836, 853).
+
+Kafka's clients ask for the partition 0 of `__cluster_metadata`, and understand a quorum of voters with a leader. This cluster
+has no such log; its controller is a quorum of one, and is described as that: one voter, which leads, at the offset that the
+number of changes since it began to lead stands for. Any other partition is unknown, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    QuorumState,
+    QuorumTopic,
+    ReplicaState,
+)
+
+CLUSTER_METADATA: Final = "__cluster_metadata"
+_SINCE_TIMES: Final = 1
+_SINCE_NODES: Final = 2
+_LEADER_EPOCH: Final = 1
+_UNKNOWN: Final = "this broker has no such partition"
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    version = circumstances.api_version
+    asked = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    knows = asked == [(CLUSTER_METADATA, 0)]
+    topics = [
+        QuorumTopic(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(parts, version) if knows else _unknown(one.partition_index, version)
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    if version < _SINCE_NODES:
+        return DescribeQuorumResponse(error_code=ErrorCode.NONE, topics=topics)
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        topics=topics,
+        nodes=_nodes(parts, circumstances) if knows else [],
+    )
+
+
+def _quorum(parts: Parts, version: int) -> QuorumState:
+    controller, offset = parts.image.controller_id, parts.image.version
+    voter = ReplicaState(replica_id=controller, log_end_offset=offset)
+    if version >= _SINCE_TIMES:
+        now_ms = parts.runtime.clock.wall_ms()
+        voter = voter.replace(last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
+    return QuorumState(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        leader_id=controller,
+        leader_epoch=_LEADER_EPOCH,
+        high_watermark=offset,
+        current_voters=[voter],
+        observers=[],
+    )
+
+
+def _unknown(index: int, version: int) -> QuorumState:
+    state = QuorumState(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return state.replace(error_message=_UNKNOWN) if version >= _SINCE_NODES else state
+
+
+def _nodes(parts: Parts, circumstances: Circumstances) -> list[Node]:
+    nodes = []
+    for broker in parts.image.brokers:
+        host, port = circumstances.address_of(broker)
+        name = circumstances.connection.listener.name
+        nodes.append(Node(node_id=broker.broker_id, listeners=[Listener(name=name, host=host, port=port)]))
+    return nodes
+
+
+SERVED = Served(55, handle)

@@ -1,0 +1,102 @@
+"""Subscriptions to clients' metrics (KIP-714): which metrics a broker would have clients push.
+
+They are kept and described as Kafka keeps them. No client is ever asked for metrics, as on any Kafka broker whose owner
+installed no receiver for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.config.definition import Setting, SettingType, Update, between
+from odradek.config.describe import ConfigSource, DescribedSetting, Synonym
+from odradek.model.errors import ConfigError
+
+CLIENT_METRICS_SETTINGS: Final = {
+    setting.key: setting
+    for setting in (
+        Setting(
+            key="interval.ms",
+            type=SettingType.INT,
+            default=300_000,
+            meaning="How often clients push, in milliseconds.",
+            valid=between(100, 3_600_000),
+            dynamic=Update.CLUSTER_WIDE,
+        ),
+        Setting(
+            key="match",
+            type=SettingType.LIST,
+            default=(),
+            meaning="Which clients: NAME=PATTERN of their properties, separated by commas. Nothing: all of them.",
+            dynamic=Update.CLUSTER_WIDE,
+        ),
+        Setting(
+            key="metrics",
+            type=SettingType.LIST,
+            default=(),
+            meaning="Which metrics: beginnings of their names, separated by commas. '*': all of them.",
+            dynamic=Update.CLUSTER_WIDE,
+        ),
+    )
+}
+_SELECTORS: Final = frozenset(
+    {
+        "client_id",
+        "client_instance_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+
+class BadPattern(ConfigError):
+    """A pattern for clients that cannot be."""
+
+
+def check_client_metrics(overrides: Mapping[str, str]) -> None:
+    """ConfigError unless every override is known and well-formed; `BadPattern` for what clients to match."""
+    for key, text in overrides.items():
+        setting = CLIENT_METRICS_SETTINGS.get(key)
+        if setting is None:
+            raise ConfigError(f"{key} is not a setting of subscriptions to clients' metrics")
+        value = setting.parse(text)
+        if key == "match":
+            for item in value:
+                _check_pattern(item)
+
+
+def _check_pattern(item: str) -> None:
+    name, equals, pattern = item.partition("=")
+    try:
+        re.compile(pattern)
+    except re.error:
+        equals = ""
+    if not equals or name.strip() not in _SELECTORS:
+        raise BadPattern(
+            f"{item!r} does not match clients: expected NAME=PATTERN with one of {sorted(_SELECTORS)}"
+        )
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedSetting]:
+    """Every setting of a subscription, by key."""
+    described = []
+    for setting in CLIENT_METRICS_SETTINGS.values():
+        value = overrides.get(setting.key)
+        own = Synonym(key=setting.key, value=value, source=ConfigSource.CLIENT_METRICS)
+        described.append(
+            DescribedSetting(
+                key=setting.key,
+                value=setting.default_text if value is None else value,
+                source=ConfigSource.DEFAULT if value is None else ConfigSource.CLIENT_METRICS,
+                type=setting.type,
+                documentation=setting.meaning,
+                read_only=False,
+                sensitive=False,
+                synonyms=() if value is None else (own,),
+            )
+        )
+    return described

@@ -1,0 +1,214 @@
+"""The settings of single groups (KIP-848, KIP-932): dynamic overrides of what the broker gives to every group.
+
+`GROUP_SETTINGS` knows each key, and the broker setting that stands in for it. What a group may choose lies between the broker's
+own minimum and maximum, where there are some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.config.broker import BROKER_ATTRIBUTES, BrokerConfig
+from odradek.config.definition import Bounds, Setting, SettingType, Update, at_least, between, one_of
+from odradek.config.describe import ConfigSource, DescribedSetting, Synonym
+from odradek.model.errors import ConfigError
+
+INT, STRING, BOOLEAN = SettingType.INT, SettingType.STRING, SettingType.BOOLEAN
+_OFFSET_RESET: Final = Bounds(
+    allowed="earliest, latest or by_duration:PnDTnHnMn.nS",
+    accepts=lambda text: text in ("earliest", "latest") or text.startswith("by_duration:P"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Family:
+    """A group's setting and the broker's settings behind it."""
+
+    setting: Setting
+    broker_key: str | None
+    """What every group has that sets nothing itself."""
+    least: tuple[str, int] | None = None
+    """The broker's setting for the least value, and Kafka's default of it."""
+    most: tuple[str, int] | None = None
+
+
+def _family(
+    key: str,
+    type_: SettingType,
+    default: object,
+    meaning: str,
+    valid: Bounds | None = None,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+    shared: bool = True,
+) -> _Family:
+    kind, _, rest = key.partition(".")
+    limit = rest.removesuffix(".limit") + ".limit" if rest.endswith(".limit") else rest
+    return _Family(
+        setting=Setting(
+            key=key, type=type_, default=default, meaning=meaning, valid=valid, dynamic=Update.CLUSTER_WIDE
+        ),
+        broker_key=f"group.{key}" if shared else None,
+        least=None if least is None else (f"group.{kind}.min.{limit}", least),
+        most=None if most is None else (f"group.{kind}.max.{limit}", most),
+    )
+
+
+_ASSIGNMENT: Final = "The time between two assignments of this group, in milliseconds."
+_HEARTBEAT: Final = "How often members of this group must send heartbeats, in milliseconds."
+_SESSION: Final = "After this long without a heartbeat, in milliseconds, a member is taken for dead."
+
+_FAMILIES: Final = (
+    _family("consumer.assignment.interval.ms", INT, 1000, _ASSIGNMENT, at_least(0), least=0, most=15_000),
+    _family("consumer.heartbeat.interval.ms", INT, 5000, _HEARTBEAT, at_least(1), least=5000, most=15_000),
+    _family("consumer.session.timeout.ms", INT, 45_000, _SESSION, at_least(1), least=45_000, most=60_000),
+    _family("share.assignment.interval.ms", INT, 1000, _ASSIGNMENT, at_least(0), least=0, most=15_000),
+    _family(
+        "share.auto.offset.reset",
+        STRING,
+        "latest",
+        "Where the group begins in a partition that it has not read yet.",
+        _OFFSET_RESET,
+        shared=False,
+    ),
+    _family(
+        "share.delivery.count.limit",
+        INT,
+        5,
+        "How often a record is delivered at the most.",
+        at_least(2),
+        least=2,
+        most=10,
+    ),
+    _family("share.heartbeat.interval.ms", INT, 5000, _HEARTBEAT, at_least(1), least=5000, most=15_000),
+    _family(
+        "share.isolation.level",
+        STRING,
+        "read_uncommitted",
+        "Whether records of transactions are delivered before these are committed.",
+        one_of("read_committed", "read_uncommitted"),
+        shared=False,
+    ),
+    _family(
+        "share.partition.max.record.locks",
+        INT,
+        2000,
+        "How many records of one partition may be locked at once.",
+        at_least(100),
+        least=100,
+        most=10_000,
+    ),
+    _family(
+        "share.record.lock.duration.ms",
+        INT,
+        30_000,
+        "For how long, in milliseconds, a record is locked for the consumer that got it.",
+        at_least(1000),
+        least=15_000,
+        most=60_000,
+    ),
+    _family(
+        "share.renew.acknowledge.enable",
+        BOOLEAN,
+        True,
+        "Whether consumers of this group may renew their locks.",
+        shared=False,
+    ),
+    _family("share.session.timeout.ms", INT, 45_000, _SESSION, at_least(1), least=45_000, most=60_000),
+    _family("streams.assignment.interval.ms", INT, 1000, _ASSIGNMENT, at_least(0), least=0, most=15_000),
+    _family("streams.heartbeat.interval.ms", INT, 5000, _HEARTBEAT, at_least(1), least=5000, most=15_000),
+    _family(
+        "streams.initial.rebalance.delay.ms",
+        INT,
+        3000,
+        "How long a new group waits for more members before its first assignment, in milliseconds.",
+        at_least(0),
+    ),
+    _family("streams.num.standby.replicas", INT, 0, "How many standby copies each task has.", between(0, 2)),
+    _family("streams.session.timeout.ms", INT, 45_000, _SESSION, at_least(1), least=45_000, most=60_000),
+)
+
+GROUP_SETTINGS: Final[dict[str, Setting]] = {one.setting.key: one.setting for one in _FAMILIES}
+_BY_KEY: Final = {one.setting.key: one for one in _FAMILIES}
+_ORDERED: Final = ("consumer", "share", "streams")
+
+
+def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Any]:
+    """The value of every setting of a group that sets `overrides`, by key. They were checked when they were set."""
+    return {
+        one.setting.key: one.setting.parse(overrides[one.setting.key])
+        if one.setting.key in overrides
+        else _inherited(one, broker)
+        for one in _FAMILIES
+    }
+
+
+def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+    """ConfigError unless every override is known, well-formed, and within what the broker allows."""
+    for key, text in overrides.items():
+        family = _BY_KEY.get(key)
+        if family is None:
+            raise ConfigError(f"{key} is not a setting of groups")
+        value = family.setting.parse(text)
+        _check_bound(key, value, family.least, broker, above=True)
+        _check_bound(key, value, family.most, broker, above=False)
+    values = group_config(overrides, broker)
+    for kind in _ORDERED:
+        heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
+        if (heartbeat in overrides or session in overrides) and values[heartbeat] >= values[session]:
+            raise ConfigError(
+                f"{session}={values[session]} must be greater than {heartbeat}={values[heartbeat]}"
+            )
+
+
+def _check_bound(
+    key: str, value: int, bound: tuple[str, int] | None, broker: BrokerConfig, *, above: bool
+) -> None:
+    if bound is None:
+        return
+    broker_key, default = bound
+    limit = _broker_value(broker_key, broker, default)
+    if value < limit if above else value > limit:
+        word = "at least" if above else "at most"
+        raise ConfigError(f"{key}={value} is not allowed: {broker_key}={limit} says {word} so much")
+
+
+def _inherited(family: _Family, broker: BrokerConfig) -> Any:
+    if family.broker_key is None:
+        return family.setting.default
+    return _broker_value(family.broker_key, broker, family.setting.default)
+
+
+def _broker_value(key: str, broker: BrokerConfig, default: Any) -> Any:
+    attribute = BROKER_ATTRIBUTES.get(key)
+    return default if attribute is None else getattr(broker, attribute)
+
+
+def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
+    """Every setting of a group, by key."""
+    described = []
+    for family in _FAMILIES:
+        setting, inherited = family.setting, _inherited(family, broker)
+        synonyms = []
+        if setting.key in overrides:
+            synonyms.append(Synonym(key=setting.key, value=overrides[setting.key], source=ConfigSource.GROUP))
+        source = ConfigSource.STATIC_BROKER if family.broker_key in broker.originals else ConfigSource.DEFAULT
+        synonyms.append(
+            Synonym(key=family.broker_key or setting.key, value=setting.text(inherited), source=source)
+        )
+        described.append(
+            DescribedSetting(
+                key=setting.key,
+                value=synonyms[0].value,
+                source=synonyms[0].source,
+                type=setting.type,
+                documentation=setting.meaning,
+                read_only=False,
+                sensitive=False,
+                synonyms=tuple(synonyms),
+            )
+        )
+    return described
