@@ -43,6 +43,8 @@ OLDEST_PRODUCE = 3
 
 
 ELSEWHERE = {
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
     "JoinGroup",
     "SyncGroup",
     "Heartbeat",
@@ -55,8 +57,8 @@ ELSEWHERE = {
     "OffsetDelete",
     "TxnOffsetCommit",
 }
-"""They need a group, or a transaction: `test_groups.py`, `test_offsets_of_groups.py`, `test_offsets_in_transactions.py` ask for
-each of their versions."""
+"""They need a group, or a transaction: `test_groups.py`, `test_consumer_groups.py`, `test_offsets_of_groups.py`,
+`test_offsets_in_transactions.py` ask for each of their versions."""
 
 
 def versions() -> Iterator[tuple[str, int]]:
