@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
 
-from odradek.broker.config_resources import BROKER
 from odradek.broker.context import Parts
 from odradek.broker.coordinators import Coordinators
 from odradek.broker.dispatch import Dispatcher
@@ -21,6 +20,7 @@ from odradek.broker.replicas import Replicas
 from odradek.broker.throttling import quota_terms
 from odradek.broker.transactions import coordinate_transactions
 from odradek.cluster.controller import Controller
+from odradek.cluster.documents import BROKER
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.cluster.planning import ClusterDefaults
 from odradek.config.broker import BrokerConfig

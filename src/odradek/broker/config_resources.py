@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from odradek.broker.context import Parts
-from odradek.cluster.documents import RESOURCE_CONFIGS
+from odradek.cluster.documents import BROKER, RESOURCE_CONFIGS
 from odradek.cluster.image import ResourceConfigs, TopicImage
 from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.client_metrics import BadPattern, check_client_metrics
@@ -20,7 +20,6 @@ from odradek.model.ids import check_topic_name
 from odradek.telemetry.levels import LEVELS, ROOT, loggers, set_level
 
 TOPIC: Final = 2
-BROKER: Final = 4
 _NAMED_TWICE: Final = "the request names this resource more than once"
 BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16

@@ -17,6 +17,9 @@ from odradek.security.quotas import Limits
 
 T = TypeVar("T")
 
+BROKER: Final = 4
+"""The type of a broker's settings among `resource_configs`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document(Generic[T]):
