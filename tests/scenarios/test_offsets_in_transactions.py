@@ -1,0 +1,228 @@
+"""TxnOffsetCommit over the wire: in every version, atomic with its transaction, refused to whom it is not due."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.protocol.messages.end_txn import EndTxnRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from odradek.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+BUSY = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+SMALL = {"transaction_state_log_num_partitions": "3", "offsets_topic_num_partitions": "3"}
+ADDS_BY_ITSELF = 5
+
+
+class Producer:
+    """A transactional producer that only sends offsets, in a chosen version."""
+
+    def __init__(self, wire: Any, version: int, name: str = "x") -> None:
+        self.wire = wire
+        self.version = version
+        self.name = name
+        self.producer_id = self.epoch = -1
+
+    async def patiently(self, name: str, version: int, request: Any) -> Any:
+        async with asyncio.timeout(20):
+            while (response := await self.wire.call(name, version, request)).error_code in BUSY:
+                await asyncio.sleep(0.01)
+        return response
+
+    async def init(self) -> None:
+        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=60_000)
+        response = await self.patiently("InitProducerId", 4, request)
+        assert response.error_code == 0
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+
+    async def add_offsets(self) -> None:
+        """Which newer clients leave to the broker."""
+        if self.version < ADDS_BY_ITSELF:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self.name,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                group_id="g",
+            )
+            assert (await self.patiently("AddOffsetsToTxn", 3, request)).error_code == 0
+
+    async def send(self, offset: int, *, topic: str = "t", partition: int = 0, **changes: Any) -> ErrorCode:
+        one = TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id="g",
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[one])],
+        ).replace(**changes)
+        async with asyncio.timeout(20):
+            while True:
+                response = await self.wire.call("TxnOffsetCommit", self.version, request)
+                code = ErrorCode.of(response.topics[0].partitions[0].error_code)
+                if code not in BUSY:
+                    return code
+                await asyncio.sleep(0.01)
+
+    async def end(self, *, committed: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=committed,
+        )
+        version = 5 if self.version >= ADDS_BY_ITSELF else 3
+        response = await self.patiently("EndTxn", version, request)
+        assert response.error_code == 0
+        if version >= 5:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+
+
+async def fetch(wire: Any, *, stable: bool = False) -> tuple[int, int]:
+    """The offset of t-0, and its error."""
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=stable
+    )
+    response = await wire.call("OffsetFetch", 9, request)
+    (one,) = response.groups[0].topics[0].partitions
+    return one.committed_offset, one.error_code
+
+
+async def settled(wire: Any) -> int:
+    """The offset once no transaction has a say any more."""
+    async with asyncio.timeout(20):
+        while (found := await fetch(wire, stable=True))[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            await asyncio.sleep(0.01)
+    return found[0]
+
+
+async def commit(wire: Any, offset: int) -> int:
+    """Without a transaction."""
+    one = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[one])
+    while True:
+        response = await wire.call("OffsetCommit", 8, OffsetCommitRequest(group_id="g", topics=[topic]))
+        code = response.topics[0].partitions[0].error_code
+        if code not in BUSY:
+            return int(code)
+        await asyncio.sleep(0.01)
+
+
+async def connected(scene: Any) -> Any:
+    wire = await scene.connect()
+    for key, kind in (("g", 0), ("x", 1)):
+        request = FindCoordinatorRequest(key=key, key_type=kind)
+        assert (await wire.call("FindCoordinator", 2, request)).error_code == 0
+    return wire
+
+
+@pytest.fixture
+async def ready(scene: Any) -> Any:
+    await scene.start(**SMALL)
+    wire = await connected(scene)
+    await wire.create("t")
+    return wire
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_offsets_count_once_their_transaction_commits_in_every_version(
+    ready: Any, version: int
+) -> None:
+    assert await commit(ready, 3) == 0
+    producer = Producer(ready, version)
+    await producer.init()
+    await producer.add_offsets()
+    assert await producer.send(7) is ErrorCode.NONE
+    assert await fetch(ready) == (3, 0)
+    assert await fetch(ready, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    await producer.end(committed=True)
+    assert await settled(ready) == 7
+    await producer.add_offsets()
+    assert await producer.send(9) is ErrorCode.NONE
+    await producer.end(committed=False)
+    assert await settled(ready) == 7
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_offsets_that_were_not_added_to_the_transaction_are_refused(ready: Any, version: int) -> None:
+    assert await commit(ready, 3) == 0
+    producer = Producer(ready, version)
+    await producer.init()
+    refused = await producer.send(7)
+    assert refused in {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE}
+    assert await settled(ready) == 3
+
+
+@pytest.mark.parametrize("version", [3, 5])
+async def test_a_zombie_is_fenced_and_harms_nobody(ready: Any, version: int) -> None:
+    older, newer = Producer(ready, version), Producer(ready, version)
+    await older.init()
+    await older.add_offsets()
+    assert await older.send(5) is ErrorCode.NONE
+    await newer.init()
+    assert await settled(ready) == -1
+    assert await older.send(6) is ErrorCode.INVALID_PRODUCER_EPOCH
+    await newer.add_offsets()
+    assert await newer.send(7) is ErrorCode.NONE
+    assert await older.send(6) is ErrorCode.INVALID_PRODUCER_EPOCH
+    await newer.end(committed=True)
+    assert await settled(ready) == 7
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+async def test_members_that_were_sent_away_commit_nothing(ready: Any, version: int) -> None:
+    producer = Producer(ready, version)
+    await producer.init()
+    await producer.add_offsets()
+    stale = await producer.send(5, generation_id=4, member_id="nobody")
+    assert stale is ErrorCode.ILLEGAL_GENERATION
+    await producer.end(committed=True)
+    assert await settled(ready) == -1
+
+
+async def test_offsets_for_missing_topics_are_refused(ready: Any) -> None:
+    producer = Producer(ready, 3)
+    await producer.init()
+    await producer.add_offsets()
+    assert await producer.send(5, topic="missing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await producer.send(5, partition=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_transaction_goes_on_after_a_restart(ready: Any, scene: Any, committed: bool) -> None:
+    assert await commit(ready, 3) == 0
+    producer = Producer(ready, 3)
+    await producer.init()
+    await producer.add_offsets()
+    assert await producer.send(7) is ErrorCode.NONE
+    await scene.stop()
+    await scene.start(**SMALL)
+    wire = producer.wire = await connected(scene)
+    async with asyncio.timeout(20):
+        while (found := await fetch(wire, stable=True)) == (-1, 0) or found[1] in BUSY:
+            await asyncio.sleep(0.01)
+    assert found[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    await producer.end(committed=committed)
+    assert await settled(wire) == (7 if committed else 3)
