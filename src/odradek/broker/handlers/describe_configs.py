@@ -7,7 +7,6 @@ it exists or not; of subscriptions to clients' metrics.
 from __future__ import annotations
 
 from odradek.broker.config_resources import (
-    BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,
     GROUP,
@@ -19,6 +18,7 @@ from odradek.broker.config_resources import (
     unsupported,
 )
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.documents import BROKER
 from odradek.config.client_metrics import describe_client_metrics
 from odradek.config.definition import SettingType
 from odradek.config.describe import (

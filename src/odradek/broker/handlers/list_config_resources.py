@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.broker.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from odradek.broker.config_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.documents import BROKER
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.list_config_resources import (
     ConfigResource,
