@@ -217,6 +217,9 @@ class KeyedLog:
         self.log.reconfigure(self.config)
         self.flush()
 
+    def apply_retention(self) -> None:
+        _run(self.directories.apply_retention(self.log, self.now_ms))
+
     # ---- compaction ------------------------------------------------------------------------------------------------
 
     def compact(self) -> None:
@@ -283,7 +286,7 @@ class KeyedLog:
         aborting: set[int] = set()
         found: list[Record] = []
         for header, batch in self.batches():
-            if header.last_offset >= stable:
+            if header.base_offset >= stable:
                 break
             while coming and coming[0][0] <= header.last_offset:
                 aborting.add(coming.pop(0)[1])
@@ -291,7 +294,8 @@ class KeyedLog:
                 if header.record_count and read_control(batch).kind is ControlKind.ABORT:
                     aborting.discard(header.producer_id)
             elif not (header.is_transactional and header.producer_id in aborting):
-                found += decode_batch(batch, header)
+                readable = decode_batch(batch, header, from_offset=self.log.start_offset)
+                found += [record for record in readable if record.offset < stable]
         return found
 
     # ---- judging ---------------------------------------------------------------------------------------------------
@@ -345,7 +349,8 @@ class KeyedLog:
         expected = [
             record
             for offset, record in present.items()
-            if self.model.is_committed(self.model.written[offset]) and offset < stable
+            if self.model.is_committed(self.model.written[offset])
+            and self.log.start_offset <= offset < stable
         ]
         if self.committed() != expected:
             raise ViolationError(f"committed are {expected}, a consumer gets {self.committed()}")
