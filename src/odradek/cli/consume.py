@@ -12,7 +12,7 @@ import click
 
 from odradek.cli.cluster_access import CLIENT_ID, PATIENCE_MS, check_reachable
 from odradek.cli.moments import START_FORMS, AtOffset, AtTime, Beginning, End, LastRecords, Start, parse_start
-from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
+from odradek.cli.options import bootstrap_option, complete_groups, pairs, topic_argument, unescaped
 from odradek.cli.record_output import FORMATS, TEMPLATE_FIELDS, Formatter, Layout, formatter
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -33,6 +33,20 @@ RECORDS_IN_A_POLL: Final = 10_000
     "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one."
 )
 @click.option("--max", "-n", "record_limit", type=click.IntRange(min=1), help="End after so many records.")
+@click.option(
+    "--group",
+    "-g",
+    "group_id",
+    shell_complete=complete_groups,
+    help="Read as a member of this group, and commit what was printed. --from is for a group that has no offsets.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of open and aborted transactions are printed.",
+)
 @click.option("--exit-at-end", "-e", is_flag=True, help="End at what was the last record when this began.")
 @click.option(
     "--format",
@@ -81,6 +95,8 @@ def consume(
     start: str,
     partitions: tuple[int, ...],
     record_limit: int | None,
+    group_id: str | None,
+    isolation: str,
     exit_at_end: bool,
     format_: str,
     as_json: bool,
@@ -119,15 +135,23 @@ def consume(
         "allow.auto.create.topics": "false",
         "auto.offset.reset": "earliest",
         "default.api.timeout.ms": str(PATIENCE_MS),
+        "isolation.level": isolation,
+        **_group_settings(group_id, where, partitions),
         **pairs(properties, "--property"),
     }
     check_reachable(bootstrap)
     from odradek.client import Consumer
 
     with Consumer.from_config(settings) as consumer:
-        assigned = _assign(consumer, topic, sorted(set(partitions)), where)
+        if group_id is not None:
+            assigned = [TopicPartition(topic, each) for each in consumer.partitions_for(topic)]
+            consumer.subscribe([topic])
+        else:
+            assigned = _assign(consumer, topic, sorted(set(partitions)), where)
         ends = consumer.end_offsets(assigned) if exit_at_end else None
-        _print_all(consumer, to_bytes, Stop(record_limit=record_limit, ends=ends))
+        _print_all(
+            consumer, to_bytes, Stop(record_limit=record_limit, ends=ends, of_group=group_id is not None)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +160,21 @@ class Stop:
 
     record_limit: int | None
     ends: dict[TopicPartition, int] | None
+    of_group: bool = False
+    """What was printed is committed; the end is reached when all that this member reads is at its end."""
+
+
+def _group_settings(group_id: str | None, where: Start, partitions: Sequence[int]) -> dict[str, str]:
+    if group_id is None:
+        return {}
+    reset = {Beginning(): "earliest", End(): "latest"}.get(where)
+    if reset is None or partitions:
+        raise click.UsageError(
+            "with --group the group's offsets say where to start, and the group who reads what: --from takes only"
+            " beginning or end (odradek group reset-offsets sets offsets), and --partition nothing",
+            click.get_current_context(),
+        )
+    return {"group.id": group_id, "auto.offset.reset": reset, "enable.auto.commit": "false"}
 
 
 def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start) -> list[TopicPartition]:
@@ -164,7 +203,7 @@ def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start)
 def _print_all(consumer: Consumer, to_bytes: Formatter, stop: Stop) -> None:
     out = sys.stdout.buffer
     left = stop.record_limit
-    while left != 0 and not _at_end(consumer, stop.ends):
+    while left != 0 and not _at_end(consumer, stop):
         limit = RECORDS_IN_A_POLL if left is None else min(left, RECORDS_IN_A_POLL)
         records = consumer.poll(POLL_S, limit)
         for record in records:
@@ -173,7 +212,17 @@ def _print_all(consumer: Consumer, to_bytes: Formatter, stop: Stop) -> None:
                 left = None if left is None else left - 1
         if records:
             out.flush()
+            if stop.of_group:
+                consumer.commit()
 
 
-def _at_end(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> bool:
-    return ends is not None and all(consumer.position(each) >= end for each, end in ends.items())
+def _at_end(consumer: Consumer, stop: Stop) -> bool:
+    if stop.ends is None:
+        return False
+    mine = set(consumer.assignment()) if stop.of_group else set(stop.ends)
+    if not mine:
+        return False
+    if stop.of_group:
+        positions = consumer.positions()
+        return all(tp in positions and positions[tp] >= end for tp, end in stop.ends.items() if tp in mine)
+    return all(consumer.position(each) >= end for each, end in stop.ends.items())

@@ -22,6 +22,8 @@ COMMANDS: Final = {
     "topic": ("odradek.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
     "produce": ("odradek.cli.produce", "produce", "Send records from a file or from standard input."),
     "consume": ("odradek.cli.consume", "consume", "Print the records of a topic."),
+    "group": ("odradek.cli.group", "group", "List, describe and delete groups, and set their offsets."),
+    "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": ("odradek.cli.cluster", "cluster", "Describe the cluster and its brokers."),
     "log": ("odradek.cli.log", "log", "Look into the files of a log."),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from odradek.client import Admin
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,11 +46,27 @@ def broker_settings_options(command: Command) -> Command:
 
 def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of topics for the shell; none when no broker answers at once."""
+    return _completions(context, incomplete, lambda admin: admin.list_topics())
+
+
+def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of groups for the shell; none when no broker answers at once."""
+    return _completions(context, incomplete, lambda admin: [each.group_id for each in admin.list_groups()])
+
+
+def complete_transactions(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Transactional ids for the shell; none when no broker answers at once."""
+    return _completions(
+        context, incomplete, lambda admin: [each.transactional_id for each in admin.list_transactions()]
+    )
+
+
+def _completions(context: click.Context, incomplete: str, names: Callable[[Admin], list[str]]) -> list[str]:
     from odradek.cli.cluster_access import open_admin
 
     try:
         with open_admin(context.params.get("bootstrap") or DEFAULT_BOOTSTRAP, patience_ms=1_000) as admin:
-            return [name for name in admin.list_topics() if name.startswith(incomplete)]
+            return [name for name in names(admin) if name.startswith(incomplete)]
     except Exception:  # noqa: BLE001 - a completion that fails must not disturb the prompt
         return []
 

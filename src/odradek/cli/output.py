@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import click
 
@@ -21,12 +21,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
     On a terminal it fits the width. In a file or a pipe it is as wide as its content, so nothing is cut.
     """
-    content = [list(row) for row in rows]
-    to_the_right = [
-        bool(content) and all(isinstance(row[index], int | float) for row in content)
-        for index in range(len(columns))
-    ]
-    texts = [[cell_text(cell) for cell in row] for row in content]
+    texts, to_the_right = _cells(columns, rows)
     if sys.stdout.isatty():
         _print_rich(columns, texts, to_the_right)
     else:
@@ -44,8 +39,13 @@ def _plain_lines(rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) ->
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+
+    Console(highlight=False).print(_rich_table(columns, rows, to_the_right))
+
+
+def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> Any:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
@@ -54,7 +54,52 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_ri
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+    return table
+
+
+class Refreshing:
+    """A table that is drawn again in its place on a terminal; in a file or a pipe, one below the other."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = list(columns)
+        self._live: Any = None
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        if sys.stdout.isatty():
+            from rich.live import Live
+
+            self._live = Live(auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, rows: Sequence[Sequence[object]], headline: str) -> None:
+        if self._live is None:
+            click.echo(("\n" if self._shown else "") + headline)
+            print_table(self._columns, rows)
+            sys.stdout.flush()
+        else:
+            from rich.console import Group
+            from rich.text import Text
+
+            table = _rich_table(self._columns, *_cells(self._columns, rows))
+            self._live.update(Group(Text(headline), table), refresh=True)
+        self._shown = True
+
+
+def _cells(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> tuple[list[list[str]], list[bool]]:
+    """Texts, and which columns are numbers."""
+    content = [list(row) for row in rows]
+    to_the_right = [
+        all(isinstance(row[index], int | float | None) for row in content)
+        and any(row[index] is not None for row in content)
+        for index in range(len(columns))
+    ]
+    return [[cell_text(cell) for cell in row] for row in content], to_the_right
 
 
 def cell_text(value: object) -> str:

@@ -6,13 +6,13 @@ In Python a setting is a keyword argument with underscores (`linger_ms=5`); `fro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 from odradek.client.address import Address, parse_bootstrap
+from odradek.client.durations import iso_duration_ms
 from odradek.client.groups.assignors import assignors_of
 from odradek.config.definition import (
     INT_MAX,
@@ -31,10 +31,7 @@ from odradek.config.definition import (
 from odradek.model.errors import ConfigError
 
 _NO_IDLE_LIMIT: Final = -1
-_BY_DURATION: Final = re.compile(
-    r"by_duration:P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
-)
-"""An ISO 8601 duration in days, hours, minutes and seconds, as Java's Duration reads it (KIP-1106)."""
+_BY_DURATION: Final = "by_duration:"
 _RESETS: Final = Bounds(
     allowed="one of latest, earliest, none, or by_duration: and a duration such as P1DT6H",
     accepts=lambda value: value in ("latest", "earliest", "none") or _duration_ms(value) is not None,
@@ -402,12 +399,8 @@ class AdminSettings(ClientSettings):
 
 
 def _duration_ms(policy: str) -> int | None:
-    """None unless it is by_duration: with a duration that makes sense."""
-    found = _BY_DURATION.fullmatch(policy)
-    if found is None or not any(found.groups()):
-        return None
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+    """None unless it is by_duration: with a duration that makes sense (KIP-1106)."""
+    return iso_duration_ms(policy.removeprefix(_BY_DURATION)) if policy.startswith(_BY_DURATION) else None
 
 
 def _checked(setting: Setting, value: object) -> object:

@@ -1,0 +1,20 @@
+"""Durations as Kafka's settings and tools write them: ISO 8601, as Java's `Duration` reads it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ISO: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def iso_duration_ms(text: str) -> int | None:
+    """Milliseconds of `P1DT6H30M0.5S`; None for anything else."""
+    found = _ISO.fullmatch(text)
+    if found is None or not any(found.groups()):
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
