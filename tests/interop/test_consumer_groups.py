@@ -1,0 +1,374 @@
+"""The consumer protocol (KIP-848) as real clients speak it: librdkafka and Java, together and with the classic protocol."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+
+import confluent_kafka as ck
+import pytest
+from benchmarks.peer import PeerAbsentError, cached_peer
+from benchmarks.peer.fetch import java_command
+from confluent_kafka.admin import AdminClient, NewPartitions
+from tests.interop.server import Server
+
+SECONDS_MAX = 40
+_groups = itertools.count()
+
+SETTINGS = {
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.assignment.interval.ms": "100",
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+}
+
+
+@pytest.fixture(scope="module")
+def server(server_kind, make_node):
+    """A broker whose groups are in a hurry."""
+    try:
+        node = make_node(settings=SETTINGS).start()
+    except PeerAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    try:
+        yield Server(kind=server_kind, node=node)
+    finally:
+        node.stop()
+
+
+@pytest.fixture
+def group():
+    return f"group-{next(_groups)}"
+
+
+class Member:
+    """A librdkafka consumer that is polled only when a test waits for something."""
+
+    def __init__(self, bootstrap, group, protocol="consumer", **settings):
+        values = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 2,
+            "group.protocol": protocol,
+        }
+        if protocol == "classic":
+            values |= {"session.timeout.ms": 2000, "heartbeat.interval.ms": 300}
+            values |= {"partition.assignment.strategy": "cooperative-sticky"}
+        self.consumer = ck.Consumer({**values, **settings})
+        self.values = []
+        self.lost = []
+
+    def subscribe(self, *topics):
+        self.consumer.subscribe(list(topics), on_lost=lambda _, partitions: self.lost.extend(partitions))
+        return self
+
+    def poll(self):
+        message = self.consumer.poll(0.05)
+        if message is not None:
+            assert message.error() is None or message.error().retriable() or _is_about_topics(message), (
+                message.error()
+            )
+            if message.error() is None:
+                self.values.append(message.value())
+
+    @property
+    def partitions(self):
+        return sorted((one.topic, one.partition) for one in self.consumer.assignment())
+
+    def close(self):
+        self.consumer.close()
+
+
+def _is_about_topics(message):
+    return message.error().code() == ck.KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def until(check, *members):
+    """Poll everybody until it is so."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while not check():
+        assert time.monotonic() < deadline, [(one.partitions, one.values) for one in members]
+        for member in members:
+            member.poll()
+
+
+def shared(topic, count, *members):
+    """Whether every partition has exactly one of the members, each about as many."""
+    all_of_it = sorted(itertools.chain(*(member.partitions for member in members)))
+    sizes = [len(member.partitions) for member in members]
+    return all_of_it == [(topic, n) for n in range(count)] and max(sizes) - min(sizes) <= 1
+
+
+@pytest.fixture
+def member(bootstrap, group):
+    """Makes members, and closes those that a test leaves open."""
+    with ExitStack() as ending:
+
+        def make(protocol="consumer", **settings):
+            made = Member(bootstrap, group, protocol, **settings)
+            ending.callback(made.close)
+            return made
+
+        yield make
+
+
+def _produce(bootstrap, topic, count, first=0):
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "log_level": 2})
+    for number in range(first, first + count):
+        producer.produce(topic, b"%d" % number, partition=number % 4)
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+def test_members_come_and_go_and_nothing_is_lost_or_doubled(member, bootstrap, topic):
+    name = topic(partitions=4)
+    _produce(bootstrap, name, 100)
+    first = member().subscribe(name)
+    until(lambda: len(first.values) == 100, first)
+    first.consumer.commit(asynchronous=False)
+    second = member().subscribe(name)
+    until(lambda: shared(name, 4, first, second), first, second)
+    _produce(bootstrap, name, 100, first=100)
+    until(lambda: len(first.values) + len(second.values) == 200, first, second)
+    first.consumer.commit(asynchronous=False)
+    first.consumer.unsubscribe()
+    until(lambda: shared(name, 4, second), second)
+    second.consumer.commit(asynchronous=False)
+    assert sorted(map(int, first.values + second.values)) == list(range(200))
+    assert not first.lost
+    assert not second.lost
+
+
+def test_a_member_that_dies_hands_its_partitions_on(member, bootstrap, group, topic):
+    name = topic(partitions=4)
+    first = member().subscribe(name)
+    program = (
+        "import confluent_kafka as ck\n"
+        f"consumer = ck.Consumer({{'bootstrap.servers': {bootstrap!r}, 'group.id': {group!r}, 'group.protocol': 'consumer'}})\n"
+        f"consumer.subscribe([{name!r}])\n"
+        "while True:\n"
+        "    consumer.poll(0.1)\n"
+        "    if consumer.assignment():\n"
+        "        print('assigned', flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        until(lambda: len(first.partitions) == 2, first)
+        assert process.stdout.readline() == "assigned\n"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    until(lambda: shared(name, 4, first), first)
+
+
+def test_a_regular_expression_finds_topics_that_are_made_later(member, bootstrap, server):
+    stem = f"regex-{time.time_ns()}"
+    server.create_topic(f"{stem}-a", 1)
+    one = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(f"^{stem}-.*")
+    until(lambda: one.partitions == [(f"{stem}-a", 0)], one)
+    if server.kind == "odradek":  # Kafka looks at most every ten seconds
+        server.create_topic(f"{stem}-b", 2)
+        until(lambda: len(one.partitions) == 3, one)
+
+
+def test_a_topic_that_grows_and_one_that_is_made_after_it_was_subscribed_to(member, bootstrap, server):
+    name, later = f"grows-{time.time_ns()}", f"later-{time.time_ns()}"
+    server.create_topic(name, 1)
+    one = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(name, later)
+    until(lambda: one.partitions == [(name, 0)], one)
+    server.create_topic(later, 1)
+    until(lambda: one.partitions == [(name, 0), (later, 0)], one)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(name, 3)])[name].result(SECONDS_MAX)
+    until(lambda: len(one.partitions) == 4, one)
+
+
+def test_a_static_member_keeps_its_partitions_over_a_restart(member, bootstrap, group, topic):
+    name = topic(partitions=4)
+    first = member(**{"group.instance.id": "a"}).subscribe(name)
+    second = member(**{"group.instance.id": "b"}).subscribe(name)
+    until(lambda: shared(name, 4, first, second), first, second)
+    mine, others = first.partitions, second.partitions
+    first.close()
+    for _ in range(10):
+        second.poll()
+    assert second.partitions == others
+    again = member(**{"group.instance.id": "a"}).subscribe(name)
+    until(lambda: again.partitions == mine, again, second)
+    assert second.partitions == others
+
+
+def test_offsets_are_kept_for_who_comes_next(member, bootstrap, group, topic):
+    name = topic(partitions=4)
+    _produce(bootstrap, name, 40)
+    first = member(**{"enable.auto.commit": True, "auto.commit.interval.ms": 100}).subscribe(name)
+    until(lambda: len(first.values) == 40, first)
+    first.close()
+    _produce(bootstrap, name, 4, first=40)
+    second = member().subscribe(name)
+    until(lambda: len(second.values) >= 4, second)
+    assert sorted(map(int, second.values)) == [40, 41, 42, 43]
+    places = [ck.TopicPartition(name, number) for number in range(4)]
+    assert [one.offset for one in second.consumer.committed(places, timeout=10)] == [10] * 4
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_members_choose_the_assignor(member, bootstrap, group, topic, assignor):
+    names = [topic(partitions=2), topic(partitions=2)]
+    members = [member(**{"group.remote.assignor": assignor}).subscribe(*names) for _ in range(2)]
+    until(lambda: all(len(one.partitions) == 2 for one in members), *members)
+    if assignor == "range":
+        assert [{number for _, number in one.partitions} for one in members] in ([{0}, {1}], [{1}, {0}])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    described = admin.describe_consumer_groups([group])[group].result(SECONDS_MAX)
+    assert described.partition_assignor == assignor
+    assert described.type.name == "CONSUMER"
+    assert len(described.members) == 2
+
+
+# -- from one protocol to the other, without stopping
+
+
+def test_a_classic_group_is_upgraded_and_downgraded_member_by_member(member, bootstrap, topic):
+    name = topic(partitions=4)
+    _produce(bootstrap, name, 40)
+    old = member("classic").subscribe(name)
+    until(lambda: shared(name, 4, old), old)
+    new = member("consumer").subscribe(name)
+    until(lambda: shared(name, 4, old, new), old, new)
+    until(lambda: len(set(old.values + new.values)) == 40, old, new)
+    old.consumer.commit(asynchronous=False)
+    new.consumer.commit(asynchronous=False)
+    older = member("classic").subscribe(name)
+    until(lambda: shared(name, 4, old, new, older), old, new, older)
+    new.close()
+    until(lambda: shared(name, 4, old, older), old, older)
+    _produce(bootstrap, name, 40, first=40)
+    until(lambda: len(set(old.values + older.values) - set(new.values)) >= 40, old, older)
+
+
+# -- Kafka's own clients
+
+
+@pytest.fixture(scope="session")
+def jars():
+    try:
+        return cached_peer()
+    except PeerAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+
+
+class JavaMember:
+    """Kafka's VerifiableConsumer: says in JSON what it is given and reads."""
+
+    def __init__(self, jars, bootstrap, group, topic, *more):
+        command = [
+            java_command(),
+            "-Xmx256M",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            jars.class_path,
+        ]
+        command += ["org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap]
+        command += ["--group-id", group, "--topic", topic, "--reset-policy", "earliest", *more]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.partitions = []
+        self.values = []
+        self.count = 0
+        self._lines = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def poll(self):
+        while not self._lines.empty():
+            event = json.loads(self._lines.get())
+            places = [(one["topic"], one["partition"]) for one in event.get("partitions", [])]
+            if event["name"] == "partitions_assigned":
+                self.partitions = sorted(set(self.partitions) | set(places))
+            elif event["name"] == "partitions_revoked":
+                self.partitions = sorted(set(self.partitions) - set(places))
+            elif event["name"] == "records_consumed":
+                self.count += event["count"]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(SECONDS_MAX)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def java_member(jars, bootstrap, group):
+    with ExitStack() as ending:
+
+        def make(topic, *more, protocol="consumer"):
+            made = JavaMember(jars, bootstrap, group, topic, "--group-protocol", protocol, *more)
+            ending.callback(made.stop)
+            return made
+
+        yield make
+
+
+def test_java_and_librdkafka_share_a_group(java_member, member, bootstrap, topic):
+    name = topic(partitions=4)
+    _produce(bootstrap, name, 80)
+    java = java_member(name)
+    until(lambda: shared(name, 4, java) and java.count == 80, java)
+    other = member().subscribe(name)
+    until(lambda: shared(name, 4, java, other), java, other)
+    _produce(bootstrap, name, 80, first=80)
+    until(lambda: java.count + len(other.values) >= 160, java, other)
+    java.stop()
+    until(lambda: shared(name, 4, other), other)
+
+
+def test_a_java_member_of_the_classic_protocol_is_upgraded(java_member, member, bootstrap, topic):
+    name = topic(partitions=4)
+    java = java_member(name, protocol="classic")
+    until(lambda: shared(name, 4, java), java)
+    other = member().subscribe(name)
+    until(lambda: shared(name, 4, java, other), java, other)
+    other.close()
+    until(lambda: shared(name, 4, java), java)
+
+
+def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
+    name = topic(partitions=4)
+    one = member(**{"client.id": "shown"}).subscribe(name)
+    until(lambda: shared(name, 4, one), one)
+    command = [
+        java_command(),
+        "-Xmx256M",
+        "-cp",
+        jars.class_path,
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    ]
+    command += ["--bootstrap-server", bootstrap, "--describe", "--group", group]
+    for flags, expected in (
+        (["--members", "--verbose"], [group, "shown", name]),
+        (["--state", "--verbose"], [group, "uniform", "Stable"]),
+        (["--offsets"], [group, name]),
+    ):
+        answer = subprocess.run(
+            [*command, *flags], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+        assert answer.returncode == 0, answer.stderr
+        for word in expected:
+            assert word in answer.stdout, answer.stdout
+        for _ in range(3):
+            one.poll()
