@@ -43,6 +43,20 @@ OLDEST_PRODUCE = 3
 
 
 ELSEWHERE = {
+    "AlterClientQuotas",
+    "AlterPartitionReassignments",
+    "AlterReplicaLogDirs",
+    "AlterUserScramCredentials",
+    "CreateAcls",
+    "DeleteAcls",
+    "DescribeAcls",
+    "DescribeClientQuotas",
+    "DescribeQuorum",
+    "DescribeUserScramCredentials",
+    "ElectLeaders",
+    "ListConfigResources",
+    "ListPartitionReassignments",
+    "UpdateFeatures",
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
     "JoinGroup",
