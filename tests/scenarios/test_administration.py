@@ -278,7 +278,7 @@ async def test_a_dynamic_broker_setting_reaches_topics_that_do_not_set_it(wire: 
     assert await alter(wire, BROKER, "1", ("message.max.bytes", SET, "100")) == 0
     assert (await wire.produce("inherits", [b"x" * 200])).error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert (await wire.produce("own", [b"x" * 200])).error_code == 0
-    assert await alter(wire, BROKER, "1", ("log.dirs", SET, "/elsewhere")) == ErrorCode.INVALID_CONFIG
+    assert await alter(wire, BROKER, "1", ("log.dirs", SET, "/elsewhere")) == ErrorCode.INVALID_REQUEST
     assert await alter(wire, BROKER, "7", ("message.max.bytes", SET, "1")) == ErrorCode.INVALID_REQUEST
     assert (await config_of(wire, BROKER, "1"))["message.max.bytes"].value == "100"
 

@@ -72,7 +72,7 @@ ELSEWHERE = {
     "TxnOffsetCommit",
 }
 """They need a group, or a transaction: `test_groups.py`, `test_consumer_groups.py`, `test_offsets_of_groups.py`,
-`test_offsets_in_transactions.py` ask for each of their versions."""
+`test_offsets_in_transactions.py`, `test_cluster_administration.py` and `test_log_dirs.py` ask for each of their versions."""
 
 
 def versions() -> Iterator[tuple[str, int]]:

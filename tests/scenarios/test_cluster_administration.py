@@ -1,0 +1,472 @@
+"""What one broker answers about its cluster: in every version, to sensible requests and to bad ones, in Kafka's codes."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from odradek.protocol import APIS, api_by_name
+from odradek.protocol.messages import alter_client_quotas as quotas
+from odradek.protocol.messages import alter_partition_reassignments as reassign
+from odradek.protocol.messages import alter_user_scram_credentials as alter_scram
+from odradek.protocol.messages import (
+    api_versions,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_client_quotas,
+    describe_user_scram_credentials,
+)
+from odradek.protocol.messages import describe_configs as describe
+from odradek.protocol.messages import describe_quorum as quorum
+from odradek.protocol.messages import elect_leaders as elect
+from odradek.protocol.messages import incremental_alter_configs as incremental
+from odradek.protocol.messages import list_config_resources as resources
+from odradek.protocol.messages import list_partition_reassignments as reassignments
+from odradek.protocol.messages import update_features as features
+from odradek.runtime.real import PosixDisk
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def election(*topics: tuple[str, list[int]], **options: int) -> Any:
+    wanted = [elect.TopicPartitions(topic=name, partitions=indexes) for name, indexes in topics]
+    return elect.ElectLeadersRequest(topic_partitions=wanted, **options)
+
+
+def reassignment(topic: str, index: int, replicas: list[int] | None) -> Any:
+    one = reassign.ReassignablePartition(partition_index=index, replicas=replicas)
+    return reassign.AlterPartitionReassignmentsRequest(
+        topics=[reassign.ReassignableTopic(name=topic, partitions=[one])]
+    )
+
+
+def quorum_of(topic: str, index: int = 0) -> Any:
+    return quorum.DescribeQuorumRequest(
+        topics=[quorum.TopicData(topic_name=topic, partitions=[quorum.PartitionData(partition_index=index)])]
+    )
+
+
+def feature(name: str, level: int, **options: Any) -> Any:
+    one = features.FeatureUpdateKey(feature=name, max_version_level=level, **options)
+    return features.UpdateFeaturesRequest(feature_updates=[one])
+
+
+ACL = create_acls.AclCreation(
+    resource_type=2, resource_name="t", principal="User:u", host="*", operation=3, permission_type=3
+)
+REQUESTS: dict[str, tuple[Callable[[int], Any], set[int]]] = {
+    "ElectLeaders": (lambda version: election(("t", [0])), {84}),
+    "AlterPartitionReassignments": (lambda version: reassignment("t", 0, [1]), set()),
+    "ListPartitionReassignments": (
+        lambda version: reassignments.ListPartitionReassignmentsRequest(topics=None),
+        set(),
+    ),
+    "DescribeQuorum": (lambda version: quorum_of("__cluster_metadata"), set()),
+    "UpdateFeatures": (lambda version: feature("transaction.version", 2), set()),
+    "ListConfigResources": (lambda version: resources.ListConfigResourcesRequest(), set()),
+    "DescribeAcls": (
+        lambda version: describe_acls.DescribeAclsRequest(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=3,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        ),
+        {54},
+    ),
+    "CreateAcls": (lambda version: create_acls.CreateAclsRequest(creations=[ACL]), {54}),
+    "DeleteAcls": (
+        lambda version: delete_acls.DeleteAclsRequest(
+            filters=[
+                delete_acls.DeleteAclsFilter(
+                    resource_type_filter=2,
+                    resource_name_filter=None,
+                    pattern_type_filter=3,
+                    principal_filter=None,
+                    host_filter=None,
+                    operation=3,
+                    permission_type=3,
+                )
+            ]
+        ),
+        {54},
+    ),
+    "DescribeUserScramCredentials": (
+        lambda version: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None),
+        set(),
+    ),
+    "AlterUserScramCredentials": (
+        lambda version: alter_scram.AlterUserScramCredentialsRequest(
+            deletions=[alter_scram.ScramCredentialDeletion(name="u", mechanism=1)]
+        ),
+        {91},
+    ),
+    "DescribeClientQuotas": (lambda version: describe_client_quotas.DescribeClientQuotasRequest(), set()),
+    "AlterClientQuotas": (
+        lambda version: quotas.AlterClientQuotasRequest(
+            entries=[
+                quotas.EntryData(
+                    entity=[quotas.EntityData(entity_type="user", entity_name="u")],
+                    ops=[quotas.OpData(key="producer_byte_rate", value=1.0)],
+                )
+            ]
+        ),
+        set(),
+    ),
+}
+
+
+def cases() -> Iterator[tuple[str, int]]:
+    for name in REQUESTS:
+        for version in APIS[api_by_name(name).key].versions:
+            yield name, version
+
+
+def error_codes(message: Any) -> set[int]:
+    found: set[int] = set()
+    for field in message.FIELDS:
+        value = getattr(message, field.name)
+        if field.name == "error_code":
+            found.add(int(value))
+        elif isinstance(value, list):
+            found |= {code for item in value if hasattr(item, "FIELDS") for code in error_codes(item)}
+    return found - {0}
+
+
+@pytest.mark.parametrize(("name", "version"), list(cases()))
+async def test_it_answers_in_every_version(wire: Any, name: str, version: int) -> None:
+    await wire.create("t")
+    request, codes = REQUESTS[name]
+    assert error_codes(await wire.call(name, version, request(version))) == codes
+
+
+# -- elections and reassignments
+
+
+async def test_no_election_is_needed_and_what_is_unknown_is_said(wire: Any) -> None:
+    await wire.create("t", 2)
+    response = await wire.call("ElectLeaders", 2, election(("t", [0, 1, 7]), ("none", [0])))
+    assert response.error_code == 0
+    assert [
+        [one.error_code for one in topic.partition_result] for topic in response.replica_election_results
+    ] == [[84, 84, 3], [3]]
+    everything = await wire.call("ElectLeaders", 2, elect.ElectLeadersRequest(topic_partitions=None))
+    assert [(topic.topic, topic.partition_result) for topic in everything.replica_election_results] == [
+        ("t", [])
+    ]
+    unknown = await wire.call("ElectLeaders", 2, election(("t", [0]), election_type=5))
+    assert unknown.error_code == 42
+
+
+def no_space(*_: Any) -> None:
+    raise OSError(28, "no space left on device")
+
+
+@pytest.mark.parametrize(("kind", "code"), [(0, 80), (1, 83)])
+async def test_an_offline_partition_has_nobody_to_elect(
+    scene: Any, monkeypatch: pytest.MonkeyPatch, kind: int, code: int
+) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixDisk, "make_directory", no_space)
+        await wire.create("t")
+    for request in (election(("t", [0])), elect.ElectLeadersRequest(topic_partitions=None)):
+        response = await wire.call("ElectLeaders", 2, request.replace(election_type=kind))
+        assert response.replica_election_results[0].partition_result[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    ("topic", "index", "replicas", "code"),
+    [
+        ("t", 0, [1], 0),
+        ("t", 0, [5], 39),
+        ("t", 0, [], 39),
+        ("t", 0, [1, 1], 39),
+        ("t", 0, [-1], 39),
+        ("t", 0, None, 85),
+        ("t", 9, [1], 3),
+        ("none", 0, [1], 3),
+        ("none", 0, None, 3),
+    ],
+)
+async def test_a_reassignment_is_to_this_broker_or_refused(
+    wire: Any, topic: str, index: int, replicas: list[int] | None, code: int
+) -> None:
+    await wire.create("t")
+    response = await wire.call("AlterPartitionReassignments", 1, reassignment(topic, index, replicas))
+    assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, code)
+
+
+# -- quorum and features
+
+
+async def test_the_controller_is_a_quorum_of_one(wire: Any) -> None:
+    response = await wire.call("DescribeQuorum", 2, quorum_of("__cluster_metadata"))
+    state = response.topics[0].partitions[0]
+    assert (state.leader_id, [one.replica_id for one in state.current_voters], state.observers) == (
+        1,
+        [1],
+        [],
+    )
+    assert state.high_watermark == state.current_voters[0].log_end_offset > 0
+    assert [node.node_id for node in response.nodes] == [1]
+    for request in (quorum_of("t"), quorum_of("__cluster_metadata", 1)):
+        response = await wire.call("DescribeQuorum", 2, request)
+        assert response.topics[0].partitions[0].error_code == 3
+
+
+async def finalized(wire: Any) -> tuple[int, dict[str, int]]:
+    request = api_versions.ApiVersionsRequest(client_software_name="c", client_software_version="1")
+    response = await wire.call("ApiVersions", 4, request)
+    return response.finalized_features_epoch, {
+        one.name: one.max_version_level for one in response.finalized_features
+    }
+
+
+async def test_levels_of_features_change_are_told_and_survive_a_restart(scene: Any) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    epoch, levels = await finalized(wire)
+    assert levels["transaction.version"] == 2
+    down = feature("transaction.version", 1, upgrade_type=2)
+    assert (await wire.call("UpdateFeatures", 2, down.replace(validate_only=True))).error_code == 0
+    assert await finalized(wire) == (epoch, levels)
+    assert (await wire.call("UpdateFeatures", 2, down)).error_code == 0
+    assert await finalized(wire) == (epoch + 1, {**levels, "transaction.version": 1})
+    await scene.stop()
+    await scene.start()
+    wire = await scene.connect()
+    assert await finalized(wire) == (epoch + 1, {**levels, "transaction.version": 1})
+    assert (await wire.call("UpdateFeatures", 2, feature("transaction.version", 2))).error_code == 0
+    assert await finalized(wire) == (epoch + 2, levels)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "options"),
+    [
+        ("nosuch", 1, {}),
+        ("transaction.version", 3, {}),
+        ("transaction.version", -1, {}),
+        ("transaction.version", 1, {}),
+        ("transaction.version", 2, {"upgrade_type": 9}),
+        ("metadata.version", 29, {"upgrade_type": 2}),
+    ],
+)
+async def test_a_level_that_cannot_be_is_refused(wire: Any, name: str, level: int, options: Any) -> None:
+    before = await finalized(wire)
+    for version in (1, 2):
+        response = await wire.call("UpdateFeatures", version, feature(name, level, **options))
+        assert response.error_code == 95
+        assert name in response.error_message
+    assert await finalized(wire) == before
+
+
+async def test_the_oldest_clients_say_whether_a_level_may_go_down(wire: Any) -> None:
+    for allowed, code in ((False, 95), (True, 0)):
+        request = feature("transaction.version", 1, allow_downgrade=allowed)
+        assert (await wire.call("UpdateFeatures", 0, request)).error_code == code
+
+
+# -- settings of all kinds
+
+
+async def alter(wire: Any, kind: int, name: str, *entries: Any, **options: Any) -> int:
+    configs = [
+        incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in entries
+    ]
+    resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource], **options)
+    code: int = (await wire.call("IncrementalAlterConfigs", 1, request)).responses[0].error_code
+    return code
+
+
+async def described(wire: Any, kind: int, name: str) -> dict[str, Any]:
+    resource = describe.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    request = describe.DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=True
+    )
+    result = (await wire.call("DescribeConfigs", 4, request)).results[0]
+    if result.error_code:
+        return {"error": result.error_code}
+    return {one.name: one for one in result.configs}
+
+
+async def listed(wire: Any, *kinds: int) -> set[tuple[int, str]]:
+    request = resources.ListConfigResourcesRequest(resource_types=list(kinds))
+    response = await wire.call("ListConfigResources", 1, request)
+    return {(one.resource_type, one.resource_name) for one in response.config_resources}
+
+
+async def test_a_brokers_own_settings_outrank_those_of_all_and_both_those_of_its_file(scene: Any) -> None:
+    await scene.start(log_retention_ms="1000")
+    wire = await scene.connect()
+    key = "log.retention.ms"
+    assert await alter(wire, BROKER, "", (key, SET, "2000")) == 0
+    assert (await described(wire, BROKER, "1"))[key].value == "2000"
+    assert await alter(wire, BROKER, "1", (key, SET, "3000")) == 0
+    one = (await described(wire, BROKER, "1"))[key]
+    assert (one.value, one.config_source) == ("3000", 2)
+    assert [(s.name, s.value, s.source) for s in one.synonyms][:3] == [
+        (key, "3000", 2),
+        (key, "2000", 3),
+        (key, "1000", 4),
+    ]
+    of_all = await described(wire, BROKER, "")
+    assert {name: (one.value, one.config_source) for name, one in of_all.items()} == {key: ("2000", 3)}
+    await scene.stop()
+    await scene.start(log_retention_ms="1000")
+    wire = await scene.connect()
+    assert (await described(wire, BROKER, "1"))[key].value == "3000"
+    assert await alter(wire, BROKER, "1", (key, DELETE, None)) == 0
+    assert (await described(wire, BROKER, "1"))[key].value == "2000"
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "code"),
+    [
+        ("1", ("node.id", SET, "2"), 42),
+        ("1", ("num.partitions", SET, "2"), 42),
+        ("", ("log.retention.ms", SET, "abc"), 42),
+        ("7", ("log.retention.ms", SET, "1"), 42),
+        ("x", ("log.retention.ms", SET, "1"), 42),
+        ("1", ("log.retention.ms", APPEND, "1"), 40),
+        ("", ("log.cleanup.policy", APPEND, "compact"), 0),
+        ("", ("max.connections", SET, "50"), 0),
+    ],
+)
+async def test_dynamic_settings_of_brokers_are_checked(wire: Any, name: str, entry: Any, code: int) -> None:
+    assert await alter(wire, BROKER, name, entry) == code
+
+
+async def test_every_setting_has_a_type_and_a_meaning(wire: Any) -> None:
+    await wire.create("t")
+    for kind, name in ((TOPIC, "t"), (BROKER, "1"), (GROUP, "g"), (METRICS, "m")):
+        for one in (await described(wire, kind, name)).values():
+            assert one.config_type > 0
+            assert one.documentation
+
+
+async def test_a_groups_settings_are_kept_described_and_listed(scene: Any) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    key = "consumer.session.timeout.ms"
+    before = await described(wire, GROUP, "g")
+    assert (before[key].value, before[key].config_source) == ("45000", 5)
+    assert await listed(wire, GROUP) == set()
+    assert await alter(wire, GROUP, "g", (key, SET, "50000")) == 0
+    await scene.stop()
+    await scene.start()
+    wire = await scene.connect()
+    one = (await described(wire, GROUP, "g"))[key]
+    assert (one.value, one.config_source) == ("50000", 8)
+    assert [(s.name, s.value) for s in one.synonyms] == [(key, "50000"), (f"group.{key}", "45000")]
+    assert await listed(wire, GROUP) == {(GROUP, "g")}
+    assert await alter(wire, GROUP, "g", (key, DELETE, None)) == 0
+    assert await listed(wire, GROUP) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "code"),
+    [
+        ("", ("consumer.session.timeout.ms", SET, "50000"), 42),
+        ("g", ("consumer.session.timeout.ms", SET, "1"), 40),
+        ("g", ("consumer.session.timeout.ms", SET, "99999999"), 40),
+        ("g", ("consumer.session.timeout.ms", SET, "abc"), 40),
+        ("g", ("consumer.heartbeat.interval.ms", SET, "49999999"), 40),
+        ("g", ("share.isolation.level", SET, "x"), 40),
+        ("g", ("share.isolation.level", APPEND, "x"), 40),
+        ("g", ("share.auto.offset.reset", SET, "by_duration:P1D"), 0),
+        ("g", ("nosuch", SET, "1"), 40),
+        ("g", ("nosuch", DELETE, None), 0),
+    ],
+)
+async def test_settings_of_groups_are_checked(wire: Any, name: str, entry: Any, code: int) -> None:
+    assert await alter(wire, GROUP, name, entry) == code
+
+
+async def test_subscriptions_to_metrics_are_kept_and_checked(wire: Any) -> None:
+    assert await alter(wire, METRICS, "m", ("metrics", SET, "a,b"), ("match", SET, "client_id=x")) == 0
+    assert (await described(wire, METRICS, "m"))["metrics"].config_source == 7
+    assert (await described(wire, METRICS, "other"))["interval.ms"].value == "300000"
+    assert await listed(wire, METRICS) == {(METRICS, "m")}
+    old = await wire.call("ListConfigResources", 0, resources.ListConfigResourcesRequest())
+    assert [one.resource_name for one in old.config_resources] == ["m"]
+    for name, entry, code in (
+        ("", ("metrics", SET, "a"), 42),
+        ("m", ("interval.ms", SET, "5"), 42),
+        ("m", ("match", SET, "shoe_size=5"), 40),
+        ("m", ("nosuch", SET, "5"), 42),
+    ):
+        assert await alter(wire, METRICS, name, entry) == code
+
+
+async def test_levels_of_loggers_are_set_and_given_back(wire: Any) -> None:
+    assert (await described(wire, LOGGER, "1"))["odradek.net"].config_source == 6
+    try:
+        entry = ("odradek.net", SET, "FATAL")
+        assert await alter(wire, LOGGER, "1", entry, validate_only=True) == 0
+        assert logging.getLogger("odradek.net").level == logging.NOTSET
+        assert await alter(wire, LOGGER, "1", entry) == 0
+        assert (await described(wire, LOGGER, "1"))["odradek.net"].value == "FATAL"
+        assert await alter(wire, LOGGER, "1", ("odradek.net", DELETE, None)) == 0
+    finally:
+        level, logging.getLogger("odradek.net").level = logging.getLogger("odradek.net").level, logging.NOTSET
+    assert level == logging.NOTSET
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "code"),
+    [
+        ("1", ("odradek.net", SET, "LOUD"), 40),
+        ("1", ("nosuch", SET, "INFO"), 40),
+        ("1", ("odradek.net", APPEND, "INFO"), 42),
+        ("1", ("root", DELETE, None), 42),
+        ("7", ("odradek.net", SET, "INFO"), 42),
+        ("", ("odradek.net", SET, "INFO"), 42),
+    ],
+)
+async def test_levels_that_cannot_be_are_refused(wire: Any, name: str, entry: Any, code: int) -> None:
+    assert await alter(wire, LOGGER, name, entry) == code
+
+
+@pytest.mark.parametrize("kind", [0, 1, 77])
+async def test_a_kind_of_resource_that_does_not_exist_is_refused(wire: Any, kind: int) -> None:
+    assert await alter(wire, kind, "x") == 42
+    assert await described(wire, kind, "x") == {"error": 42}
+    request = resources.ListConfigResourcesRequest(resource_types=[kind])
+    assert (await wire.call("ListConfigResources", 1, request)).error_code == 35
+
+
+async def test_names_that_cannot_be_are_refused(wire: Any) -> None:
+    for kind, name in ((GROUP, ""), (METRICS, ""), (LOGGER, "7"), (LOGGER, ""), (BROKER, "7"), (BROKER, "x")):
+        assert await described(wire, kind, name) == {"error": 42}
+
+
+async def test_everything_with_settings_is_listed(wire: Any) -> None:
+    await wire.create("t")
+    assert await listed(wire) == {(LOGGER, "1"), (BROKER, "1"), (TOPIC, "t")}
+
+
+# -- credentials
+
+
+async def test_nobody_has_credentials_and_none_are_taken(wire: Any) -> None:
+    names = [describe_user_scram_credentials.UserName(name=name) for name in ("a", "b", "b")]
+    request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
+    response = await wire.call("DescribeUserScramCredentials", 0, request)
+    assert {one.user: one.error_code for one in response.results} == {"a": 91, "b": 92}
+    added = alter_scram.ScramCredentialUpsertion(
+        name="u", mechanism=1, iterations=8192, salt=b"s", salted_password=b"p"
+    )
+    request = alter_scram.AlterUserScramCredentialsRequest(upsertions=[added])
+    response = await wire.call("AlterUserScramCredentials", 0, request)
+    assert [one.error_code for one in response.results] == [33]
