@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.app import Broker
-from odradek.config.broker import BrokerConfig
 from odradek.model.ids import TopicPartition
 from odradek.testing.sim.broker_clients import (
     PORT,
@@ -26,20 +24,27 @@ from odradek.testing.sim.broker_clients import (
     create_topic,
     delete_records,
 )
+from odradek.testing.sim.broker_keeper import BrokerKeeper
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
+from odradek.testing.sim.disk_trouble import is_disk_trouble
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.ledger import Ledger
 from odradek.testing.sim.record_source import RecordSource
-from odradek.testing.sim.world import Host, Life, World
+from odradek.testing.sim.world import Host, World
 
-_LIVES_MAX: Final = 40
 _TOPIC: Final = "topic"
 _DRAIN_S_MAX: Final = 300.0
 """After the faults stop, everything must be acknowledged within this long."""
 _NEVER_REMOVED: Final = 1 << 62
+_SETTINGS: Final = {
+    "listeners": f"PLAINTEXT://0.0.0.0:{PORT}",
+    "log.dirs": "/data",
+    "auto.create.topics.enable": "false",
+    "log.retention.check.interval.ms": "300",
+    "log.flush.offset.checkpoint.interval.ms": "700",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,7 +103,7 @@ class BrokerScenario:
         self._clients: list[Host] = [world.host(f"client-{number}") for number in range(3)]
         self._host.disk_stall_s = self._plan.disk_stall_s
         world.excuse = self._is_excused
-        self._stop = asyncio.Event()
+        self._keeper = BrokerKeeper(self._host, self._rng, _SETTINGS)
         self._producing = True
         self._context = ClientContext(
             broker="broker", rng=stream(seed, "clients"), now_ms=self._clients[0].clock.wall_ms
@@ -133,12 +138,12 @@ class BrokerScenario:
         """Raises `ViolationError` when a promise was broken."""
         for client in self._clients:
             client.boot()
-        keeper = asyncio.create_task(self._keep_broker(self._lives), name="keeper")
+        keeper = asyncio.create_task(self._keeper.keep(self._lives), name="keeper")
         await self._work(keeper)
         await self._stop_and_cut_power(keeper)
-        keeper = asyncio.create_task(self._keep_broker(()), name="last keeper")
+        keeper = asyncio.create_task(self._keeper.keep(()), name="last keeper")
         await self._check_all()
-        self._stop.set()
+        self._keeper.stop.set()
         await keeper
 
     async def _work(self, keeper: asyncio.Task[None]) -> None:
@@ -164,9 +169,9 @@ class BrokerScenario:
             raise
 
     async def _stop_and_cut_power(self, keeper: asyncio.Task[None]) -> None:
-        self._stop.set()
+        self._keeper.stop.set()
         await keeper
-        self._stop.clear()
+        self._keeper.stop.clear()
         self._host.crash(CrashKind.POWER_LOSS)
 
     async def _produce_and_consume(self) -> None:
@@ -207,48 +212,6 @@ class BrokerScenario:
             offset = self._rng.randint(0, ledger.high_watermark)
             ledger.may_remove_below(offset)
             await delete_records(self._context, name, offset)
-
-    # -- the broker's lives ----------------------------------------------------------------------------------
-
-    async def _keep_broker(self, lives: Sequence[Sequence[DiskFault]]) -> None:
-        """Boot it until it was stopped cleanly on request."""
-        for number in range(_LIVES_MAX):
-            life = self._host.boot(faults=lives[number] if number < len(lives) else ())
-            task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
-            (outcome,) = await asyncio.gather(task, return_exceptions=True)
-            if is_disk_trouble(outcome) and life.disk.failure_count:
-                self._host.crash(CrashKind.PROCESS_KILL)
-            if not life.crashed.done():
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                if self._stop.is_set():
-                    return
-                self._host.crash(CrashKind.PROCESS_KILL)  # it stopped for a restart: the process ends
-            raise_unless_of_crash(outcome)
-            while life.tasks:  # noqa: ASYNC110  they are being cancelled
-                await asyncio.sleep(0)
-            await asyncio.sleep(self._rng.uniform(0.01, 0.5))
-        raise ViolationError(f"the broker does not come up: {_LIVES_MAX} lives ended")
-
-    async def _serve(self, life: Life) -> None:
-        """One life. After a disk error the operator restarts it, cleanly or not."""
-        values = {
-            "listeners": f"PLAINTEXT://0.0.0.0:{PORT}",
-            "log.dirs": "/data",
-            "auto.create.topics.enable": "false",
-            "log.retention.check.interval.ms": "300",
-            "log.flush.offset.checkpoint.interval.ms": "700",
-        }
-        config, _ = BrokerConfig.load(values)
-        broker = Broker(config, life.runtime)
-        await broker.start()
-        patience = self._rng.randint(1, 6)
-        while not self._stop.is_set() and patience:
-            patience -= bool(life.disk.failure_count)
-            await asyncio.sleep(0.25)
-        if not self._stop.is_set() and self._rng.random() < 0.5:
-            life.crash(self._rng.choice(list(CrashKind)))
-        await broker.stop()
 
     # -- the nemesis -----------------------------------------------------------------------------------------
 

@@ -7,64 +7,37 @@ promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 from unittest.mock import patch
 
 from odradek.broker.producer_ids import ProducerIds
 from odradek.net.connection import Connection
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, DiskFile
-from odradek.storage import opening, recovery
+from odradek.storage import log as log_module
+from odradek.storage import opening, producer_snapshot, recovery
 from odradek.storage.batch_walk import walk
 from odradek.storage.durability import Durability, FlushJob
 from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory
-from odradek.storage.producers import Producers
+from odradek.storage.producer_replay import replay_segment
+from odradek.storage.producers import Producers, ProducerState, check_marker
 from odradek.storage.removal import RemovalJob
 from odradek.storage.segment import Segment, SegmentWriter
+from odradek.storage.segments import SegmentList
 from odradek.storage.tail import Tail
+from odradek.storage.transactions import Transactions
+from odradek.storage.verification import Verifications
+from odradek.testing.sim import transaction_mutants  # noqa: F401  its mutants are of the bank, too
+from odradek.testing.sim.mutant import BANK, Mutant, Patches, mutant
 
-Patches = Iterator[Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """A planted bug. `patches` makes the patchers that plant it."""
-
-    name: str
-    mistake: str
-    scenario: str
-    patches: Callable[[], Patches]
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """Within, the code has the bug."""
-        with ExitStack() as stack:
-            for patcher in self.patches():
-                stack.enter_context(patcher)
-            yield
-
-
-BANK: Final[list[Mutant]] = []
-
-
-def _mutant(
-    mistake: str, scenario: str = "storage"
-) -> Callable[[Callable[[], Patches]], Callable[[], Patches]]:
-    def add(patches: Callable[[], Patches]) -> Callable[[], Patches]:
-        BANK.append(Mutant(name=patches.__name__, mistake=mistake, scenario=scenario, patches=patches))
-        return patches
-
-    return add
-
+__all__ = ["BANK", "Mutant"]
 
 # -- durability ----------------------------------------------------------------------------------------------
 
 
-@_mutant("batches are acknowledged from the page cache")
+@mutant("batches are acknowledged from the page cache")
 def no_fsync_before_ack() -> Patches:
     def sync(self: SegmentWriter) -> None:
         self.durable = self.sealed
@@ -72,7 +45,7 @@ def no_fsync_before_ack() -> Patches:
     yield patch.object(SegmentWriter, "sync", sync)
 
 
-@_mutant("the high watermark follows the log's end, not what is durable")
+@mutant("the high watermark follows the log's end, not what is durable")
 def ack_before_flush() -> Patches:
     yield patch.object(Log, "flushed_offset", property(lambda self: self.end_offset))
 
@@ -104,7 +77,7 @@ class _LazyFile:
         return getattr(self._file, name)
 
 
-@_mutant("a batch is acknowledged while it is still in the process's own buffer")
+@mutant("a batch is acknowledged while it is still in the process's own buffer")
 def ack_before_write() -> Patches:
     real = Segment.open_writer
 
@@ -116,7 +89,7 @@ def ack_before_write() -> Patches:
     yield patch.object(Segment, "open_writer", open_writer)
 
 
-@_mutant("a flush claims what was appended while it ran")
+@mutant("a flush claims what was appended while it ran")
 def flushed_past_the_job() -> Patches:
     real = Durability.done
 
@@ -127,7 +100,7 @@ def flushed_past_the_job() -> Patches:
     yield patch.object(Log, "flushed", flushed)
 
 
-@_mutant("a flush syncs the active segment and forgets those sealed since the last one")
+@mutant("a flush syncs the active segment and forgets those sealed since the last one")
 def sealed_segment_not_synced() -> Patches:
     real = FlushJob.sync_all
 
@@ -139,12 +112,12 @@ def sealed_segment_not_synced() -> Patches:
     yield patch.object(FlushJob, "sync_all", sync_all)
 
 
-@_mutant("a new segment's name is never made durable")
+@mutant("a new segment's name is never made durable")
 def no_directory_sync() -> Patches:
     yield patch.object(Durability, "names_changed", lambda self, *directories: None)
 
 
-@_mutant("an fsync that failed is taken for one that succeeded")
+@mutant("an fsync that failed is taken for one that succeeded")
 def fsync_error_swallowed() -> Patches:
     real = SegmentWriter.sync
 
@@ -157,7 +130,7 @@ def fsync_error_swallowed() -> Patches:
     yield patch.object(SegmentWriter, "sync", sync)
 
 
-@_mutant("an fsync that failed is tried again")
+@mutant("an fsync that failed is tried again")
 def fsync_retried() -> Patches:
     real = SegmentWriter.sync
 
@@ -173,12 +146,12 @@ def fsync_retried() -> Patches:
 # -- recovery ------------------------------------------------------------------------------------------------
 
 
-@_mutant("recovery takes a torn batch for a good one: no CRC")
+@mutant("recovery takes a torn batch for a good one: no CRC")
 def torn_tail_accepted() -> Patches:
     yield patch.object(recovery, "check_crc", lambda batch: None)
 
 
-@_mutant("recovery believes that every crash was a clean shutdown")
+@mutant("recovery believes that every crash was a clean shutdown")
 def crash_taken_for_clean() -> Patches:
     real = LogDirectory.load
 
@@ -190,7 +163,7 @@ def crash_taken_for_clean() -> Patches:
     yield patch.object(LogDirectory, "load", load)
 
 
-@_mutant("recovery cuts one batch more than it must")
+@mutant("recovery cuts one batch more than it must")
 def recovery_cuts_too_much() -> Patches:
     real = recovery.scan_file
 
@@ -203,7 +176,7 @@ def recovery_cuts_too_much() -> Patches:
     yield patch.object(opening, "scan_file", scan_file)
 
 
-@_mutant("indexes are believed without a look at the log")
+@mutant("indexes are believed without a look at the log")
 def index_trusted_blindly() -> Patches:
     def trust(self: Segment) -> None:
         self._offsets_checked = self._times_checked = True
@@ -220,7 +193,7 @@ def index_trusted_blindly() -> Patches:
     yield patch.object(Segment, "_walk_to", walk_to)
 
 
-@_mutant("a producer snapshot is durable before its batches are, and believed beyond the log's end")
+@mutant("a producer snapshot is durable before its batches are, and believed beyond the log's end")
 def snapshot_beyond_the_end() -> Patches:
     real_sync, real_load = FlushJob.sync_all, opening._Opener._load_producers
 
@@ -231,16 +204,17 @@ def snapshot_beyond_the_end() -> Patches:
 
     def load(self: Any, names: list[str]) -> Producers:
         end_offset, self._end_offset = self._end_offset, 1 << 62
+        recovered, self._recovered = self._recovered, []
         try:
             return real_load(self, names)
         finally:
-            self._end_offset = end_offset
+            self._end_offset, self._recovered = end_offset, recovered
 
     yield patch.object(FlushJob, "sync_all", sync_all)
     yield patch.object(opening._Opener, "_load_producers", load)
 
 
-@_mutant("producers are known from snapshots alone, not from the batches behind them")
+@mutant("producers are known from snapshots alone, not from the batches behind them")
 def producers_not_replayed() -> Patches:
     yield patch.object(Producers, "replay", lambda self, header, now_ms: None)
 
@@ -248,7 +222,7 @@ def producers_not_replayed() -> Patches:
 # -- disk errors ---------------------------------------------------------------------------------------------
 
 
-@_mutant("after a failed write the next one goes behind what is left of it")
+@mutant("after a failed write the next one goes behind what is left of it")
 def append_after_failed_write() -> Patches:
     real = Tail.write
 
@@ -265,7 +239,7 @@ def append_after_failed_write() -> Patches:
     yield patch.object(Tail, "_cut_back", lambda self, segment: None)
 
 
-@_mutant("a failed write is counted as written: its offsets are used up")
+@mutant("a failed write is counted as written: its offsets are used up")
 def failed_write_leaves_a_gap() -> Patches:
     real = Log.append
 
@@ -283,7 +257,7 @@ def failed_write_leaves_a_gap() -> Patches:
 # -- deletion ------------------------------------------------------------------------------------------------
 
 
-@_mutant("retention removes the newest of the old segments first: a crash leaves a hole")
+@mutant("retention removes the newest of the old segments first: a crash leaves a hole")
 def newest_removed_first() -> Patches:
     real = RemovalJob.run
 
@@ -294,7 +268,7 @@ def newest_removed_first() -> Patches:
     yield patch.object(RemovalJob, "run", run)
 
 
-@_mutant("retention takes segments that are not durable yet")
+@mutant("retention takes segments that are not durable yet")
 def retention_ignores_the_high_watermark() -> Patches:
     real = Log.apply_retention
 
@@ -308,15 +282,76 @@ def retention_ignores_the_high_watermark() -> Patches:
     yield patch.object(Log, "apply_retention", apply_retention)
 
 
+# -- transactions ------------------------------------------------------------------------------------------------
+
+
+@mutant("an aborted transaction is not put into the index")
+def aborted_transaction_not_indexed() -> Patches:
+    yield patch.object(SegmentList, "note_aborted", lambda self, segment, transaction: None)
+
+
+@mutant("recovery does not make the index of aborted transactions again")
+def transaction_index_not_recovered() -> Patches:
+    def replay(producers: Producers, segment: Segment, offset: int, now_ms: int, _: Any) -> None:
+        replay_segment(producers, segment, offset, now_ms)
+
+    yield patch.object(opening, "replay_segment", replay)
+
+
+@mutant("the index of aborted transactions is not synced before a clean shutdown")
+def transaction_index_not_synced() -> Patches:
+    yield patch.object(SegmentWriter, "sync_transactions", lambda self: None)
+
+
+@mutant("readers of committed records are not stopped by an open transaction")
+def stable_past_an_open_transaction() -> Patches:
+    yield patch.object(Transactions, "stable_below", lambda self, high_watermark: high_watermark)
+
+
+@mutant("a transaction counts as decided while a crash could still undo its marker")
+def stable_past_a_marker_in_doubt() -> Patches:
+    real = Transactions.end
+
+    def end(self: Transactions, ended: Any) -> None:
+        real(self, ended)
+        self.forget_decided()
+
+    yield patch.object(Transactions, "end", end)
+
+
+@mutant("the marker of a coordinator that was replaced is taken")
+def marker_of_an_old_coordinator() -> Patches:
+    def check(state: Any, marker: Any, transaction_version: int) -> None:
+        known = state if state is None else state._replace(coordinator_epoch=-1)
+        check_marker(known, marker, transaction_version)
+
+    yield patch.object(log_module, "check_marker", check)
+
+
+@mutant("snapshots do not say where open transactions began")
+def snapshot_without_transactions() -> Patches:
+    real = producer_snapshot._fields
+
+    def fields(state: ProducerState) -> tuple[int, ...]:
+        return (*real(state)[:-1], -1)
+
+    yield patch.object(producer_snapshot, "_fields", fields)
+
+
+@mutant("a batch that comes after its transaction ended begins another one")
+def late_batch_begins_a_transaction() -> Patches:
+    yield patch.object(Verifications, "check", lambda self, header, guard: None)
+
+
 # -- the broker around the log -------------------------------------------------------------------------------
 
 
-@_mutant("acks=all is answered without waiting for the high watermark", "broker")
+@mutant("acks=all is answered without waiting for the high watermark", "broker")
 def answer_before_the_high_watermark() -> Patches:
     yield patch.object(Partition, "acknowledgement", lambda self, last_offset: None)
 
 
-@_mutant("a fetch returns what is above the high watermark", "broker")
+@mutant("a fetch returns what is above the high watermark", "broker")
 def fetch_above_the_high_watermark() -> Patches:
     real = Log.read
 
@@ -326,7 +361,7 @@ def fetch_above_the_high_watermark() -> Patches:
     yield patch.object(Log, "read", read)
 
 
-@_mutant("answers overtake each other on a connection", "broker")
+@mutant("answers overtake each other on a connection", "broker")
 def answers_out_of_order() -> Patches:
     real = Connection._settle
 
@@ -338,7 +373,7 @@ def answers_out_of_order() -> Patches:
     yield patch.object(Connection, "_settle", settle)
 
 
-@_mutant("producer ids begin again at 0 with every start", "broker")
+@mutant("producer ids begin again at 0 with every start", "broker")
 def producer_ids_repeat() -> Patches:
     real = ProducerIds.__init__
 

@@ -9,14 +9,18 @@ from typing import Final
 from odradek.testing.sim.broker_scenario import run_broker
 from odradek.testing.sim.failures import DivergenceError
 from odradek.testing.sim.fault_plan import FaultPlan
+from odradek.testing.sim.group_scenario import run_groups
 from odradek.testing.sim.mutants import Mutant
 from odradek.testing.sim.storage_scenario import run_storage
 from odradek.testing.sim.trace import Trace, first_difference
+from odradek.testing.sim.transaction_scenario import run_transactions
 from odradek.testing.sim.world import World
 
 SCENARIOS: Final[dict[str, Callable[[World, int, FaultPlan], object]]] = {
     "storage": run_storage,
     "broker": run_broker,
+    "transactions": run_transactions,
+    "groups": run_groups,
 }
 
 
