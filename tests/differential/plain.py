@@ -55,6 +55,9 @@ MASKED = {
 }
 TEXTS = {"error_message", "batch_index_error_message", "acknowledge_error_message", "documentation"}
 PRODUCER_IDS = {"producer_id", "ongoing_txn_producer_id"}
+GROUP_EPOCHS = {"member_epoch", "group_epoch", "assignment_epoch"}
+"""Where they begin, and in which steps they grow, is the coordinator's own affair; that they grow, shows."""
+
 _UUIDS = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|(?<![\w-])(?=[\w-]*[A-Z])(?=[\w-]*\d)[\w-]{22}(?![\w-])"
@@ -117,11 +120,13 @@ def _name_topic(value: Struct, names: Names) -> None:
 def _number(value: int, names: Names, field: str) -> int | str:
     if field in PRODUCER_IDS and value >= 0:
         return names.of("producer", value)
+    if field in GROUP_EPOCHS and value > 0:
+        return names.of("epoch", value)
     return "<time>" if value >= THE_PRESENT_MS and "offset" not in field and value < 1 << 50 else value
 
 
 def _list(values: list[Any], version: int, names: Names, field: str) -> Any:
-    identity = _identity(values[0]) if values and isinstance(values[0], Struct) else None
+    identity = _identity(values) if values else None
     if identity is None or field in ORDERED:
         shown = [plain(value, version, names, field) for value in values]
         return sorted(shown, key=str) if field in UNORDERED else shown
@@ -137,10 +142,14 @@ def _list(values: list[Any], version: int, names: Names, field: str) -> Any:
     return found
 
 
-def _identity(value: Struct) -> str | None:
-    mine = {field.name for field in value.FIELDS}
+def _identity(values: list[Any]) -> str | None:
+    """The first field that all of them have, or else the first that one of them has."""
+    if not isinstance(values[0], Struct):
+        return None
+    mine = [name for name in IDENTITIES if name in {field.name for field in values[0].FIELDS}]
+    given = {name: [getattr(one, name) not in ("", None) for one in values] for name in mine}
     return next(
-        (name for name in IDENTITIES if name in mine and getattr(value, name) not in ("", None)), None
+        (name for name in mine if all(given[name])), next((name for name in mine if any(given[name])), None)
     )
 
 

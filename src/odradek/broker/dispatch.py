@@ -18,7 +18,7 @@ from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
 from odradek.protocol import APIS, Api, Message, RequestHeader, decode, decode_request_header, encode_response
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
 from odradek.security.quotas import Quotas
 
@@ -45,7 +45,7 @@ class Dispatcher:
         if version not in api.versions:
             if header.api_key != _API_VERSIONS:
                 raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
-            return self._refuse_api_versions(connection, header.correlation_id)
+            return self._refuse_api_versions(header.correlation_id)
         request, _ = decode(api.request, version, frame, position)
         circumstances = Circumstances(
             connection=connection, api_version=version, client_id=header.client_id or ""
@@ -76,13 +76,11 @@ class Dispatcher:
         route = self._routes[api_key] = APIS[api_key], self._served[api_key]
         return route
 
-    def _refuse_api_versions(self, connection: Connection, correlation_id: int) -> list[Buffer]:
+    def _refuse_api_versions(self, correlation_id: int) -> list[Buffer]:
         """Version 0 with error 35 and the supported range, so that the client can come again with one of them."""
-        _, served = self._route(_API_VERSIONS)
-        circumstances = Circumstances(connection=connection, api_version=0, client_id="")
-        response = served.handle(self._parts, circumstances, ApiVersionsRequest())
-        assert isinstance(response, Message)
-        refused = response.replace(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        offered = APIS[_API_VERSIONS].offered()
+        known = ApiVersion(api_key=_API_VERSIONS, min_version=offered.min, max_version=offered.max)
+        refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
         return encode_response(_API_VERSIONS, 0, correlation_id, refused)
 
     async def _finish(

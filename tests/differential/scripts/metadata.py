@@ -42,6 +42,7 @@ def _names(peer: Peer) -> None:
         1,
         only=lambda one: one.topics[0].name,
     )
+    wait_until_led(peer, "md-new-1")
     peer.ask("the same topic twice", metadata("md-two", "md-two"))
     peer.ask("no topics", MetadataRequest(topics=[]))
     peer.ask("all topics", MetadataRequest(topics=None), only=_mine)

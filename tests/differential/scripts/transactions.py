@@ -1,5 +1,6 @@
 """Transactions: both flows, markers and what readers see, and every stale epoch, wrong id and wrong state."""
 
+import time
 from typing import Any
 
 from tests.differential.peer import Peer
@@ -79,7 +80,9 @@ def end(name: str, who: int, epoch: int, *, commit: bool = True) -> EndTxnReques
 
 
 def send(name: str, who: int, epoch: int, value: str, sequence: int, partition: int = 0) -> Any:
-    data = batch(value, producer_id=who, producer_epoch=epoch, base_sequence=sequence, transactional=True)
+    producer = {"producer_id": who, "producer_epoch": epoch, "base_sequence": sequence}
+    now_ms = int(time.time() * 1000)  # older records would end their segment when a marker comes
+    data = batch(value, timestamp=now_ms, transactional=True, **producer)
     return produce("tx-one", data, partition=partition, transactional_id=name)
 
 

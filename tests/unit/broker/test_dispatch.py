@@ -78,7 +78,7 @@ def test_api_versions_in_an_unknown_version_is_answered_in_version_0() -> None:
     assert isinstance(reply, list)
     correlation_id, response = decode_response(18, 0, b"".join(reply)[4:])
     assert (correlation_id, response.error_code) == (9, 35)
-    assert {entry.api_key for entry in response.api_keys} == {one.api_key for one in served_apis()}
+    assert [(one.api_key, one.min_version, one.max_version) for one in response.api_keys] == [(18, 0, 4)]
 
 
 def frame_of_api_versions(version: int) -> memoryview:

@@ -34,13 +34,11 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
     def handle(
         parts: Parts, circumstances: Circumstances, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
-        error = ErrorCode.NONE
-        if circumstances.api_version >= 3:
+        if circumstances.api_version >= _SINCE_FEATURES:
             names = (request.client_software_name, request.client_software_version)
-            if all(_SOFTWARE.match(name) for name in names):
-                circumstances.connection.client_software = names
-            else:
-                error = ErrorCode.INVALID_REQUEST
+            if not all(_SOFTWARE.match(name) for name in names):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            circumstances.connection.client_software = names
         keys = frozenset(served_keys())
         unstable = parts.config.unstable_api_versions_enable
         listed = [
@@ -49,11 +47,10 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
             if (offered := APIS[key].offered(unstable=unstable))
         ]
         if circumstances.api_version < _SINCE_FEATURES:
-            return ApiVersionsResponse(error_code=error, api_keys=listed)
+            return ApiVersionsResponse(api_keys=listed)
         features = supported(keys)
         levels = {one.name: level_of(parts.image, one.name) for one in features}
         return ApiVersionsResponse(
-            error_code=error,
             api_keys=listed,
             supported_features=_supported(features, from_level_0=circumstances.api_version >= _SINCE_LEVEL_0),
             finalized_features_epoch=parts.image.features.epoch,

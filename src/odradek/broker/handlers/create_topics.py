@@ -92,7 +92,7 @@ def _configs(topic: CreatableTopic) -> Mapping[str, str]:
 def _result(parts: Parts, name: str, outcome: TopicImage | KafkaError) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(
-            name=name, error_code=outcome.code, error_message=outcome.message, configs=None
+            name=name, error_code=outcome.code, error_message=outcome.message, configs=[]
         )
     return CreatableTopicResult(
         name=name,

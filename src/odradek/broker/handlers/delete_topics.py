@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from uuid import UUID
 
 from odradek.broker.context import Circumstances, Parts, Served
@@ -26,10 +27,24 @@ async def handle(
     wanted = request.topics
     if circumstances.api_version < _SINCE_TOPIC_STATES:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
-    unique = {(topic.name, topic.topic_id): topic for topic in wanted}
+    named = Counter((topic.name, topic.topic_id) for topic in wanted)
     mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
-    responses = [await _delete(parts, circumstances, topic, mutations) for topic in unique.values()]
+    responses = [
+        await _delete(parts, circumstances, DeleteTopicState(name=name, topic_id=topic_id), mutations)
+        if times == 1
+        else _named_twice(name, topic_id)
+        for (name, topic_id), times in named.items()
+    ]
     return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, responses=responses)
+
+
+def _named_twice(name: str | None, topic_id: UUID) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name,
+        topic_id=topic_id,
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=f"topic {topic_id if name is None else repr(name)} is named more than once: name each topic once",
+    )
 
 
 async def _delete(

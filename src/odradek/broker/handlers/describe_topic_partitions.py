@@ -24,9 +24,11 @@ def handle(
     cursor = request.cursor
     first_partition = 0
     if cursor is not None:
+        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
+            return DescribeTopicPartitionsResponse(topics=[_refused(topic.name) for topic in request.topics])
         names = [name for name in names if name >= cursor.topic_name]
         if names and names[0] == cursor.topic_name:
-            first_partition = max(cursor.partition_index, 0)
+            first_partition = cursor.partition_index
     room = min(max(request.response_partition_limit, 1), parts.config.max_request_partition_size_limit)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
@@ -52,7 +54,14 @@ def handle(
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """A cursor names a topic that is asked for, and a partition that can be."""
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
 
 
 def _found(parts: Parts, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:

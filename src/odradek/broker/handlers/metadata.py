@@ -73,6 +73,8 @@ def _answer(
         else topic
         for topic in _selected(image, circumstances, request, errors)
     ]
+    if circumstances.api_version < _SINCE_TOPIC_IDS and not all(map(_is_named, request.topics or ())):
+        return MetadataResponse(topics=list(map(_asked_too_early, request.topics or ())))
     brokers = []
     for broker in image.brokers:
         host, port = circumstances.address_of(broker)
@@ -96,11 +98,6 @@ def _selected(
     if wanted is None or (not wanted and circumstances.api_version < _SINCE_NULL_IS_ALL):
         return image.topics.values()
     unique = {(topic.name, topic.topic_id): topic for topic in wanted}
-    if circumstances.api_version < _SINCE_TOPIC_IDS:
-        return [
-            _one(image, topic, errors) if _is_named(topic) else _asked_too_early(topic)
-            for topic in unique.values()
-        ]
     return [_one(image, topic, errors) for topic in unique.values()]
 
 
