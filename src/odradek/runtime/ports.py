@@ -128,6 +128,9 @@ class Disk(Protocol):
     def free_bytes(self, path: str) -> int:
         """What may still be written to the file system that holds `path`."""
 
+    def total_bytes(self, path: str) -> int:
+        """The size of the file system that holds `path`."""
+
     def lock(self, path: str) -> DirectoryLock:
         """Take the directory's exclusive lock (a file `.lock` in it).
 

@@ -193,7 +193,7 @@ class LogDirectory:
     def space(self) -> tuple[int, int]:
         """Bytes in total and free on the file system; -1 where that is not known."""
         try:
-            return -1, self._disk.free_bytes(self.path)
+            return self._disk.total_bytes(self.path), self._disk.free_bytes(self.path)
         except OSError:
             return -1, -1
 

@@ -247,6 +247,11 @@ class SimDisk:
         self.medium.find(path)
         return self.medium.free_bytes()
 
+    def total_bytes(self, path: str) -> int:
+        self.check_alive()
+        self.medium.find(path)
+        return self.medium.total_bytes()
+
     def lock(self, path: str) -> SimLock:
         lock_path = f"{path.rstrip('/')}/.lock"
         self.open(lock_path, create=True).close()

@@ -304,6 +304,9 @@ class Medium:
     def used_bytes(self) -> int:
         return sum(len(inode.cache) for _, inode in self.root.files(""))
 
+    def total_bytes(self) -> int:
+        return self.used_bytes() + self.free_bytes() if self.capacity_bytes is None else self.capacity_bytes
+
     def free_bytes(self) -> int:
         if self.capacity_bytes is None:
             return 1 << 40
