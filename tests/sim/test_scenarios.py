@@ -50,3 +50,17 @@ def test_a_disk_error_at_any_io_point_acknowledges_nothing_that_is_lost(kind: st
         faults = (PlannedFault(kind, point, target),)
         run, _ = run_once("storage", 43, FaultPlan((faults, (PlannedFault("power", 90),))))
         assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_transactions_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    for seed in range(first, first + 10):
+        run = run_twice("transactions", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+def test_a_crash_at_any_io_point_tears_no_transaction(kind: str) -> None:
+    for point in range(1, crash_points("transactions", 258) + 1):
+        run, _ = run_once("transactions", 258, FaultPlan(((PlannedFault(kind, point),),)))
+        assert run.failure is None, run.command
