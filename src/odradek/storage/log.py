@@ -119,6 +119,7 @@ class Log:
         clean: bool,
         recovery_point: int,
         start_offset: int = 0,
+        cleaned_offset: int = 0,
         topic_id: UUID | None = None,
         files: OpenFiles | None = None,
         on_broken: OnBroken | None = None,
@@ -128,6 +129,7 @@ class Log:
         `clean`: it was closed cleanly, so it is opened without reading it. Otherwise everything from `recovery_point` on
         is scanned, cut at the last good batch, and synced. Raises KAFKA_STORAGE_ERROR when what lies below the recovery
         point, which was once durable, is damaged or missing: no log is better than one that silently lost records.
+        Between segments below `cleaned_offset` a compaction may have left gaps.
         INCONSISTENT_TOPIC_ID, and nothing is touched, when the directory is of another topic than `topic_id`.
         `on_broken` hears of an error in reading or writing that is final.
         """
@@ -139,6 +141,7 @@ class Log:
             clean=clean,
             recovery_point=recovery_point,
             start_offset=start_offset,
+            cleaned_offset=cleaned_offset,
             topic_id=topic_id,
             files=files if files is not None else OpenFiles(runtime.disk),
         )

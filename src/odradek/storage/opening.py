@@ -46,6 +46,8 @@ class Opening:
     topic_id: UUID | None
     """None: whatever topic the directory belongs to."""
     files: OpenFiles
+    cleaned_offset: int = 0
+    """Up to where compaction got: below it offsets may be missing between segments. Ours leave none, Kafka's do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +315,7 @@ class _Opener:
                 else:
                     self._drop_empty([following])
                 continue
-            if following.base_offset > expected and not self._may_have_gaps():
+            if following.base_offset > max(expected, self._opening.cleaned_offset):
                 self._drop_from(
                     number + 1, expected, f"offsets {expected} to {following.base_offset - 1} are missing"
                 )
@@ -336,9 +338,6 @@ class _Opener:
             end_offset=self._end_offset,
             segment_count=number + 1 - first,
         )
-
-    def _may_have_gaps(self) -> bool:
-        return "compact" in self._opening.config.cleanup_policy
 
     def _scan(self, segment: Segment) -> ScannedSegment:
         file = self._disk.open(segment.path(naming.LOG), write=False)

@@ -20,14 +20,10 @@ from odradek.records import (
     BatchBuilder,
     BatchHeader,
     Codec,
-    ControlKind,
     Record,
     TimestampType,
-    check_crc,
     decode_batch,
-    read_control,
     read_header,
-    split_batches,
 )
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.service import LogCleaner
@@ -35,6 +31,7 @@ from odradek.storage.directories import LogDirectories
 from odradek.storage.log import AppendResult, Log
 from odradek.storage.producers import Marker
 from odradek.testing.sim.chance import SimEntropy
+from odradek.testing.sim.compaction_history import committed_records, read_batches
 from odradek.testing.sim.disk import SimDisk
 from odradek.testing.sim.disk_faults import CrashKind
 from odradek.testing.sim.failures import ViolationError
@@ -255,17 +252,7 @@ class KeyedLog:
 
     def batches(self) -> list[tuple[BatchHeader, memoryview]]:
         """All of the log, as a reader gets it; each with a right CRC."""
-        found = []
-        offset = self.log.start_offset
-        while offset < self.log.end_offset:
-            read = self.log.read(offset, 4000, end_offset=self.log.end_offset, at_least_one=True)
-            if read.next_offset <= offset:
-                raise ViolationError(f"a reader is stuck at {offset}")
-            for header, batch in split_batches(read.records):
-                check_crc(batch)
-                found.append((header, batch))
-            offset = read.next_offset
-        return found
+        return read_batches(self.log)
 
     def records(self) -> list[Record]:
         """Those of producers, also of aborted transactions."""
@@ -278,25 +265,8 @@ class KeyedLog:
 
     def committed(self) -> list[Record]:
         """What a read_committed consumer delivers: it goes by the list of aborted transactions and the markers."""
-        coming = sorted(
-            (first, producer)
-            for producer, first in self.log.aborted_transactions(self.log.start_offset, self.log.end_offset)
-        )
         stable = self.log.last_stable_offset(self.log.flushed_offset)
-        aborting: set[int] = set()
-        found: list[Record] = []
-        for header, batch in self.batches():
-            if header.base_offset >= stable:
-                break
-            while coming and coming[0][0] <= header.last_offset:
-                aborting.add(coming.pop(0)[1])
-            if header.is_control:
-                if header.record_count and read_control(batch).kind is ControlKind.ABORT:
-                    aborting.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in aborting):
-                readable = decode_batch(batch, header, from_offset=self.log.start_offset)
-                found += [record for record in readable if record.offset < stable]
-        return found
+        return committed_records(self.log, self.batches(), stable)
 
     # ---- judging ---------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,10 @@ class Store:
         self._directories.on_failure = self._directory_failed
         self.partitions: list[Partition] = []
 
+    @property
+    def directories(self) -> LogDirectories:
+        return self._directories
+
     async def open(self, names: list[TopicPartition], config: LogConfig) -> None:
         for index, name in enumerate(names):
             topic_id = UUID(int=index + 1)
