@@ -24,6 +24,8 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.directories import LogDirectories
+from odradek.storage.log import Log
+from odradek.storage.relocation import FolderCopy
 from odradek.telemetry import events
 
 _log = events.get("broker")
@@ -279,6 +281,55 @@ class Replicas:
     def delete_records(self, partition: Partition, offset: int) -> None:
         partition.log.delete_records(offset)
 
+    # -- moves between directories
+
+    def begin_move(self, partition: Partition, path: str) -> FolderCopy | None:
+        """A copy to be filled, or None when the partition is at `path` already. KafkaError as in `LogDirectories`."""
+        copy = self._directories.begin_move(partition.name, path)
+        return None if self._directories.home_of(partition.name) == path else copy
+
+    async def give_up_move(self, copy: FolderCopy) -> None:
+        await self._directories.give_up_move(copy)
+
+    async def finish_move(self, partition: Partition, copy: FolderCopy) -> None:
+        """Let the partition go on from its copy. Its clients are sent away for a moment, with an error they try again on.
+
+        KafkaError when it cannot be done: the partition goes on where it was if its disk allows it.
+        """
+        async with self._changing:
+            if partition.retired is not None or self._partitions.get(partition.name) is not partition:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.name} is gone")
+            name, topic_id = partition.name, partition.topic_id
+            moving = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is being moved: try again")
+            partition.seal(moving)
+            self._forget(partition)
+            self._offline[name] = moving
+            try:
+                log = await self._directories.move_log(name, copy, topic_id, partition.config)
+            except KafkaError as error:
+                partition.retire(error)
+                await self._stay(partition, error)
+                raise
+            self._succeed(partition, log)
+
+    async def _stay(self, partition: Partition, reason: KafkaError) -> None:
+        try:
+            log = await self._directories.open_log(partition.name, partition.topic_id, partition.config)
+        except KafkaError:
+            self._offline[partition.name] = reason
+        else:
+            self._succeed(partition, log)
+
+    def _succeed(self, partition: Partition, log: Log) -> None:
+        self._add(Partition(partition.name, partition.topic_id, log, partition.leader_epoch, self._flusher))
+        partition.release()
+
+    def _forget(self, partition: Partition) -> None:
+        del self._partitions[partition.name]
+        self._timed.pop(partition, None)
+        self._by_id.pop((partition.topic_id, partition.name.partition), None)
+        self.on_lost(partition)
+
     # -- failures
 
     def _flush_failed(self, partition: Partition, error: OSError) -> None:
@@ -301,10 +352,7 @@ class Replicas:
     def _take_offline(self, partition: Partition, reason: str) -> None:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
         self._offline[partition.name] = error
-        del self._partitions[partition.name]
-        self._timed.pop(partition, None)
-        self._by_id.pop((partition.topic_id, partition.name.partition), None)
-        self.on_lost(partition)
+        self._forget(partition)
         partition.retire(error)
 
     async def close(self) -> None:

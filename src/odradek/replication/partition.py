@@ -229,6 +229,20 @@ class Partition:
     def advance_epoch(self, leader_epoch: LeaderEpoch) -> None:
         self.leader_epoch = max(self.leader_epoch, leader_epoch)
 
+    def seal(self, error: KafkaError) -> None:
+        """Take no more appends: the log is about to be closed, to be opened elsewhere. Who waits goes on waiting until
+        `release`."""
+        self.retired = error
+
+    def release(self) -> None:
+        """A sealed log was closed with everything durable: acknowledge it all. Readers come again, and find a successor."""
+        self.high_watermark = Offset(max(self.high_watermark, self.log.end_offset))
+        for _, future in self._acknowledgements:
+            if not future.done():
+                future.set_result(None)
+        self._acknowledgements.clear()
+        self._announce()
+
     def retire(self, error: KafkaError) -> None:
         """The partition is gone or failed: everyone who waits gets `error`, and so does everyone who comes later."""
         self.retired = error

@@ -17,10 +17,20 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
 from odradek.storage import naming
 from odradek.storage.checkpoints import kafka_id
+from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.faults import FaultKind
+from odradek.storage.interrupted_moves import InterruptedMoves
 from odradek.storage.log import Log
 from odradek.storage.log_directory import Checkpoint, LogDirectory
 from odradek.storage.open_files import OpenFiles
+from odradek.storage.relocation import (
+    FUTURE,
+    REPLACED,
+    FolderCopy,
+    moving_directory,
+    put_in_place,
+    take_away,
+)
 from odradek.storage.results import DeletedSegment
 from odradek.telemetry import events
 
@@ -95,24 +105,27 @@ class LogDirectories:
         return self
 
     def _load(self, node_id: int) -> None:
-        first = self._directories[0]
+        first, moves = self._directories[0], InterruptedMoves()
         for directory in self._online():
             if first.offline is not None:
                 break  # before others get an identity that the first one, once it is back, does not share
             try:
                 if directory.read_identity() is None:
                     directory.write_identity(self.cluster_id, node_id, self._runtime.entropy.uuid())
-                self._take_in(directory, directory.load())
+                self._take_in(directory, directory.load(), moves)
             except OSError as error:
                 directory.failed(error)
+        moves.settle(self._runtime.disk, self._homes, self._moved_in, self._doomed.append)
         for directory in self._directories:
             if directory.offline is not None:
                 log.error("log_directory_offline", path=directory.path, reason=directory.offline)
         if first.offline is not None:
             raise ConfigError(f"data directory {first.path} cannot be used: {first.offline}")
 
-    def _take_in(self, directory: LogDirectory, names: Iterable[str]) -> None:
+    def _take_in(self, directory: LogDirectory, names: Iterable[str], moves: InterruptedMoves) -> None:
         for name in names:
+            if moves.note(directory, name):
+                continue
             if name.endswith(naming.DELETED_DIRECTORY):
                 self._doomed.append(naming.join(directory.path, name))
                 continue
@@ -120,6 +133,10 @@ class LogDirectories:
             if partition is not None and self._runtime.disk.is_directory(naming.join(directory.path, name)):
                 self._homes.setdefault(partition, []).append(directory)
                 self._not_closed[partition] = False
+
+    def _moved_in(self, name: TopicPartition, directory: LogDirectory) -> None:
+        self._homes[name] = [directory]
+        self._not_closed[name] = False
 
     # ---- what there is ---------------------------------------------------------------------------------------------
 
@@ -242,6 +259,7 @@ class LogDirectories:
             clean=directory.was_clean or is_new,
             recovery_point=directory.recovery_points.get(name, 0),
             start_offset=directory.start_offsets.get(name, 0),
+            cleaned_offset=directory.cleaned_offsets.get(name, 0),
             topic_id=topic_id,
             files=self._files,
             on_broken=self._broken,
@@ -269,6 +287,72 @@ class LogDirectories:
                 self._doomed.append(target)
                 directory.forget(name)
         self._forget(name)
+
+    # ---- moves -----------------------------------------------------------------------------------------------------
+
+    def begin_move(self, name: TopicPartition, path: str) -> FolderCopy:
+        """A copy of an open log into the directory at `path`, to be filled (`FolderCopy`) and given to `move_log`.
+
+        LOG_DIR_NOT_FOUND, or KAFKA_STORAGE_ERROR when the directory is offline.
+        """
+        target = next((directory for directory in self._directories if directory.path == path), None)
+        if target is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not among this broker's log.dirs")
+        if target.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline: {target.offline}")
+        future = moving_directory(name, self._runtime.entropy.uuid().hex, FUTURE)
+        source = naming.join(self._homes[name][0].path, str(name))
+        return FolderCopy(self._runtime.disk, source, naming.join(path, future))
+
+    async def give_up_move(self, copy: FolderCopy) -> None:
+        """Remove what was copied."""
+        self._doomed.append(copy.target)
+        await self.remove_deleted()
+
+    async def move_log(
+        self, name: TopicPartition, copy: FolderCopy, topic_id: UUID, config: LogConfig
+    ) -> Log:
+        """Close the log, copy what is missing, and open it at its new place. Nobody may use the old `Log` meanwhile.
+
+        KAFKA_STORAGE_ERROR when that fails; the log is then closed, where it was or where it should be, and `open_log`
+        finds it. Whatever happens, all that was appended is durable in one of the two places before this returns.
+        """
+        opened, source = self._logs.pop(name), self._homes[name][0]
+        target = next(one for one in self._directories if copy.target.startswith(f"{one.path}/"))
+        start_offset, flushed_offset = opened.start_offset, opened.end_offset
+        await self._blocking(source, opened.close)
+        source.recovery_points[name] = flushed_offset
+        await self._blocking(target, copy.run, flushed_offset)
+        target.recovery_points[name] = flushed_offset
+        if start_offset > 0:
+            target.start_offsets[name] = start_offset
+        if name in source.cleaned_offsets:
+            target.cleaned_offsets[name] = source.cleaned_offsets[name]
+        await self._write_checkpoints_of(target)
+        disk, replaced = (
+            self._runtime.disk,
+            copy.source
+            + copy.target.removeprefix(naming.join(target.path, str(name))).removesuffix(FUTURE)
+            + REPLACED,
+        )
+        await self._blocking(source, take_away, disk, copy, replaced)
+        self._forget(name)
+        source.forget(name)
+        await self._blocking(target, put_in_place, disk, copy.target, naming.join(target.path, str(name)))
+        self._doomed.append(replaced)
+        log.info("log_moved", partition=name, path=target.path)
+        return await self._open(target, name, topic_id, config)
+
+    async def _blocking(
+        self, directory: LogDirectory, work: Callable[..., object], *arguments: object
+    ) -> None:
+        """Work on another thread whose disk errors, but for those that pass, are this directory's."""
+        try:
+            await self._runtime.offload.run(work, *arguments)
+        except OSError as error:
+            if error.errno not in DISK_FULL | NO_DESCRIPTORS:
+                self._fail_directory(directory, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
 
     def _retired_path(self, directory: LogDirectory, name: TopicPartition, suffix: str) -> str:
         unique = self._runtime.entropy.uuid()

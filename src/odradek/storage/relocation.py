@@ -1,8 +1,8 @@
 """A partition's files on their way to another data directory (KIP-113).
 
-How a move stays safe. The files are copied into `<topic>-<partition>.<id>-future`, pass by pass, while the log is read and written:
-each pass copies what is new or changed. When little is missing, the log is closed, a last pass copies the rest, and everything in
-the future directory is synced. Then two renames, each durable before the next:
+How a move stays safe. The files are copied into `<topic>-<partition>.<id>-future`, pass by pass, while the log is read and
+written: each pass copies what is new or changed. When little is missing, the log is closed, a last pass copies the rest, and
+everything in the future directory is synced. Then two renames, each durable before the next:
 
     1  <topic>-<partition>             ->  <topic>-<partition>.<id>-replaced     in the old directory: this decides
     2  <topic>-<partition>.<id>-future ->  <topic>-<partition>                   in the new one
@@ -11,8 +11,8 @@ and only then is the log opened again, so nothing was acknowledged that only one
 where it was, and the future directory is thrown away. A crash between them leaves a `-replaced` and a `-future` of one id: the
 move is finished at the next start (`LogDirectories`), from files that are complete. After 2 the replaced directory is garbage.
 
-Copying files, and not records, keeps everything as it is: offsets, gaps of compaction, indexes, producer snapshots, and the times
-of files, from which ages are counted.
+Copying files, and not records, keeps everything as it is: offsets, gaps of compaction, indexes, producer snapshots, and the
+times of files, from which ages are counted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def moving_directory(partition: TopicPartition, move_id: str, suffix: str) -> st
     name = f"{partition}.{move_id}{suffix}"
     if len(name) > _NAME_BYTES_MAX:
         raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {partition} is too long for a move between directories"
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"the name of {partition} is too long for a move between directories",
         )
     return name
 
