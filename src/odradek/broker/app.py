@@ -15,6 +15,7 @@ from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.group_wiring import add_groups
 from odradek.broker.handlers import Handlers
+from odradek.broker.log_moves import LogMoves
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
 from odradek.broker.throttling import quota_terms
@@ -131,6 +132,7 @@ class Broker:
             transactions=transactions,
             groups=groups,
             quotas=Quotas(quota_terms(config)),
+            moves=LogMoves(replicas, runtime.offload),
         )
         self._parts.quotas.update(controller.image.client_quotas)
         coordinators.begin(self._parts)
@@ -180,6 +182,8 @@ class Broker:
                 ending.push_async_callback(replicas.close)
             if controller is not None:
                 ending.push_async_callback(controller.close)
+            if self._parts is not None:
+                ending.push_async_callback(self._parts.moves.close)
             ending.push_async_callback(self._stop_background)
             if replicas is not None:
                 ending.callback(replicas.stop_compacting)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.log_moves import LogMoves
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
 from odradek.cluster.controller import Controller
@@ -39,6 +40,7 @@ class Parts:
     transactions: Transactions
     groups: GroupService
     quotas: Quotas
+    moves: LogMoves
     unread_bytes: Callable[[], int] = lambda: 0
     """Bytes of answers that clients have not read yet."""
 

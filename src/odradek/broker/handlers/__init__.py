@@ -43,6 +43,7 @@ _NAMES: Final = (
     "DeleteAcls",
     "DescribeConfigs",
     "AlterConfigs",
+    "AlterReplicaLogDirs",
     "DescribeLogDirs",
     "CreatePartitions",
     "DeleteGroups",
