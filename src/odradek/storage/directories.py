@@ -350,7 +350,8 @@ class LogDirectories:
         try:
             await self._runtime.offload.run(work, *arguments)
         except OSError as error:
-            if error.errno not in DISK_FULL | NO_DESCRIPTORS:
+            called_off = isinstance(error, InterruptedError)
+            if not called_off and error.errno not in DISK_FULL | NO_DESCRIPTORS:
                 self._fail_directory(directory, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
 

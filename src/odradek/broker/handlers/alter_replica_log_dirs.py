@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (34). Versions 1-2: move partitions between this broker's data directories (KIP-113).
 
-The answer says that a move has begun; DescribeLogDirs shows how far it is, as a future log with its lag. To ask for the directory
-where the partition is already gives a move up.
+The answer says that a move has begun; DescribeLogDirs shows how far it is, as a future log with its lag. To ask for the
+directory where the partition is already gives a move up.
 """
 
 from __future__ import annotations
