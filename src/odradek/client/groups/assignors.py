@@ -151,24 +151,23 @@ class _Stickiness:
             self.assignment[least].append(tp)
 
     def _even_out(self) -> None:
-        """From who has most to who may read it and has at least two fewer. Each move lowers the sum of squares: it ends."""
-        moved = True
-        while moved:
-            moved = False
-            for giver in sorted(self.assignment, key=lambda member_id: -len(self.assignment[member_id])):
-                moved = self._give_away(giver) or moved
+        """One by one from who has most and may give. Each move lowers the sum of squares: it ends."""
+        while any(self._give_one(giver) for giver in self._by_load()):
+            pass
 
-    def _give_away(self, giver: str) -> bool:
+    def _by_load(self) -> list[str]:
+        return sorted(self.assignment, key=lambda member_id: -len(self.assignment[member_id]))
+
+    def _give_one(self, giver: str) -> bool:
+        """To whoever has least, and at least two fewer; what the giver did not have before goes first."""
         held = self.assignment[giver]
-        moved = False
-        fresh_first = sorted(held, key=lambda tp: (self.owners.get(tp) == giver, tp), reverse=False)
-        for tp in fresh_first:
+        for tp in sorted(held, key=lambda tp: (self.owners.get(tp) == giver, tp)):
             least = min(self._readers[tp.topic], key=lambda member_id: len(self.assignment[member_id]))
             if len(self.assignment[least]) + 1 < len(held):
                 held.remove(tp)
                 self.assignment[least].append(tp)
-                moved = True
-        return moved
+                return True
+        return False
 
 
 def _owned_by_user_data(told: MemberSubscription) -> tuple[Partitions, int]:
