@@ -8,12 +8,12 @@ below the high watermark never changes, and the high watermark never shrinks bel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.model.errors import KafkaError
-from odradek.records import check_crc, decode_batch, split_batches
+from odradek.records import BatchHeader, check_crc, decode_batch, split_batches
 from odradek.runtime.ports import Buffer
 from odradek.testing.sim.failures import ViolationError
 
@@ -32,6 +32,8 @@ class Found(NamedTuple):
     offset: int
     value: bytes
     timestamp: int = -1
+    is_marker: bool = False
+    """No producer's record but the end of a transaction."""
 
 
 @dataclass(slots=True)
@@ -85,8 +87,9 @@ class Ledger:
         self._check_range(records, start_offset, end_offset)
         for record in records:
             self._check_known(record)
-        self._check_once(records)
-        self._check_order(records)
+        sent = [record for record in records if not record.is_marker]
+        self._check_once(sent)
+        self._check_order(sent)
         present = {record.offset: record.value for record in records}
         for offset, value in self.committed.items():
             if offset >= start_offset and present.get(offset) != value:
@@ -106,7 +109,7 @@ class Ledger:
             self._fail(f"offsets {_runs(offsets)} are there, not {start_offset} to {end_offset - 1}")
 
     def _check_known(self, record: Found) -> None:
-        if record.value not in self.sent:
+        if not record.is_marker and record.value not in self.sent:
             self._fail(f"offset {record.offset} holds {record.value[:40]!r}, which no producer sent")
 
     def _check_once(self, records: Sequence[Found]) -> None:
@@ -139,14 +142,24 @@ def found_in(records: Buffer, offset: int, *, allow_partial: bool = False) -> li
     """The records from `offset` on in batches that a reader got. Each batch must have the CRC that it
     says.
     """
+    try:
+        batches = split_batches(records, allow_partial=allow_partial)
+    except KafkaError as error:
+        raise ViolationError(f"a reader at offset {offset} got what is no batch: {error}") from error
+    return decoded(batches, offset)
+
+
+def decoded(batches: Iterable[tuple[BatchHeader, memoryview]], offset: int) -> list[Found]:
+    """The records from `offset` on, CRCs checked."""
     found: list[Found] = []
     try:
-        for header, batch in split_batches(records, allow_partial=allow_partial):
+        for header, batch in batches:
             check_crc(batch)
-            found += [
-                Found(record.offset, record.value or b"", record.timestamp)
-                for record in decode_batch(batch, header, from_offset=offset)
-            ]
+            for record in decode_batch(batch, header, from_offset=offset):
+                value = record.value or b""
+                if header.is_control:
+                    value = b"marker of %d: " % header.producer_id + (record.key or b"") + value
+                found.append(Found(record.offset, value, record.timestamp, header.is_control))
     except KafkaError as error:
         raise ViolationError(f"a reader at offset {offset} got what is no batch: {error}") from error
     return found

@@ -19,6 +19,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
+from odradek.storage import naming
+from odradek.storage.verification import UNVERIFIED
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
@@ -28,8 +30,15 @@ from odradek.testing.sim.ledger import Ledger
 from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.record_source import Batch, RecordSource
 from odradek.testing.sim.storage_store import Store, check_lookups, read_all, read_found
+from odradek.testing.sim.transaction_source import (
+    TransactionSource,
+    check_at_rest,
+    check_committed,
+    read_committed,
+)
 from odradek.testing.sim.world import Host, Life, World
 
+Source = RecordSource | TransactionSource
 _LIVES_MAX: Final = 12
 _RETRY_S: Final = 0.05
 _IN_FLIGHT_MAX: Final = 5
@@ -116,6 +125,22 @@ class StorageScenario:
                 producer_id=producer_id,
             )
             self._sources[name].append(source)
+        self._transactional = {name: self._transaction_sources(seed, name) for name in names}
+
+    def _transaction_sources(self, seed: int, name: TopicPartition) -> list[TransactionSource]:
+        rng = stream(seed, f"transactions {name}")
+        return [
+            TransactionSource(
+                name=f"t{name.partition}{number}",
+                producer_id=20 + number,
+                version=rng.choice((1, 2)),
+                transaction_count=rng.choice((3, 5)),
+                ledger=self._ledgers[name],
+                rng=stream(seed, f"transactions {name} {number}"),
+                padding_bytes=self._plan.padding_bytes,
+            )
+            for number in range(rng.choice((1, 2)))
+        ]
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
@@ -136,7 +161,7 @@ class StorageScenario:
         if not self._plan.rots_indexes:
             return
         for path, inode in self._host.medium.root.files(""):
-            if path.endswith("index") and self._rng.random() < 0.4:
+            if path.endswith((naming.OFFSET_INDEX, naming.TIME_INDEX)) and self._rng.random() < 0.4:
                 inode.overwrite(_rotten(bytes(inode.cache), self._rng))
                 self._world.trace.note("rot", path)
 
@@ -170,6 +195,7 @@ class StorageScenario:
             committed = [record for record in found if record.offset < partition.high_watermark]
             ledger.observe(committed, partition.high_watermark)
             check_lookups(log, found, self._rng)
+            check_at_rest(partition, self._transactional[partition.name], self._rng)
 
     async def _serve(self, life: Life) -> None:
         store = Store(life.runtime, self._plan.paths, lambda: self._directory_failed(life))
@@ -179,6 +205,11 @@ class StorageScenario:
             self._write(life, partition, source)
             for partition in store.partitions
             for source in self._sources[partition.name]
+        ]
+        writers += [
+            self._transact(life, partition, source)
+            for partition in store.partitions
+            for source in self._transactional[partition.name]
         ]
         others = [self._keep(store), self._read(life, store), self._fill_disk()]
         await asyncio.gather(*writers, *others)
@@ -209,7 +240,77 @@ class StorageScenario:
             if self._rng.random() < 0.5:
                 await asyncio.sleep(self._rng.uniform(0, 0.02))
 
-    async def _append(self, life: Life, partition: Partition, source: RecordSource, batch: Batch) -> int:
+    async def _transact(self, life: Life, partition: Partition, source: TransactionSource) -> None:
+        """One transaction after another, each until its marker is acknowledged."""
+        while not source.is_done:
+            transaction = source.current()
+            appended = []
+            for batch in list(transaction.in_doubt):
+                offset = await self._append(life, partition, source, batch)
+                if batch is transaction.batches[0]:
+                    transaction.first_offset = offset
+                appended.append((batch, offset))
+                await asyncio.sleep(self._rng.uniform(0, 0.005))
+            for batch, offset in appended:
+                await self._acknowledge(partition, source, batch, offset)
+            self._mark_as_a_zombie(life, partition, source)
+            transaction.marker_sent = True
+            offset = await self._mark(life, partition, source)
+            source.marked(offset)
+            await self._wait_for(partition, offset)
+            source.ended(offset)
+            self._send_late(life, partition, source)
+            await asyncio.sleep(self._rng.uniform(0, 0.01))
+
+    async def _mark(self, life: Life, partition: Partition, source: TransactionSource) -> int:
+        """The offset of the marker, once the log takes it."""
+        while True:
+            try:
+                return self._append_marker(life, partition, source, source.coordinator_epoch)
+            except KafkaError as error:
+                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    raise ViolationError(f"{partition.name}: {source.name}'s marker: {error}") from error
+                await asyncio.sleep(_RETRY_S)
+
+    def _append_marker(
+        self, life: Life, partition: Partition, source: TransactionSource, coordinator_epoch: int
+    ) -> int:
+        return partition.append_marker(
+            source.producer_id,
+            source.marker_epoch,
+            is_commit=source.transactions[-1].commit,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=source.version,
+            now_ms=life.clock.wall_ms(),
+        ).first_offset
+
+    def _mark_as_a_zombie(self, life: Life, partition: Partition, source: TransactionSource) -> None:
+        """A coordinator that was replaced must end nothing: the log has seen a marker of the newer one."""
+        if not source.has_newer_marker or self._rng.random() < 0.5:
+            return
+        try:
+            self._append_marker(life, partition, source, source.coordinator_epoch - 1)
+        except KafkaError as error:
+            if error.code in (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.KAFKA_STORAGE_ERROR):
+                return
+            raise ViolationError(f"{partition.name}: a zombie's marker: {error}") from error
+        raise ViolationError(f"{partition.name}: the marker of an older coordinator was taken")
+
+    def _send_late(self, life: Life, partition: Partition, source: TransactionSource) -> None:
+        """A batch that comes when its transaction is over must not begin another one, which nobody would end."""
+        if source.is_done or self._rng.random() < 0.5:
+            return
+        now_ms = life.clock.wall_ms()
+        try:
+            batches = split_batches(source.build_late(now_ms))
+            partition.append(batches, now_ms=now_ms, guard=UNVERIFIED)
+        except KafkaError as error:
+            if error.code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.KAFKA_STORAGE_ERROR):
+                return
+            raise ViolationError(f"{partition.name}: a late batch: {error}") from error
+        raise ViolationError(f"{partition.name}: a batch began a transaction that nobody ends")
+
+    async def _append(self, life: Life, partition: Partition, source: Source, batch: Batch) -> int:
         """The offset that the batch got, once the log takes it."""
         while True:
             now_ms = life.clock.wall_ms()
@@ -224,16 +325,17 @@ class StorageScenario:
                 raise ViolationError(f"{partition.name}: {len(batch.values)} records became {result}")
             return result.first_offset
 
-    async def _acknowledge(
-        self, partition: Partition, source: RecordSource, batch: Batch, offset: int
-    ) -> None:
+    async def _acknowledge(self, partition: Partition, source: Source, batch: Batch, offset: int) -> None:
+        await self._wait_for(partition, offset + len(batch.values) - 1)
+        source.acknowledged(batch, offset)
+
+    async def _wait_for(self, partition: Partition, last_offset: int) -> None:
         try:
-            waiting = partition.acknowledgement(offset + len(batch.values) - 1)
+            waiting = partition.acknowledgement(last_offset)
             if waiting is not None:
                 await waiting
-        except KafkaError:  # the partition went offline: the batch stays in doubt
+        except KafkaError:  # the partition went offline: what was sent stays in doubt
             await asyncio.get_running_loop().create_future()
-        source.acknowledged(batch, offset)
 
     # -- those who keep and read -----------------------------------------------------------------------------
 
@@ -301,9 +403,26 @@ class StorageScenario:
                 if not found or found[0].offset != offset:
                     raise ViolationError(f"{partition.name}: a read at {offset} returned {found[:1]}")
                 self._ledgers[partition.name].observe(found, high_watermark)
+                self._read_committed(life, partition)
+
+    def _read_committed(self, life: Life, partition: Partition) -> None:
+        """The same for one who must see nothing but what is committed."""
+        stable = partition.last_stable_offset
+        if partition.start_offset >= stable:
+            return
+        offset = self._rng.randrange(partition.start_offset, stable)
+        try:
+            found, _ = read_committed(partition.log, offset, stable, self._rng.choice((1, 500, 1 << 20)))
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR and life.disk.failure_count:
+                return
+            raise
+        check_committed(partition, self._transactional[partition.name], found)
 
     def _all_sent(self) -> bool:
-        return all(source.is_done for sources in self._sources.values() for source in sources)
+        sources = (one for of_partition in self._sources.values() for one in of_partition)
+        transactional = (one for of_partition in self._transactional.values() for one in of_partition)
+        return all(one.is_done for one in sources) and all(one.is_done for one in transactional)
 
     async def _fill_disk(self) -> None:
         medium, seconds = self._host.medium, self._plan.is_full_for_s
