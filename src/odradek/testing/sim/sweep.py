@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.testing.sim.broker_scenario import run_broker
+from odradek.testing.sim.compaction_scenario import run_compaction
 from odradek.testing.sim.failures import DivergenceError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.group_scenario import run_groups
@@ -19,6 +20,7 @@ from odradek.testing.sim.world import World
 SCENARIOS: Final[dict[str, Callable[[World, int, FaultPlan], object]]] = {
     "storage": run_storage,
     "broker": run_broker,
+    "compaction": run_compaction,
     "transactions": run_transactions,
     "groups": run_groups,
 }
