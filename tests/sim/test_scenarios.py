@@ -64,3 +64,17 @@ def test_a_crash_at_any_io_point_tears_no_transaction(kind: str) -> None:
     for point in range(1, crash_points("transactions", 258) + 1):
         run, _ = run_once("transactions", 258, FaultPlan(((PlannedFault(kind, point),),)))
         assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    for seed in range(first, first + 10):
+        run = run_twice("groups", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+def test_a_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind: str) -> None:
+    for point in range(1, crash_points("groups", 11) + 1):
+        run, _ = run_once("groups", 11, FaultPlan(((PlannedFault(kind, point),),)))
+        assert run.failure is None, run.command
