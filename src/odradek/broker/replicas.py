@@ -311,6 +311,7 @@ class Replicas:
                 await self._stay(partition, error)
                 raise
             self._succeed(partition, log)
+        await self._directories.remove_deleted()
 
     async def _stay(self, partition: Partition, reason: KafkaError) -> None:
         try:
