@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.differential.allowed import ALLOWED, Allowed
+from tests.differential.allowed import ALLOWED, NOT_THERE, Allowed
 from tests.differential.peer import Peer
 
 HERE = Path(__file__).parent
@@ -29,7 +28,6 @@ SETTINGS = {
 """What both brokers are started with, beside their defaults."""
 
 Steps = list[dict[str, Any]]
-NOT_THERE = "(not there)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +91,12 @@ def _differences(where: str, kafka: Any, here: Any) -> Iterator[Difference]:
 
 def allowance(difference: Difference) -> Allowed | None:
     """The line of the table that allows a difference."""
-    return next(
-        (one for one in ALLOWED if fnmatchcase(difference.where, one.where) and one.fits(difference)), None
-    )
+    return next((one for one in ALLOWED if one.fits(difference)), None)
 
 
 def allowances_of(script: str) -> list[Allowed]:
-    return [one for one in ALLOWED if one.where.split("/")[0] == script]
+    """Those that name this script first."""
+    return [one for one in ALLOWED if one.script == script]
 
 
 def _short(value: Any) -> str:

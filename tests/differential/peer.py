@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.differential.allowed import SILENCE
 from tests.differential.plain import Names, plain
 
 from odradek.protocol import (
@@ -26,7 +27,6 @@ ANSWER_SECONDS_MAX = 10.0
 ASKING_AGAIN_MAX = 400
 ASKING_AGAIN_SECONDS = 0.02
 CLOSED = "the connection was closed"
-SILENCE = "no answer at all"
 
 
 class NotServedError(Exception):

@@ -60,7 +60,7 @@ GROUP_EPOCHS = {"member_epoch", "group_epoch", "assignment_epoch"}
 
 _UUIDS = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"|(?<![\w-])(?=[\w-]*[A-Z])(?=[\w-]*\d)[\w-]{22}(?![\w-])"
+    r"|(?<![\w-])(?=[\w-]*[A-Z])[\w-]{22}(?![\w-])"
 )
 """As Java's UUIDs are written, and Kafka's: 22 characters of base64."""
 

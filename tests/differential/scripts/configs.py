@@ -101,10 +101,14 @@ def _describing(peer: Peer) -> None:
 def _settings(peer: Peer, step: str, expected: dict[str, str | None]) -> None:
     """Note the topic's own settings once they are as expected."""
 
-    def own(answer: Any) -> dict[str, str | None]:
-        return {one.name: one.value for one in answer.results[0].configs if one.config_source == 1}
+    def own(answer: Any) -> dict[str, set[str]]:
+        return {one.name: words(one.value) for one in answer.results[0].configs if one.config_source == 1}
 
-    peer.until(lambda answer: own(answer) == expected, describe(TOPIC, "cf-one"))
+    def words(value: str | None) -> set[str]:
+        return set((value or "").split(","))
+
+    wanted = {key: words(value) for key, value in expected.items()}
+    peer.until(lambda answer: own(answer) == wanted, describe(TOPIC, "cf-one"))
     peer.ask(step, describe(TOPIC, "cf-one", *expected))
 
 
