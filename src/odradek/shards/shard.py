@@ -286,6 +286,8 @@ class Shard(Generic[M]):
         while True:
             while offset < log.end_offset:
                 data, offset = log.read(offset, _LOAD_BYTES)
+                if not data:  # compaction left nothing from here to the end (KAFKA-9065)
+                    break
                 for header, batch in split_batches(data):
                     _replay_batch(machine, header, batch)
                     replayed += header.record_count

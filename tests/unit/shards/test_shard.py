@@ -160,6 +160,14 @@ async def test_what_was_written_is_there_after_a_restart() -> None:
     assert await (await ready(log)).execute(listen) == ["one", "two", "three"]
 
 
+async def test_a_log_whose_last_offsets_were_compacted_away_is_loaded() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    await shard.execute(say("kept"))
+    log.end_offset += 5
+    assert await (await ready(log)).execute(listen) == await shard.execute(listen)
+
+
 async def test_a_reply_waits_until_what_it_shows_is_durable_even_when_it_only_reads() -> None:
     log = MemoryLog(durable=False)
     shard = await ready(log)
