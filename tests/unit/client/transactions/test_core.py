@@ -1,0 +1,188 @@
+"""A transactional producer's state, and what each error costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from odradek.client.request_plan import ProducerId
+from odradek.client.transactions.core import State, TransactionCore
+from odradek.client.transactions.verdict import (
+    FatalTransactionError,
+    ProducerFencedError,
+    TransactionError,
+    Verdict,
+    judge_answer,
+    judge_batch,
+)
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+
+A = TopicPartition("a", 0)
+
+
+def ready(*, epoch_per_transaction: bool = False) -> TransactionCore:
+    core = TransactionCore("name")
+    core.begin_init()
+    first = ProducerId(producer_id=7, producer_epoch=0)
+    core.initialized(first, epoch_per_transaction=epoch_per_transaction)
+    return core
+
+
+def opened(*, epoch_per_transaction: bool = False) -> TransactionCore:
+    core = ready(epoch_per_transaction=epoch_per_transaction)
+    core.begin()
+    return core
+
+
+Step = Callable[[TransactionCore], object]
+
+
+@pytest.mark.parametrize(
+    ("state", "step"),
+    [
+        (State.UNINITIALIZED, TransactionCore.begin),
+        (State.UNINITIALIZED, TransactionCore.check_sendable),
+        (State.READY, TransactionCore.check_sendable),
+        (State.READY, TransactionCore.begin_commit),
+        (State.READY, TransactionCore.begin_abort),
+        (State.READY, TransactionCore.begin_init),
+        (State.OPEN, TransactionCore.begin),
+        (State.OPEN, TransactionCore.begin_init),
+        (State.BROKEN, TransactionCore.begin_commit),
+        (State.BROKEN, TransactionCore.check_sendable),
+        (State.BROKEN, TransactionCore.begin),
+        (State.COMMITTING, TransactionCore.begin_abort),
+        (State.COMMITTING, TransactionCore.begin),
+        (State.ABORTING, TransactionCore.begin_commit),
+        (State.FATAL, TransactionCore.begin),
+        (State.FATAL, TransactionCore.begin_abort),
+        (State.FATAL, TransactionCore.begin_commit),
+    ],
+)
+def test_what_is_not_allowed_is_refused_and_changes_nothing(state: State, step: Step) -> None:
+    core = TransactionCore("name")
+    core.state = state
+    with pytest.raises(KafkaError):
+        step(core)
+    assert core.state is state
+
+
+def test_in_the_classic_flow_a_partition_is_added_before_it_is_sent_to() -> None:
+    core = opened()
+    assert not core.admits(A)
+    assert list(core.to_add) == [A]
+    core.added([A])
+    assert core.admits(A)
+    assert core.started
+
+
+def test_with_an_epoch_per_transaction_brokers_add_partitions_themselves() -> None:
+    core = opened(epoch_per_transaction=True)
+    assert core.admits(A)
+    assert core.started
+    assert not core.to_add
+
+
+def test_nothing_is_sent_outside_a_transaction() -> None:
+    assert not ready().admits(A)
+
+
+def test_a_commit_leaves_nothing_behind() -> None:
+    core = opened(epoch_per_transaction=True)
+    core.admits(A)
+    core.offsets_added("g")
+    core.begin_commit()
+    core.state = State.COMMITTING
+    core.ended(ProducerId(producer_id=7, producer_epoch=1))
+    assert core.state is State.READY
+    assert core.identity == ProducerId(producer_id=7, producer_epoch=1)
+    assert not core.started
+
+
+def test_a_lost_batch_breaks_the_transaction_and_the_epoch() -> None:
+    core = opened()
+    core.batch_failed(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too late"))
+    assert (core.state, core.bump_wanted, core.gives_up) == (State.BROKEN, True, True)
+    with pytest.raises(TransactionError, match="too late; abort the transaction"):
+        core.begin_commit()
+    core.begin_abort()
+    core.ended(None)
+    assert core.state is State.ABORTING  # until a new epoch is there
+    core.initialized(ProducerId(producer_id=7, producer_epoch=1), epoch_per_transaction=False)
+    assert core.state is State.READY
+    assert not core.bump_wanted
+
+
+def test_the_end_of_a_transaction_that_brings_an_epoch_needs_no_other_bump() -> None:
+    core = opened(epoch_per_transaction=True)
+    core.batch_failed(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+    core.begin_abort()
+    core.ended(ProducerId(producer_id=7, producer_epoch=1))
+    assert core.state is State.READY
+
+
+def test_a_fenced_producer_is_of_no_use_any_more() -> None:
+    core = opened()
+    error = core.refuse(Verdict.FENCED, ErrorCode.PRODUCER_FENCED, "commit_transaction")
+    assert isinstance(error, ProducerFencedError)
+    with pytest.raises(ProducerFencedError):
+        core.begin_abort()
+    with pytest.raises(ProducerFencedError):
+        core.check_sendable()
+
+
+def test_an_old_epoch_in_a_batch_costs_only_the_transaction_at_first() -> None:
+    core = opened()
+    core.batch_failed(KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH))
+    assert core.state is State.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (ErrorCode.NONE, Verdict.FINE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Verdict.RETRY),
+        (ErrorCode.NOT_COORDINATOR, Verdict.RETRY),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
+        (ErrorCode.TRANSACTION_ABORTABLE, Verdict.ABORTABLE),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, Verdict.ABORTABLE),
+        (ErrorCode.ILLEGAL_GENERATION, Verdict.ABORTABLE),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Verdict.ABORTABLE),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, Verdict.ABORTABLE_AND_BUMP),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Verdict.ABORTABLE_AND_BUMP),
+        (ErrorCode.PRODUCER_FENCED, Verdict.FENCED),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.FENCED),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.FATAL),
+        (ErrorCode.INVALID_TXN_STATE, Verdict.FATAL),
+        (ErrorCode.INVALID_TRANSACTION_TIMEOUT, Verdict.FATAL),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, Verdict.FATAL),
+    ],
+)
+def test_what_a_coordinators_answer_means(code: ErrorCode, verdict: Verdict) -> None:
+    assert judge_answer(code) is verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (ErrorCode.PRODUCER_FENCED, Verdict.FENCED),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.FATAL),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.ABORTABLE_AND_BUMP),
+        (ErrorCode.MESSAGE_TOO_LARGE, Verdict.ABORTABLE_AND_BUMP),
+        (ErrorCode.REQUEST_TIMED_OUT, Verdict.ABORTABLE_AND_BUMP),
+    ],
+)
+def test_what_a_lost_batch_means(code: ErrorCode, verdict: Verdict) -> None:
+    assert judge_batch(code) is verdict
+
+
+def test_what_is_fatal_stays_so() -> None:
+    core = opened()
+    core.refuse(Verdict.FATAL, ErrorCode.INVALID_TXN_STATE, "commit_transaction")
+    core.batch_failed(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+    assert core.state is State.FATAL
+    with pytest.raises(FatalTransactionError):
+        core.begin()
