@@ -78,3 +78,10 @@ def test_a_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind
     for point in range(1, crash_points("groups", 11) + 1):
         run, _ = run_once("groups", 11, FaultPlan(((PlannedFault(kind, point),),)))
         assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_compaction_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    for seed in range(first, first + 20):
+        run = run_twice("compaction", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command

@@ -81,7 +81,7 @@ class CompactionPlan:
             config=config,
             broker=broker,
             deletes_records=rng.random() < 0.3,
-            loses_snapshots=rng.random() < 0.3,
+            loses_snapshots=rng.random() < 0.5,
             disk_step_s=rng.choice((0.0005, 0.002, 0.01)),
             is_full_for_s=rng.choice((None, None, 0.2)),
         )
@@ -207,7 +207,11 @@ class CompactionScenario:
         return all(writer.is_done for writers in self._writers.values() for writer in writers)
 
     async def _inspect(self, life: Life) -> None:
-        await self._open(life)
+        store = await self._open(life)
+        for partition in store.partitions:
+            for writer in self._writers[partition.name]:
+                if isinstance(writer, IdempotentWriter):
+                    await writer.repeat_last(partition, life.clock)
 
     # -- those who keep and read -----------------------------------------------------------------------------
 

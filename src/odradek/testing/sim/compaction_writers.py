@@ -112,7 +112,7 @@ class IdempotentWriter(Writer):
 
     async def run(self, partition: Partition, clock: Clock) -> None:
         if not self._in_doubt:
-            await self._repeat_last(partition, clock)
+            await self.repeat_last(partition, clock)
         while not self.is_done:
             if not self._in_doubt:
                 self._in_doubt = self.draw()
@@ -125,7 +125,7 @@ class IdempotentWriter(Writer):
             self._in_doubt = []
             await asyncio.sleep(self.rng.uniform(0, 0.03))
 
-    async def _repeat_last(self, partition: Partition, clock: Clock) -> None:
+    async def repeat_last(self, partition: Partition, clock: Clock) -> None:
         """Whatever was compacted, the log knows what it took last."""
         if self._last is None or self._last[2] < partition.start_offset:
             return
@@ -166,7 +166,7 @@ class TransactionalWriter(Writer):
                 sequence += len(records)
                 await self.durable(partition, result.last_offset)
                 self.acknowledge(records, result.first_offset)
-                await asyncio.sleep(self.rng.uniform(0, 0.02))
+                await asyncio.sleep(self.rng.uniform(0, self.rng.choice((0.02, 0.3))))
             self._decision = self.rng.random() < 0.6
             await self._end(partition, clock, is_commit=self._decision)
 

@@ -29,7 +29,11 @@ from odradek.storage.segments import SegmentList
 from odradek.storage.tail import Tail
 from odradek.storage.transactions import Transactions
 from odradek.storage.verification import Verifications
-from odradek.testing.sim import group_mutants, transaction_mutants  # noqa: F401  their mutants are of the bank, too
+from odradek.testing.sim import (  # noqa: F401  their mutants are of the bank, too
+    compaction_mutants,
+    group_mutants,
+    transaction_mutants,
+)
 from odradek.testing.sim.mutant import BANK, Mutant, Patches, mutant
 
 __all__ = ["BANK", "Mutant"]
