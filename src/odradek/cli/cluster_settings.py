@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from odradek.client.admin_types import ConfigResource
 
 ALL_BROKERS = "all"
+_BY_NAME = ("topic", "group", "client_metrics")
 
 
 def show_resource(
-    bootstrap: str, *, topic: str | None, broker: str | None, everything: bool, as_json: bool
+    bootstrap: str, named: Mapping[str, str | None], *, everything: bool, as_json: bool
 ) -> None:
-    """Print the settings of a topic or a broker; without `everything`, those that somebody set."""
+    """Print the settings of what is named; without `everything`, those that somebody set."""
     from odradek.client.admin_types import ConfigSource
 
-    resource = _resource(topic, broker)
+    resource = _resource(named)
     with open_admin(bootstrap) as admin:
         entries = admin.describe_configs([resource])[resource]
     shown = [
@@ -40,13 +41,13 @@ def show_resource(
 
 
 def change_resource(
-    bootstrap: str, *, topic: str | None, broker: str | None, wanted: Mapping[str, str | None]
+    bootstrap: str, named: Mapping[str, str | None], *, wanted: Mapping[str, str | None]
 ) -> None:
     """Set what has a value, and take back to its default what has none."""
-    resource = _resource(topic, broker)
+    resource = _resource(named)
     with open_admin(bootstrap) as admin:
         admin.alter_configs({resource: wanted})
-    if topic is not None:
+    if named["topic"] is not None:
         for warning in ineffective({key: value for key, value in wanted.items() if value is not None}):
             warn(warning)
     changes = (
@@ -56,19 +57,24 @@ def change_resource(
     remark(f"{resource}: {', '.join(changes)}")
 
 
-def _resource(topic: str | None, broker: str | None) -> ConfigResource:
+def _resource(named: Mapping[str, str | None]) -> ConfigResource:
     from odradek.client import ConfigResource
 
     context = click.get_current_context()
-    if (topic is None) == (broker is None):
-        raise click.UsageError("name either a --topic or a --broker", context)
-    if topic is not None:
-        return ConfigResource.topic(topic)
-    if broker == ALL_BROKERS:
+    given = {kind: name for kind, name in named.items() if name is not None}
+    if len(given) != 1:
+        raise click.UsageError(
+            "name one of --topic, --broker, --group, --loggers and --client-metrics", context
+        )
+    ((kind, name),) = given.items()
+    if kind in _BY_NAME:
+        return getattr(ConfigResource, kind)(name)  # type: ignore[no-any-return]
+    if kind == "broker" and name == ALL_BROKERS:
         return ConfigResource.broker()
-    if broker is None or not broker.isdecimal():
-        raise click.UsageError(f"--broker {broker!r}: expected a number, or {ALL_BROKERS!r}", context)
-    return ConfigResource.broker(int(broker))
+    if not name.isdecimal():
+        also = f", or {ALL_BROKERS!r}" if kind == "broker" else ""
+        raise click.UsageError(f"--{kind} {name!r}: expected a number{also}", context)
+    return ConfigResource.broker(int(name)) if kind == "broker" else ConfigResource.loggers(int(name))
 
 
 def _source(source: object) -> str:

@@ -28,7 +28,10 @@ def _resource_options(command: Command) -> Command:
         "--topic", metavar="NAME", shell_complete=complete_topics, help="Settings of this topic."
     )
     broker = click.option("--broker", metavar="ID", help=f"Settings of this broker, or of '{ALL_BROKERS}'.")
-    return topic(broker(command))
+    group = click.option("--group", metavar="NAME", help="Settings of this group.")
+    loggers = click.option("--loggers", metavar="ID", help="Levels of this broker's loggers.")
+    metrics = click.option("--client-metrics", metavar="NAME", help="A subscription to clients' metrics.")
+    return topic(broker(group(loggers(metrics(command)))))
 
 
 @click.group()
@@ -47,19 +50,18 @@ def show(
     settings: tuple[str, ...],
     listen: str | None,
     data: str | None,
-    topic: str | None,
-    broker: str | None,
     everything: bool,
     bootstrap: str,
     as_json: bool,
+    **resource: str | None,
 ) -> None:
     """Show settings and where each value comes from.
 
-    With --topic or --broker: what a running cluster says. Without: what `serve` would use, given the same arguments
-    and the same environment.
+    With --topic, --broker, --group, --loggers or --client-metrics: what a running cluster says. Without: what `serve` would
+    use, given the same arguments and the same environment.
     """
-    if topic is not None or broker is not None:
-        show_resource(bootstrap, topic=topic, broker=broker, everything=everything, as_json=as_json)
+    if any(name is not None for name in resource.values()):
+        show_resource(bootstrap, resource, everything=everything, as_json=as_json)
         return
     collected = gather(file, settings, listen, data)
     _, warnings = BrokerConfig.load(collected.values)
@@ -94,18 +96,18 @@ def _show_local(collected: Collected, warnings: list[str], *, everything: bool, 
 @click.argument("settings", metavar="KEY=VALUE...", nargs=-1, required=True)
 @_resource_options
 @bootstrap_option
-def set_(settings: tuple[str, ...], topic: str | None, broker: str | None, bootstrap: str) -> None:
-    """Change settings of a topic or of brokers, while they run."""
-    change_resource(bootstrap, topic=topic, broker=broker, wanted=pairs(settings, "setting"))
+def set_(settings: tuple[str, ...], bootstrap: str, **resource: str | None) -> None:
+    """Change settings of a topic, of brokers, of a group, while they run."""
+    change_resource(bootstrap, resource, wanted=pairs(settings, "setting"))
 
 
 @config.command()
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
 @_resource_options
 @bootstrap_option
-def unset(keys: tuple[str, ...], topic: str | None, broker: str | None, bootstrap: str) -> None:
-    """Take settings of a topic or of brokers back to their defaults."""
-    change_resource(bootstrap, topic=topic, broker=broker, wanted=dict.fromkeys(keys))
+def unset(keys: tuple[str, ...], bootstrap: str, **resource: str | None) -> None:
+    """Take settings of a topic, of brokers, of a group back to their defaults."""
+    change_resource(bootstrap, resource, wanted=dict.fromkeys(keys))
 
 
 @config.command()

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "consume": ("odradek.cli.consume", "consume", "Print the records of a topic."),
     "group": ("odradek.cli.group", "group", "List, describe and delete groups, and set their offsets."),
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
+    "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": ("odradek.cli.cluster", "cluster", "Describe the cluster and its brokers."),
     "log": ("odradek.cli.log", "log", "Look into the files of a log."),

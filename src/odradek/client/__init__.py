@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from odradek.client.admin import Admin
+    from odradek.client.admin_quotas import QuotaEntity
     from odradek.client.admin_types import (
         Append,
         BrokerDescription,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 _WHERE: Final = {
     "admin": ("Admin",),
+    "admin_quotas": ("QuotaEntity",),
     "admin_types": (
         "Append",
         "BrokerDescription",
@@ -127,6 +129,7 @@ __all__ = [
     "PartitionDescription",
     "Producer",
     "ProducerFencedError",
+    "QuotaEntity",
     "RebalanceListener",
     "RecordMetadata",
     "ReplicaLogDescription",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from odradek.client.admin_quotas import QuotaChanges, QuotaEntity
 from odradek.client.admin_types import (
     ClusterDescription,
     ConfigChange,
@@ -15,6 +16,7 @@ from odradek.client.admin_types import (
     CreatedTopic,
     LogDirDescription,
     NewTopic,
+    ResourceType,
     TopicDescription,
 )
 from odradek.client.aio_admin import AsyncAdmin
@@ -238,6 +240,30 @@ class Admin:
         self._thread.call(
             self._admin.update_features(levels, validate_only=validate_only, timeout_s=timeout_s)
         )
+
+    def describe_quotas(
+        self, entity: QuotaEntity | None = None, *, timeout_s: float | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The limits of an entity, and of those that name more than it does; of everybody without one."""
+        return self._thread.call(self._admin.describe_quotas(entity, timeout_s=timeout_s))
+
+    def alter_quotas(
+        self, changes: QuotaChanges, *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Set limits by Kafka's names, and remove those that are None; the others stay."""
+        self._thread.call(self._admin.alter_quotas(changes, validate_only=validate_only, timeout_s=timeout_s))
+
+    def list_config_resources(
+        self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
+    ) -> list[ConfigResource]:
+        """What has settings; groups and subscriptions to metrics, if they have some of their own."""
+        return self._thread.call(self._admin.list_config_resources(kinds, timeout_s=timeout_s))
+
+    def move_replicas(
+        self, broker: int, paths: Mapping[TopicPartition, str], *, timeout_s: float | None = None
+    ) -> None:
+        """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
+        self._thread.call(self._admin.move_replicas(broker, paths, timeout_s=timeout_s))
 
     def __enter__(self) -> Self:
         return self

@@ -103,6 +103,20 @@ class ConfigResource:
     def broker(cls, broker_id: int | None = None) -> ConfigResource:
         return cls(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
+    @classmethod
+    def group(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.GROUP, name)
+
+    @classmethod
+    def loggers(cls, broker_id: int) -> ConfigResource:
+        """Levels of a broker's loggers."""
+        return cls(ResourceType.BROKER_LOGGER, str(broker_id))
+
+    @classmethod
+    def client_metrics(cls, name: str) -> ConfigResource:
+        """A subscription to clients' metrics."""
+        return cls(ResourceType.CLIENT_METRICS, name)
+
     def __str__(self) -> str:
         return f"{self.type.name.lower()} {self.name or '(default)'}"
 

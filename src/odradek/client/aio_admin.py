@@ -9,9 +9,11 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from odradek.client import admin_groups as groups
+from odradek.client import admin_quotas as quotas
 from odradek.client import admin_requests as requests
 from odradek.client import admin_transactions as transactions
 from odradek.client.admin_calls import AdminCalls, Failures
+from odradek.client.admin_quotas import QuotaChanges, QuotaEntity
 from odradek.client.admin_types import (
     ClusterDescription,
     ConfigChange,
@@ -20,6 +22,7 @@ from odradek.client.admin_types import (
     CreatedTopic,
     LogDirDescription,
     NewTopic,
+    ResourceType,
     TopicDescription,
 )
 from odradek.client.cluster import Cluster
@@ -373,6 +376,42 @@ class AsyncAdmin:
         exchange = transactions.update_features(levels, current, validate_only, limit_s)
         told = await self._one("update_features", timeout_s, exchange)
         Failures("update_features", told.errors).raise_or(told.results)
+
+    # -- quotas, settings, directories
+
+    async def describe_quotas(
+        self, entity: QuotaEntity | None = None, *, timeout_s: float | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The limits of an entity, and of those that name more than it does; of everybody without one."""
+        exchange = quotas.describe_quotas(entity or QuotaEntity())
+        return dict((await self._one("describe_quotas", timeout_s, exchange)).results)
+
+    async def alter_quotas(
+        self, changes: QuotaChanges, *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Set limits by Kafka's names, and remove those that are None; the others stay."""
+        told = await self._one("alter_quotas", timeout_s, quotas.alter_quotas(changes, validate_only))
+        Failures("alter_quotas", told.errors).raise_or(told.results)
+
+    async def list_config_resources(
+        self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
+    ) -> list[ConfigResource]:
+        """What has settings; groups and subscriptions to metrics, if they have some of their own."""
+        exchange = quotas.list_config_resources(list(kinds))
+        return list((await self._one("list_config_resources", timeout_s, exchange)).results)
+
+    async def move_replicas(
+        self, broker: int, paths: Mapping[TopicPartition, str], *, timeout_s: float | None = None
+    ) -> None:
+        """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
+        told = await self._each(
+            "move_replicas",
+            {broker: paths},
+            timeout_s,
+            lambda some, _: quotas.move_replicas(some[broker]).whole(broker),
+            by=self._calls.by_itself,
+        )
+        Failures("move_replicas", told[broker].errors).raise_or(told[broker].results)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -1,0 +1,141 @@
+"""`odradek quota`: how much clients may use; list, set, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from odradek.cli.cluster_access import open_admin
+from odradek.cli.options import bootstrap_option, json_option, pairs
+from odradek.cli.output import print_json, print_table, remark
+from odradek.config.definition import nearest
+
+if TYPE_CHECKING:
+    from odradek.client import QuotaEntity
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ANY: Final = ""
+_QUOTAS: Final = {
+    "producer_byte_rate": "bytes a second that may be produced",
+    "consumer_byte_rate": "bytes a second that may be consumed",
+    "request_percentage": "percent of a broker's time that requests may take",
+    "controller_mutation_rate": "partitions a second that may be created and deleted",
+    "connection_creation_rate": "connections a second from an address",
+}
+
+
+def _entity_options(command: Command) -> Command:
+    for name, what in (("user", "user"), ("client", "client id"), ("ip", "address")):
+        command = click.option(f"--any-{name}", is_flag=True, help=f"Of every other {what}: its default.")(
+            command
+        )
+        command = click.option(f"--{name}", metavar="NAME", help=f"Of this {what}.")(command)
+    return command
+
+
+def _entity(named: dict[str, Any], *, required: bool) -> QuotaEntity:
+    from odradek.client import QuotaEntity
+
+    found: dict[str, str] = {}
+    for option, field in (("user", "user"), ("client", "client_id"), ("ip", "ip")):
+        name, is_any = named[option], named[f"any_{option}"]
+        if name and is_any:
+            raise _wrong(f"--{option} and --any-{option} exclude each other")
+        if name == "":
+            raise _wrong(f"--{option} is empty: --any-{option} means every other one")
+        if name or is_any:
+            found[field] = ANY if is_any else name
+    if required and not found:
+        raise _wrong("say whom the quota is for: --user, --client, --ip, or --any-... for their defaults")
+    return QuotaEntity(**found)
+
+
+def _wrong(message: str) -> click.UsageError:
+    return click.UsageError(message, click.get_current_context())
+
+
+@click.group()
+def quota() -> None:
+    """Limit what users, client ids and addresses may use.
+
+    A client comes under the most specific limit: of its user and client id together, then of its user, then of its client
+    id; and --any-... gives those a limit that have none of their own.
+    """
+
+
+@quota.command("list")
+@_entity_options
+@bootstrap_option
+@json_option
+def list_(bootstrap: str, as_json: bool, **named: Any) -> None:
+    """List quotas: all of them, or those of the named."""
+    with open_admin(bootstrap) as admin:
+        found = admin.describe_quotas(_entity(named, required=False))
+    rows = [
+        (entity.user, entity.client_id, entity.ip, key, value)
+        for entity, limits in sorted(found.items(), key=lambda item: str(item[0]))
+        for key, value in sorted(limits.items())
+    ]
+    if as_json:
+        columns = ("user", "client_id", "ip", "quota", "value")
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif rows:
+        shown = [(*("any other" if name == ANY else name for name in row[:3]), *row[3:]) for row in rows]
+        print_table(("user", "client id", "ip", "quota", "value"), shown)
+    else:
+        click.echo("There are no quotas.")
+
+
+@quota.command("set")
+@click.argument("limits", metavar="QUOTA=NUMBER...", nargs=-1, required=True)
+@_entity_options
+@bootstrap_option
+def set_(limits: tuple[str, ...], bootstrap: str, **named: Any) -> None:
+    """Set quotas; they are effective at once.
+
+    \b
+    producer_byte_rate        bytes a second that may be produced
+    consumer_byte_rate        bytes a second that may be consumed
+    request_percentage        percent of a broker's time that requests may take
+    controller_mutation_rate  partitions a second that may be created and deleted
+    connection_creation_rate  connections a second from an address (with --ip)
+    """
+    entity = _entity(named, required=True)
+    wanted = {key: _number(key, value) for key, value in pairs(limits, "quota").items()}
+    with open_admin(bootstrap) as admin:
+        admin.alter_quotas({entity: wanted})
+    remark(f"{entity}: {', '.join(f'{key}={value:g}' for key, value in wanted.items())}")
+
+
+@quota.command()
+@click.argument("keys", metavar="[QUOTA]...", nargs=-1)
+@_entity_options
+@bootstrap_option
+def delete(keys: tuple[str, ...], bootstrap: str, **named: Any) -> None:
+    """Remove quotas of the named; all that they have when no QUOTA is given."""
+    entity = _entity(named, required=True)
+    for key in keys:
+        _known(key)
+    with open_admin(bootstrap) as admin:
+        gone = keys or tuple(admin.describe_quotas(entity).get(entity, ()))
+        if gone:
+            admin.alter_quotas({entity: dict.fromkeys(gone)})
+    remark(f"{entity}: {', '.join(gone)} removed" if gone else f"{entity} had no quotas")
+
+
+def _number(key: str, value: str | None) -> float:
+    _known(key)
+    try:
+        return float(value or "")
+    except ValueError:
+        raise _wrong(f"{key}={value}: expected a number, {_QUOTAS[key]}") from None
+
+
+def _known(key: str) -> None:
+    if key not in _QUOTAS:
+        meant = nearest(key, _QUOTAS)
+        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(_QUOTAS)}"
+        raise _wrong(f"there is no quota {key!r}; {hint}")
