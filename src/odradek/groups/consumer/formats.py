@@ -82,8 +82,9 @@ class MemberValue(Message, versions="0", flexible="0+"):
     rebalance_timeout_ms: int = int32("0+", default=-1)
     server_assignor: str | None = string("0+", nullable="0+", default=None)
     classic_member_metadata: ClassicMemberMetadata | None = struct(
-        ClassicMemberMetadata, "0+", nullable="0+", default=None, tag=0
+        ClassicMemberMetadata, "0+", nullable="0+", tag=0
     )
+    """Kafka takes an empty one, not null, for what is left out; so null is always written, as it does itself."""
 
 
 class TargetKey(Message, versions="6", flexible="none"):

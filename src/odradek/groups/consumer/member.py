@@ -92,7 +92,7 @@ class Profile:
     def of(cls, value: MemberValue) -> Profile:
         stored = value.classic_member_metadata
         classic = None
-        if stored is not None:
+        if stored is not None and stored.supported_protocols:
             classic = ClassicSide(
                 session_timeout_ms=stored.session_timeout_ms,
                 protocols=tuple((one.name, bytes(one.metadata)) for one in stored.supported_protocols),
