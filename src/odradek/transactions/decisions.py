@@ -77,8 +77,7 @@ def init_producer(
             updated_ms=now_ms,
         )
         return Change(transaction=begun, last_epoch=NO_EPOCH)
-    if current.state.is_prepared:
-        raise _concurrent("the transaction before is being completed")
+    _check_not_prepared(current)
     identity, last_epoch = _next_identity(current, last_epoch, expected, fresh_producer_id)
     begun = replace(
         current,
@@ -98,8 +97,10 @@ def init_producer(
 def check_expected(current: Transaction, expected: Identity | None) -> None:
     """PRODUCER_FENCED unless `expected` is the producer that the id has, or had before its epochs were used up.
 
-    With a transaction under way it must be the very one: a zombie must not abort its successor's transaction.
+    With a transaction under way it must be the very one: a zombie must not abort its successor's transaction. While one is
+    being completed, nobody can say: CONCURRENT_TRANSACTIONS.
     """
+    _check_not_prepared(current)
     if expected is None:
         return
     same = expected.producer_id == current.producer_id
@@ -174,9 +175,8 @@ def add_partitions(
 
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
+    _check_not_prepared(current)
     current = check_producer(current, who)
-    if current.state.is_prepared:
-        raise _concurrent("the transaction before is being completed")
     ongoing = current.state is ONGOING
     if ongoing and partitions <= current.partitions:
         return None
@@ -196,8 +196,7 @@ def verify_partitions(
 ) -> dict[TopicPartition, ErrorCode]:
     """For each partition NONE or, if it is not part of the transaction, TRANSACTION_ABORTABLE. Raises as `add_partitions`."""
     current = check_producer(current, who)
-    if current.state.is_prepared:
-        raise _concurrent("the transaction is being completed")
+    _check_not_prepared(current)
     return {
         one: ErrorCode.NONE if one in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for one in partitions
@@ -215,8 +214,7 @@ def end_classic(
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     current = check_producer(current, who)
-    if current.state is _prepare(commit):
-        raise _concurrent("the transaction is being completed")
+    _check_not_prepared(current)
     if current.state is _complete(commit):
         return None
     if current.state is not ONGOING:
@@ -244,14 +242,11 @@ def end_with_new_epoch(
     A client that does not know whether its transaction had begun may abort: that ends an empty one.
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
+    _check_not_prepared(current)
     repeated = current is not None and _is_repeated(current, who)
     if current is None or (current.producer_id != who.producer_id and not repeated):
         raise _not_mapped(current, who)
     _check_epoch(current, who, repeated=repeated)
-    if current.state.is_prepared:
-        if current.state is _prepare(commit):
-            raise _concurrent("the transaction is being completed")
-        raise _wrong_state(current, commit)
     if repeated:
         if current.state is _complete(commit):
             return None
@@ -281,8 +276,6 @@ def _is_repeated(current: Transaction, who: Identity) -> bool:
 def _check_epoch(current: Transaction, who: Identity, *, repeated: bool) -> None:
     if current.state in (ONGOING, EMPTY):
         allowed = who.producer_epoch == current.producer_epoch and who.producer_id == current.producer_id
-    elif current.state.is_prepared:
-        allowed = repeated
     else:
         allowed = repeated or who.producer_epoch == current.producer_epoch
     if not allowed:
@@ -354,8 +347,15 @@ def _complete(commit: bool) -> TransactionState:
     return TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
 
 
-def _concurrent(why: str) -> KafkaError:
-    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{why}: try again soon")
+def _check_not_prepared(current: Transaction | None) -> None:
+    """While a transaction is being completed, the id may get another epoch, or producer, by that: who asks must wait.
+
+    So this comes before any look at who asks, but for classic EndTxn and for verification, as in Kafka.
+    """
+    if current is not None and current.state.is_prepared:
+        raise KafkaError(
+            ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction before is being completed: try again soon"
+        )
 
 
 def _not_mapped(current: Transaction | None, who: Identity) -> KafkaError:

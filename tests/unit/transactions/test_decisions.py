@@ -132,25 +132,25 @@ event                  none     Empty         Ongoing         PrepareCommit  Pre
 init                   Empty    Empty+        PrepareAbort+   CONCURRENT     CONCURRENT    Empty+          Empty+
 init as current        Empty    Empty+        PrepareAbort+   CONCURRENT     CONCURRENT    Empty+          Empty+
 init as before         Empty    FENCED        FENCED          CONCURRENT     CONCURRENT    FENCED          FENCED
-init as stranger       Empty    FENCED        FENCED          FENCED         FENCED        FENCED          FENCED
+init as stranger       Empty    FENCED        FENCED          CONCURRENT     CONCURRENT    FENCED          FENCED
 add                    MAPPING  Ongoing       Ongoing         CONCURRENT     CONCURRENT    Ongoing         Ongoing
 add again              MAPPING  Ongoing       same            CONCURRENT     CONCURRENT    Ongoing         Ongoing
-add as before          MAPPING  FENCED        FENCED          FENCED         FENCED        FENCED          FENCED
-add as newer           MAPPING  FENCED        FENCED          FENCED         FENCED        FENCED          FENCED
-add as stranger        MAPPING  MAPPING       MAPPING         MAPPING        MAPPING       MAPPING         MAPPING
+add as before          MAPPING  FENCED        FENCED          CONCURRENT     CONCURRENT    FENCED          FENCED
+add as newer           MAPPING  FENCED        FENCED          CONCURRENT     CONCURRENT    FENCED          FENCED
+add as stranger        MAPPING  MAPPING       MAPPING         CONCURRENT     CONCURRENT    MAPPING         MAPPING
 verify                 MAPPING  ABORTABLE     ok              CONCURRENT     CONCURRENT    ABORTABLE       ABORTABLE
 verify other           MAPPING  ABORTABLE     ABORTABLE       CONCURRENT     CONCURRENT    ABORTABLE       ABORTABLE
-v4 commit              MAPPING  STATE         PrepareCommit   CONCURRENT     STATE         same            STATE
-v4 abort               MAPPING  STATE         PrepareAbort    STATE          CONCURRENT    STATE           same
+v4 commit              MAPPING  STATE         PrepareCommit   CONCURRENT     CONCURRENT    same            STATE
+v4 abort               MAPPING  STATE         PrepareAbort    CONCURRENT     CONCURRENT    STATE           same
 v4 commit as before    MAPPING  FENCED        FENCED          FENCED         FENCED        FENCED          FENCED
 v4 commit as newer     MAPPING  FENCED        FENCED          FENCED         FENCED        FENCED          FENCED
 v4 commit as stranger  MAPPING  MAPPING       MAPPING         MAPPING        MAPPING       MAPPING         MAPPING
-v5 commit              MAPPING  STATE         PrepareCommit+  FENCED         FENCED        STATE           STATE
-v5 abort               MAPPING  PrepareAbort+ PrepareAbort+   FENCED         FENCED        PrepareAbort+   PrepareAbort+
-v5 commit again        MAPPING  FENCED        FENCED          CONCURRENT     STATE         same            STATE
-v5 abort again         MAPPING  FENCED        FENCED          STATE          CONCURRENT    STATE           same
-v5 commit as newer     MAPPING  FENCED        FENCED          FENCED         FENCED        FENCED          FENCED
-v5 abort as stranger   MAPPING  MAPPING       MAPPING         MAPPING        MAPPING       MAPPING         MAPPING
+v5 commit              MAPPING  STATE         PrepareCommit+  CONCURRENT     CONCURRENT    STATE           STATE
+v5 abort               MAPPING  PrepareAbort+ PrepareAbort+   CONCURRENT     CONCURRENT    PrepareAbort+   PrepareAbort+
+v5 commit again        MAPPING  FENCED        FENCED          CONCURRENT     CONCURRENT    same            STATE
+v5 abort again         MAPPING  FENCED        FENCED          CONCURRENT     CONCURRENT    STATE           same
+v5 commit as newer     MAPPING  FENCED        FENCED          CONCURRENT     CONCURRENT    FENCED          FENCED
+v5 abort as stranger   MAPPING  MAPPING       MAPPING         CONCURRENT     CONCURRENT    MAPPING         MAPPING
 """
 
 
