@@ -57,7 +57,7 @@ def make_node(server_kind: str) -> Callable[..., Node]:
 def server(server_kind: str, make_node: Callable[..., Node]) -> Iterator[Server]:
     """The broker process that most tests share; they keep apart by using topics of their own."""
     try:
-        node = make_node().start()
+        node = make_node(settings={"group.initial.rebalance.delay.ms": "0"}).start()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
     try:
