@@ -216,10 +216,6 @@ ON_PURPOSE: Final = (
         why="Kafka still tells the time of a record that was deleted.",
     ),
     Allowed(
-        places=("offsets/nothing: topics",),
-        why="A topic without partitions: Kafka leaves it out of the answer.",
-    ),
-    Allowed(
         places=("fetching/*.aborted_transactions",),
         kafka=[],
         here=None,
@@ -297,30 +293,10 @@ GAPS: Final = (
         gap=True,
     ),
     Allowed(
-        places=("consumer_groups/*.subscribed_topic_regex",),
-        kafka="",
-        here=None,
-        why="A member without an expression is described with an empty one.",
-        gap=True,
-    ),
-    Allowed(
         places=("quotas/any user: entries", "quotas/an entity twice: entries"),
         why="Any user includes all users' default; an entity named twice is refused once.",
         gap=True,
     ),
-    Allowed(
-        places=("offsets/time -7, *.error_code",),
-        kafka=35,
-        here=42,
-        why="A question that no version knows is UNSUPPORTED_VERSION.",
-        gap=True,
-    ),
-    Allowed(
-        places=("offsets/time -6, version 11: *",),
-        why="Without tiered storage nothing is yet to be uploaded: no offset, no epoch.",
-        gap=True,
-    ),
-    Allowed(places=("offsets/a partition twice: *",), why="A partition asked twice is refused.", gap=True),
     Allowed(
         places=(
             "transactions/offsets before their group was added: *",

@@ -40,7 +40,7 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> MemberEntry
         client_id=profile.client_id,
         client_host=profile.client_host,
         subscribed_topic_names=sorted(profile.topics),
-        subscribed_topic_regex=profile.regex or None,
+        subscribed_topic_regex=profile.regex,
         assignment=_assignment(member.current.assigned, topics),
         target_assignment=_assignment(group.target(member.member_id), topics),
         member_type=CLASSIC_TYPE if member.is_classic else CONSUMER_TYPE,
