@@ -40,7 +40,7 @@ from odradek.protocol.messages.sync_group import (
 )
 from odradek.testing.sim.broker_clients import ClientContext, RefusedError
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.group_history import GroupHistory
+from odradek.testing.sim.group_history import GroupHistory, SentCommit
 from odradek.testing.sim.wire_client import WireClient
 
 GROUP: Final = "group"
@@ -229,21 +229,12 @@ class GroupMember:
             return
         sent = self._history.sends(self._rng.choice(self.owned), self.generation)
         by_id = self._commit_version >= _BY_ID_SINCE
-        topic = OffsetCommitRequestTopic(
-            name="" if by_id else self._topic,
-            topic_id=self._context.topic_ids[self._topic] if by_id else UUID(int=0),
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=sent.partition, committed_offset=sent.offset, committed_metadata=""
-                )
-            ],
-        )
         request = OffsetCommitRequest(
             group_id=GROUP,
             generation_id_or_member_epoch=self.generation,
             member_id=self._member_id,
             group_instance_id=self._instance_id,
-            topics=[topic],
+            topics=[_what(sent, self._topic, self._context.topic_ids[self._topic] if by_id else None)],
         )
         answer = await client.ask(request, self._commit_version, OffsetCommitResponse)
         code = answer.topics[0].partitions[0].error_code
@@ -252,6 +243,35 @@ class GroupMember:
         elif ErrorCode.of(code) not in _LATER:
             sent.is_refused = True
         self._accepts(code, "OffsetCommit")
+
+
+def _what(sent: SentCommit, topic: str, topic_id: UUID | None) -> OffsetCommitRequestTopic:
+    """By name, or by id where there is one."""
+    partition = OffsetCommitRequestPartition(
+        partition_index=sent.partition, committed_offset=sent.offset, committed_metadata=""
+    )
+    return OffsetCommitRequestTopic(
+        name="" if topic_id else topic, topic_id=topic_id or UUID(int=0), partitions=[partition]
+    )
+
+
+async def commit_alone(context: ClientContext, history: GroupHistory, topic: str) -> None:
+    """Without being a member, until it is acknowledged. A group with offsets is never deleted here, and so its generations never
+    begin anew: one without any may be, whenever it is empty."""
+    while history.latest(0) is None:
+        try:
+            client = await context.connect()
+            try:
+                await find_coordinator(client)
+                sent = history.sends(0, -1)
+                request = OffsetCommitRequest(group_id=GROUP, topics=[_what(sent, topic, None)])
+                answer = await client.ask(request, 2, OffsetCommitResponse)
+                if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                    history.acknowledged(sent)
+            finally:
+                client.close()
+        except (OSError, RefusedError):
+            await context.pause()
 
 
 async def find_coordinator(client: WireClient) -> None:

@@ -21,7 +21,12 @@ from odradek.testing.sim.disk_trouble import is_disk_trouble
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.group_history import GroupHistory
-from odradek.testing.sim.group_members import GroupMember, check_offset, find_coordinator
+from odradek.testing.sim.group_members import (
+    GroupMember,
+    check_offset,
+    commit_alone,
+    find_coordinator,
+)
 from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.world import Host, World
 
@@ -142,6 +147,7 @@ class GroupScenario:
     async def _live_and_settle(self) -> None:
         creating = create_topic(self._context, _TOPIC, self._plan.partition_count, {})
         await self._anyone().spawn(creating)
+        await self._anyone().spawn(commit_alone(self._context, self._history, _TOPIC))
         running = [
             self._anyone().spawn(one.run(lambda: self._is_calm, lambda: self._is_over))
             for one in self._members
