@@ -1,11 +1,13 @@
 """ListOffsets (2): the offset for a timestamp, or for one of the special questions.
 
 Versions 1-11. Special timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp (v7, KIP-734), -4 earliest
-local (v8, KIP-405), -5 latest tiered (v9), -6 earliest not yet uploaded (v11). Nothing is tiered here: -4 and -6 are the
-earliest, -5 is "none".
+local (v8, KIP-405), -5 latest tiered (v9), -6 earliest not yet uploaded (v11). Nothing is tiered here: -4 is the earliest, -5
+and -6 are "none".
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
@@ -33,16 +35,24 @@ _READ_COMMITTED = 1
 
 def handle(parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest) -> ListOffsetsResponse:
     committed_only = request.isolation_level == _READ_COMMITTED
+    asked = Counter(
+        (topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions
+    )
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
                     _answer(parts, circumstances, topic.name, wanted, committed_only=committed_only)
-                    for wanted in topic.partitions
+                    if asked[topic.name, index] == 1
+                    else ListOffsetsPartitionResponse(
+                        partition_index=index, error_code=ErrorCode.INVALID_REQUEST
+                    )
+                    for index, wanted in {one.partition_index: one for one in topic.partitions}.items()
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
 
@@ -82,14 +92,16 @@ def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tupl
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == _LATEST:
         return -1, end_offset
-    if timestamp in (_EARLIEST, _EARLIEST_LOCAL, _EARLIEST_PENDING):
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, partition.start_offset
-    if timestamp == _LATEST_TIERED:
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING):
         return -1, -1
     if timestamp == _MAX_TIMESTAMP:
         found = partition.log.max_timestamp_offset(end_offset=end_offset)
     elif timestamp < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} means nothing")
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in this version"
+        )
     else:
         found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset)
     if found is None or found.offset >= end_offset:
