@@ -34,12 +34,14 @@ from odradek.records import BatchBuilder, data_batches, decode_batch, split_batc
 from odradek.testing.sim.broker_clients import ClientContext, RefusedError
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.transaction_history import Fate, Seen, SentTransaction, TransactionHistory
+from odradek.testing.sim.transaction_offsets import OFFSETS, add_offsets, commit_offsets, offsets_of
 from odradek.testing.sim.wire_client import WireClient
 
 _BY_ID_SINCE: Final = 13
 _EPOCHS: Final = 5
 """The version of EndTxn from which each transaction has its own epoch."""
 _READ_COMMITTED: Final = 1
+_GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 _FENCED: Final = frozenset(
     {
@@ -176,6 +178,8 @@ class TransactionalClient:
         chosen = self._rng.sample(self._partitions, self._rng.randint(1, len(self._partitions)))
         records = [(one, part) for one in chosen for part in range(self._rng.randint(1, 2))]
         self._unsent = [(one, f"{transaction.name}/{one.partition}/{part}".encode()) for one, part in records]
+        if self._rng.random() < 0.4:
+            self._unsent.insert(self._rng.randint(0, len(records)), (OFFSETS, offsets_of(transaction.name)))
         self._transaction = transaction
 
     async def _write(self, client: WireClient) -> None:
@@ -184,12 +188,15 @@ class TransactionalClient:
         assert self._identity is not None
         while self._unsent:
             partition, value = self._unsent[0]
-            if not self.with_epochs:
-                await self._add(client, partition)
             self._history.writes(self._transaction, partition, value)
-            await self._produce(client, partition, value)
-            sequences = self._identity.sequences
-            sequences[partition] = sequences.get(partition, 0) + 1
+            if partition == OFFSETS:
+                await self._commit_offsets(client, self._transaction.name)
+            else:
+                if not self.with_epochs:
+                    await self._add(client, partition)
+                await self._produce(client, partition, value)
+                sequences = self._identity.sequences
+                sequences[partition] = sequences.get(partition, 0) + 1
             self._unsent.pop(0)
             if self._rng.random() < 0.2:
                 await asyncio.sleep(self._rng.uniform(0, 0.5))
@@ -269,6 +276,9 @@ class TransactionalClient:
         request = FindCoordinatorRequest(key=self._id, key_type=_TRANSACTION_KEY)
         answer = await client.ask(request, 2, FindCoordinatorResponse)
         check(answer.error_code, "FindCoordinator")
+        request = FindCoordinatorRequest(key="any", key_type=_GROUP_KEY)
+        answer = await client.ask(request, 2, FindCoordinatorResponse)
+        check(answer.error_code, "FindCoordinator")
 
     async def _init(self, client: WireClient) -> None:
         request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=self._timeout_ms)
@@ -289,6 +299,16 @@ class TransactionalClient:
         answer = await client.ask(request, min(self._end_version, 3), AddPartitionsToTxnResponse)
         (topic,) = answer.results_by_topic_v3_and_below
         check(topic.results_by_partition[0].partition_error_code, f"adding {partition}")
+
+    async def _commit_offsets(self, client: WireClient, name: str) -> None:
+        assert self._identity is not None
+        who = (self._id, self._identity.producer_id, self._identity.epoch)
+        if not self.with_epochs:
+            code = await add_offsets(client, *who, name, min(self._end_version, 4))
+            check(code, f"adding offsets of {name}")
+        topic = self._partitions[0].topic
+        code = await commit_offsets(client, *who, name, topic, 5 if self.with_epochs else self._end_version)
+        check(code, f"offsets of {name}")
 
     async def _produce(self, client: WireClient, partition: TopicPartition, value: bytes) -> None:
         assert self._identity is not None

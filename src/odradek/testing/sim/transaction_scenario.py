@@ -28,6 +28,7 @@ from odradek.testing.sim.transaction_clients import (
     deliver_late,
 )
 from odradek.testing.sim.transaction_history import TransactionHistory
+from odradek.testing.sim.transaction_offsets import OFFSETS, OffsetsReader
 from odradek.testing.sim.world import Host, Life, World
 
 _TOPIC: Final = "topic"
@@ -40,6 +41,7 @@ _SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "700",
     "transaction.state.log.num.partitions": "2",
+    "offsets.topic.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
@@ -196,6 +198,8 @@ class TransactionScenario:
         for one in self._partitions:
             reader = CommittedReader(self._context, self._history, one)
             contents[one] = await self._clients[0].spawn(reader.read_all(_ENDING_S_MAX))
+        offsets = OffsetsReader(self._context, self._history.transactions, _TOPIC)
+        contents[OFFSETS] = await self._clients[0].spawn(offsets.read_all(_ENDING_S_MAX))
         self._history.check(contents)
 
     def _anyone(self) -> Host:
