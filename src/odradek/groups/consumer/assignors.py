@@ -142,9 +142,15 @@ def _settle_doubles(members: list[str], kept: _Shares) -> None:
 
 def _give_up(share: dict[UUID, set[int]], count: int) -> None:
     """Take `count` partitions away, each time from the topic of which the member has most: that spreads what stays."""
+    if count <= 0:
+        return
+    kept = {topic: sorted(partitions) for topic, partitions in share.items()}
+    largest = [(-len(partitions), topic) for topic, partitions in kept.items()]
+    heapify(largest)
     for _ in range(count):
-        topic = max(share, key=lambda topic: (len(share[topic]), topic))
-        share[topic].remove(max(share[topic]))
+        size, topic = largest[0]
+        share[topic].remove(kept[topic].pop())
+        heapreplace(largest, (size + 1, topic))
 
 
 def _unassigned(

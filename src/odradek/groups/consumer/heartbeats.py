@@ -71,13 +71,19 @@ def heartbeat(
     after = settle(draft, member_id, situation, owned, subscription_changed=changed)
     situation.timers.heard_of(after, situation.settings)
     finish(machine, draft, situation, step)
-    tell = is_joining or is_full(request) or listed(after.current.assigned) != listed(member.current.assigned)
+    tell = is_joining or is_full(request) or _has_other_partitions(member, after)
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=situation.settings.heartbeat_interval_ms,
         assignment=Assignment(topic_partitions=listed(after.current.assigned)) if tell else None,
     )
+
+
+def _has_other_partitions(before: Member, after: Member) -> bool:
+    if after.current is before.current:
+        return False
+    return listed(after.current.assigned) != listed(before.current.assigned)
 
 
 def _opened(
