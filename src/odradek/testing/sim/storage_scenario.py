@@ -134,12 +134,12 @@ class StorageScenario:
                 name=f"t{name.partition}{number}",
                 producer_id=20 + number,
                 version=rng.choice((1, 2)),
-                transaction_count=rng.choice((3, 5)),
+                transaction_count=rng.choice((2, 3)),
                 ledger=self._ledgers[name],
                 rng=stream(seed, f"transactions {name} {number}"),
                 padding_bytes=self._plan.padding_bytes,
             )
-            for number in range(rng.choice((1, 2)))
+            for number in range(rng.choice((1, 1, 2)))
         ]
 
     async def run(self) -> None:
@@ -254,9 +254,7 @@ class StorageScenario:
             for batch, offset in appended:
                 await self._acknowledge(partition, source, batch, offset)
             self._mark_as_a_zombie(life, partition, source)
-            transaction.marker_sent = True
             offset = await self._mark(life, partition, source)
-            source.marked(offset)
             await self._wait_for(partition, offset)
             source.ended(offset)
             self._send_late(life, partition, source)
@@ -265,6 +263,7 @@ class StorageScenario:
     async def _mark(self, life: Life, partition: Partition, source: TransactionSource) -> int:
         """The offset of the marker, once the log takes it."""
         while True:
+            source.marks(partition.log.end_offset)
             try:
                 return self._append_marker(life, partition, source, source.coordinator_epoch)
             except KafkaError as error:

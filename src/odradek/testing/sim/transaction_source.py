@@ -29,8 +29,8 @@ class Transaction:
     first_offset: int = -1
     """As last told; final once the first batch is acknowledged."""
     marker_sent: bool = False
-    first_marker_offset: int = -1
-    """Of the first marker that a log took, which may be lost, or be the one that counts."""
+    marker_floor: int = -1
+    """No marker is below it. What was sent before a crash may be in the log, or may not, where nobody was told."""
     marker_offset: int = -1
     """Once a marker is acknowledged."""
 
@@ -132,12 +132,12 @@ class TransactionSource:
     def marker_epoch(self) -> int:
         return self.transactions[-1].epoch + (1 if self.version >= 2 else 0)
 
-    def marked(self, marker_offset: int) -> None:
-        """A log took the marker, perhaps not for the first time."""
+    def marks(self, end_offset: int) -> None:
+        """A marker is sent, perhaps not for the first time, to a log that ends there."""
         transaction = self.transactions[-1]
-        if transaction.first_marker_offset < 0:
-            transaction.first_marker_offset = marker_offset
-        transaction.first_marker_offset = min(transaction.first_marker_offset, marker_offset)
+        floor = transaction.marker_floor if transaction.marker_sent else end_offset
+        transaction.marker_floor = min(floor, end_offset)
+        transaction.marker_sent = True
 
     def ended(self, marker_offset: int) -> None:
         """The marker is acknowledged."""
@@ -223,7 +223,7 @@ def _check_aborted(partition: Partition, sources: Sequence[TransactionSource], r
                     continue
                 if not one.is_over:
                     may.append(named)
-                elif one.first_marker_offset >= start:
+                elif one.marker_floor >= start:
                     must.append(named)
                 elif one.marker_offset >= start:
                     may.append(named)
