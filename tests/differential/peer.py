@@ -85,6 +85,11 @@ class Peer:
         """Send a request whose answer comes later, or never."""
         self._line_named(line).send(request, self._version(request, version), self.script + line)
 
+    def unanswered(self, request: Message, version: int | None = None) -> None:
+        """Send a request that is not answered when all goes well."""
+        self._line.send(request, self._version(request, version), self.script)
+        self._line.forget()
+
     def answered(
         self, step: str, *, line: str = "", only: Callable[[Any], Any] = lambda answer: answer
     ) -> Any:

@@ -38,6 +38,7 @@ def script(peer: Peer) -> None:
     _classic(peer)
     _newer(peer)
     _offsets(peer)
+    _more_offsets(peer)
     _fencing(peer)
     _showing(peer)
 
@@ -208,6 +209,36 @@ def _offsets(peer: Peer) -> None:
     ended(peer, "tx-o")
     peer.until(lambda one: one.groups[0].topics[0].partitions[0].committed_offset == 7, stable, 9)
     peer.ask("offsets after the end", stable, 9)
+
+
+def _more_offsets(peer: Peer) -> None:
+    """Offsets in the newer flow, where the group is added by the commit itself."""
+    who, epoch = start(peer, "tx-p")
+
+    def commit(**more: Any) -> TxnOffsetCommitRequest:
+        offset = TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=9, committed_metadata=None
+        )
+        values = {
+            "transactional_id": "tx-p",
+            "group_id": "tx-group",
+            "producer_id": who,
+            "producer_epoch": epoch,
+        }
+        topics = [TxnOffsetCommitRequestTopic(name="tx-one", partitions=[offset])]
+        return TxnOffsetCommitRequest(topics=topics, **values | more)
+
+    peer.ask("offsets before their group was added, version 4", commit(), 4)
+    peer.ask("offsets that add their group", commit())
+    peer.ask("offsets with an epoch too high", commit(producer_epoch=epoch + 1))
+    peer.ask("offsets with another id", commit(producer_id=NOBODY))
+    peer.ask("offsets of another transaction", commit(transactional_id="tx-none"))
+    peer.ask("aborting offsets", end("tx-p", who, epoch, commit=False))
+    ended(peer, "tx-p")
+    stable = fetch_offsets("tx-group", 0, name="tx-one", require_stable=True)
+    peer.until(lambda one: one.groups[0].topics[0].partitions[0].error_code == 0, stable, 9)
+    peer.ask("offsets after they were aborted", stable, 9)
+    peer.ask("offsets with the old epoch", commit())
 
 
 def _fencing(peer: Peer) -> None:
