@@ -59,6 +59,22 @@ class Exchange:
         return Exchange(request=self.request, answer=self.answer, read=read)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyDone:
+    """What a broker says of a change that was made before, and the result that the call then has."""
+
+    code: ErrorCode
+    result: Callable[[Any], Any]
+
+    def settle(self, outcome: Outcome, in_doubt: Items) -> None:
+        """Errors of items whose earlier request was not answered become results."""
+        for item in in_doubt:
+            error = outcome.errors.get(item)
+            if error is not None and error.code is self.code:
+                del outcome.errors[item]
+                outcome.results[item] = self.result(item)
+
+
 @dataclass(frozen=True, slots=True)
 class Failures:
     """The errors of one call, by item."""
@@ -100,13 +116,16 @@ class AdminCalls:
         ask: Callable[[dict[Any, Any], float], Exchange] | None,
         by: Callable[[Items, float], Awaitable[Grouped]],
         ask_broker: Callable[[int, dict[Any, Any], float], Exchange] | None = None,
+        already: AlreadyDone | None = None,
     ) -> dict[Any, Any]:
         """Ask for every item the broker that `by` names, again while its error is retriable and time is left.
 
-        `ask_broker` in place of `ask` is told which broker it is.
+        `ask_broker` in place of `ask` is told which broker it is. An earlier attempt may have been carried out although its
+        answer was lost; `already` says which error then means that it was.
         """
         done = Outcome.none()
         open_errors: dict[Any, KafkaError] = {}
+        unanswered: dict[Any, None] = {}
 
         async def attempt(left_s: float) -> None:
             pending = {
@@ -115,8 +134,17 @@ class AdminCalls:
             open_errors.clear()
             for broker, some in (await by(pending, left_s)).items():
                 exchange = ask_broker(broker, some, left_s) if ask_broker else _asked(ask)(some, left_s)
+                await self._cluster.connection(broker)  # what fails here was not sent
+                in_doubt = {item: None for item in some if item in unanswered}
+                unanswered.update(dict.fromkeys(some))
                 told = await self._cluster.ask(broker, exchange.request, exchange.answer, timeout_s=left_s)
                 outcome = exchange.read(told)
+                if already is not None:
+                    already.settle(outcome, in_doubt)
+                for item in some:
+                    error = outcome.errors.get(item)
+                    if error is None or error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                        unanswered.pop(item, None)
                 done.results.update(outcome.results)
                 for item, error in outcome.errors.items():
                     (open_errors if error.retriable else done.errors)[item] = error
@@ -154,6 +182,9 @@ class AdminCalls:
         for tp, content in items.items():
             assert isinstance(tp, TopicPartition)
             topic = await self._cluster.metadata.topic(tp.topic, timeout_s)
+            if tp.partition >= len(topic.partitions):  # it may have grown since the image was made
+                await self._cluster.metadata.refresh(timeout_s)
+                topic = await self._cluster.metadata.topic(tp.topic, timeout_s)
             if not 0 <= tp.partition < len(topic.partitions):
                 raise KafkaError(
                     ErrorCode.INVALID_PARTITIONS, f"{tp}: the topic has {len(topic.partitions)} partitions"

@@ -12,7 +12,7 @@ from odradek.client import admin_groups as groups
 from odradek.client import admin_quotas as quotas
 from odradek.client import admin_requests as requests
 from odradek.client import admin_transactions as transactions
-from odradek.client.admin_calls import AdminCalls, Failures
+from odradek.client.admin_calls import AdminCalls, AlreadyDone, Failures
 from odradek.client.admin_quotas import QuotaChanges, QuotaEntity
 from odradek.client.admin_types import (
     ClusterDescription,
@@ -51,6 +51,9 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
+
+_CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
+_DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
 
 NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
 """Answer to a time after the last record."""
@@ -109,12 +112,15 @@ class AsyncAdmin:
             wanted,
             timeout_s,
             lambda some, left_s: requests.create_topics(some, validate_only, left_s),
+            already=None if validate_only else _CREATED,
         )
         return told
 
     async def delete_topics(self, topics: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete topics and all their records."""
-        await self._each("delete_topics", dict.fromkeys(topics), timeout_s, requests.delete_topics)
+        await self._each(
+            "delete_topics", dict.fromkeys(topics), timeout_s, requests.delete_topics, already=_DELETED
+        )
 
     async def create_partitions(
         self, totals: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
@@ -430,11 +436,12 @@ class AsyncAdmin:
         ask: Any,
         by: Any = None,
         ask_broker: Any = None,
+        already: AlreadyDone | None = None,
     ) -> Any:
         await self.start()
         limit_s = self._patience_s if timeout_s is None else timeout_s
         by = by or self._calls.by_controller
-        return await self._calls.each(what, wanted, limit_s, ask, by, ask_broker=ask_broker)
+        return await self._calls.each(what, wanted, limit_s, ask, by, ask_broker=ask_broker, already=already)
 
     async def _everywhere(self, what: str, timeout_s: float | None, ask_broker: Any) -> dict[int, Any]:
         """What every broker answers."""

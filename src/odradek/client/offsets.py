@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,6 +125,10 @@ class _OffsetSearch:
                 await metadata.topic(topic, max(0.0, deadline - clock.monotonic()))
             except KafkaError as error:
                 problems[topic] = error
+        if any(tp.topic not in problems and metadata.image.partition(tp) is None for tp in wanted):
+            # The topic may have grown since the image was made.
+            with suppress(KafkaError):
+                await metadata.refresh(max(0.0, deadline - clock.monotonic()))
         for tp, timestamp in wanted.items():
             if tp.topic in problems:
                 self.result.errors[tp] = problems[tp.topic]
