@@ -683,6 +683,9 @@ async def test_transactions_are_listed_as_they_are_filtered(wire: Any, producer_
     assert await names(transactional_id_pattern="app") == [], "the whole id must match"
     assert await names(transactional_id_pattern="(a|app)+-[0-9]") == ["app-1", "app-2"]
     assert await names(transactional_id_pattern="") == ["app-1", "app-2", "other"]
+    await producer_of(wire, name="Größe/ 1:a")
+    assert await names(transactional_id_pattern=r"Gr.+[/]\s\d:[^b]") == ["Größe/ 1:a"]
+    assert await names(transactional_id_pattern=".*") == ["Größe/ 1:a", "app-1", "app-2", "other"]
 
 
 async def test_patterns_that_explode_or_lie_do_no_harm(wire: Any, producer_of: Any) -> None:

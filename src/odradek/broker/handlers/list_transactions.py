@@ -20,6 +20,7 @@ from odradek.protocol.messages.list_transactions import (
 from odradek.transactions.state import STATES_BY_TITLE, Transaction
 
 _ANY_DURATION: Final = -1
+_ASCII: Final = frozenset(map(chr, range(128)))
 
 
 async def handle(
@@ -28,6 +29,7 @@ async def handle(
     unknown = [one for one in dict.fromkeys(request.state_filters) if one not in STATES_BY_TITLE]
     try:
         found = await parts.transactions.select(_filter(request, parts.runtime.clock.wall_ms()))
+        found = _matching(found, request.transactional_id_pattern)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
     return ListTransactionsResponse(
@@ -47,18 +49,23 @@ async def handle(
 def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[str, Transaction], bool]:
     states = {STATES_BY_TITLE[one] for one in request.state_filters if one in STATES_BY_TITLE}
     producer_ids = set(request.producer_id_filters)
-    pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
 
     def wanted(transactional_id: str, one: Transaction) -> bool:
         if producer_ids and one.producer_id not in producer_ids:
             return False
         if request.state_filters and one.state not in states:
             return False
-        if request.duration_filter > _ANY_DURATION and now_ms - one.started_ms <= request.duration_filter:
-            return False
-        return pattern is None or pattern.matches(transactional_id)
+        return request.duration_filter <= _ANY_DURATION or now_ms - one.started_ms > request.duration_filter
 
     return wanted
+
+
+def _matching(found: list[tuple[str, Transaction]], pattern: str | None) -> list[tuple[str, Transaction]]:
+    """Those whose id matches, of whatever characters it is. INVALID_REGULAR_EXPRESSION."""
+    if not pattern:
+        return found
+    compiled = TopicPattern(pattern, _ASCII.union(*(transactional_id for transactional_id, _ in found)))
+    return [one for one in found if compiled.matches(one[0])]
 
 
 SERVED = Served(66, handle)

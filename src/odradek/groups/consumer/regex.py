@@ -12,7 +12,14 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.groups.consumer.regex_syntax import WORD_CHARACTERS, Instruction, Op, Place, parse
+from odradek.groups.consumer.regex_syntax import (
+    TOPIC_CHARACTERS,
+    WORD_CHARACTERS,
+    Instruction,
+    Op,
+    Place,
+    parse,
+)
 from odradek.model.errors import ErrorCode, KafkaError
 
 WORK_MAX: Final = 200_000
@@ -36,11 +43,12 @@ class _State:
 
 
 class TopicPattern:
-    """A compiled expression. Raises INVALID_REGULAR_EXPRESSION when it is made, or when it asks for too much work."""
+    """A compiled expression, for names of an alphabet: topics' as a rule. Raises INVALID_REGULAR_EXPRESSION when it is made, or
+    when it asks for too much work."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, alphabet: frozenset[str] = TOPIC_CHARACTERS) -> None:
         self.pattern: Final = pattern
-        self._program: Final[list[Instruction]] = parse(pattern)
+        self._program: Final[list[Instruction]] = parse(pattern, alphabet)
         self._work_left = WORK_MAX
         self._begin = _State(frozenset([0]), at_begin=True, after_word=False)
         self._states: dict[tuple[frozenset[int], bool], _State] = {}

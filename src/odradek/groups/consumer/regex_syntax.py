@@ -1,8 +1,8 @@
 """RE2's syntax, read into a small program that `regex` runs.
 
-A topic's name consists of 65 characters and nothing else, so a class of characters is the set of those 65 that it accepts;
-what lies outside (a slash, a letter with an accent) is accepted by none. Where a match begins and ends is not asked, only
-whether the whole name matches, so groups capture nothing and greediness makes no difference.
+What is matched consists of characters of a known alphabet: the 65 of topics' names, or those that occur in a list of other
+names. So a class of characters is the set of those that it accepts; what lies outside is accepted by none. Where a match begins
+and ends is not asked, only whether the whole name matches, so groups capture nothing and greediness makes no difference.
 
 Not RE2, and refused as it refuses them: references back to a group, looking ahead or behind, possessive and atomic
 repetition, conditions, comments. Source: https://github.com/google/re2/wiki/Syntax.
@@ -60,24 +60,22 @@ class Instruction(NamedTuple):
 
 Piece = list[Instruction]
 
-_NONE: Final[frozenset[str]] = frozenset()
-_PERL: Final = {
-    "d": frozenset(string.digits),
-    "w": WORD_CHARACTERS,
-    "s": _NONE,
-}
+_SPACES: Final = frozenset("\t\n\f\r ")
+_ASCII: Final = frozenset(map(chr, range(128)))
+_PRINTED: Final = frozenset(map(chr, range(32, 127)))
+_PERL: Final = {"d": frozenset(string.digits), "w": WORD_CHARACTERS, "s": _SPACES}
 _POSIX: Final = {
     "alnum": frozenset(string.ascii_letters + string.digits),
     "alpha": frozenset(string.ascii_letters),
-    "ascii": TOPIC_CHARACTERS,
-    "blank": _NONE,
-    "cntrl": _NONE,
+    "ascii": _ASCII,
+    "blank": frozenset("\t "),
+    "cntrl": _ASCII - _PRINTED,
     "digit": frozenset(string.digits),
-    "graph": TOPIC_CHARACTERS,
+    "graph": _PRINTED - {" "},
     "lower": frozenset(string.ascii_lowercase),
-    "print": TOPIC_CHARACTERS,
-    "punct": frozenset("._-"),
-    "space": _NONE,
+    "print": _PRINTED,
+    "punct": frozenset(string.punctuation),
+    "space": _SPACES | {"\v"},
     "upper": frozenset(string.ascii_uppercase),
     "word": WORD_CHARACTERS,
     "xdigit": frozenset(string.hexdigits),
@@ -124,12 +122,10 @@ _CATEGORIES: Final = frozenset(
     ]
 )
 _SCRIPTS: Final = {
-    "Any": TOPIC_CHARACTERS,
-    "Latin": frozenset(string.ascii_letters),
-    "Common": TOPIC_CHARACTERS - frozenset(string.ascii_letters),
-} | dict.fromkeys(
-    ["Arabic", "Armenian", "Cyrillic", "Greek", "Han", "Hebrew", "Hiragana", "Katakana", "Thai"], _NONE
-)
+    name: name.upper()
+    for name in ("Arabic", "Armenian", "Cyrillic", "Greek", "Hebrew", "Hiragana", "Katakana", "Latin", "Thai")
+} | {"Han": "CJK"}
+"""How the names of a script's characters begin; beside them there are Any and Common, which is all that is no letter."""
 _ESCAPED: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _PLACES: Final = {
     "A": Place.BEGIN,
@@ -147,9 +143,9 @@ _UNICODE: Final = re.compile(r"([pP])(?:\{(\^?)(\w+)\}|([A-Za-z]))")
 _POSIX_CLASS: Final = re.compile(r"\[:(\^?)(\w+):\]")
 
 
-def parse(pattern: str) -> Piece:
+def parse(pattern: str, alphabet: frozenset[str] = TOPIC_CHARACTERS) -> Piece:
     """The program of a pattern. INVALID_REGULAR_EXPRESSION for what RE2 does not accept, and for what grows too large."""
-    return _Parser(pattern).parse()
+    return _Parser(pattern, alphabet).parse()
 
 
 @dataclass(slots=True)
@@ -178,8 +174,9 @@ class _Group:
 
 
 class _Parser:
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, alphabet: frozenset[str]) -> None:
         self._pattern = pattern
+        self._alphabet = alphabet
         self._position = 0
         self._group = _Group(ignore_case=False)
         self._outer: list[_Group] = []
@@ -212,7 +209,7 @@ class _Parser:
         elif character == "[":
             self._add_class(self._bracketed())
         elif character == ".":
-            self._add_class(TOPIC_CHARACTERS)
+            self._add_class(self._alphabet)
         elif character in "^$":
             self._add([Instruction(Op.CHECK, place=Place.BEGIN if character == "^" else Place.END)])
         elif character == "\\":
@@ -304,7 +301,7 @@ class _Parser:
                 self._add_literal(literal)
         elif character == "C":
             self._position += 1
-            self._add_class(TOPIC_CHARACTERS)
+            self._add_class(self._alphabet)
         elif (accepted := self._named_class()) is not None:
             self._add_class(accepted)
         else:
@@ -315,8 +312,7 @@ class _Parser:
         character = self._pattern[self._position]
         if character.lower() in _PERL:
             self._position += 1
-            accepted = _PERL[character.lower()]
-            return accepted if character.islower() else TOPIC_CHARACTERS - accepted
+            return self._either(_PERL[character.lower()], negated=character.isupper())
         named = self._match(_UNICODE)
         if named is None:
             if character in "pP":
@@ -324,15 +320,13 @@ class _Parser:
             return None
         kind, caret, name, short = named.groups()
         name = name or short
-        if name in _CATEGORIES:
-            accepted = frozenset(
-                one for one in TOPIC_CHARACTERS if unicodedata.category(one).startswith(name)
-            )
-        elif name in _SCRIPTS:
-            accepted = _SCRIPTS[name]
-        else:
+        if name not in _CATEGORIES and name not in _SCRIPTS and name not in ("Any", "Common"):
             raise self._refusal(f"the class of Unicode characters {name} is not known")
-        return accepted if (kind == "p") != bool(caret) else TOPIC_CHARACTERS - accepted
+        accepted = frozenset(one for one in self._alphabet if _is_of(one, name))
+        return self._either(accepted, negated=(kind == "P") != bool(caret))
+
+    def _either(self, accepted: frozenset[str], *, negated: bool) -> frozenset[str]:
+        return self._alphabet - accepted if negated else self._alphabet & accepted
 
     def _escaped_character(self) -> str:
         character = self._pattern[self._position]
@@ -365,14 +359,14 @@ class _Parser:
             accepted |= self._class_item()
         self._position += 1
         folded = _folded(accepted) if self._group.ignore_case else frozenset(accepted)
-        return TOPIC_CHARACTERS - folded if negated else folded
+        return self._alphabet - folded if negated else folded
 
     def _class_item(self) -> frozenset[str]:
         if posix := self._match(_POSIX_CLASS):
             caret, name = posix.groups()
             if name not in _POSIX:
                 raise self._refusal(f"the class [:{name}:] is not known")
-            return TOPIC_CHARACTERS - _POSIX[name] if caret else _POSIX[name]
+            return self._either(_POSIX[name], negated=bool(caret))
         if self._pattern.startswith("\\", self._position) and self._position + 1 < len(self._pattern):
             self._position += 1
             named = self._named_class()
@@ -382,12 +376,12 @@ class _Parser:
         low = self._class_character()
         pattern, position = self._pattern, self._position
         if not pattern.startswith("-", position) or pattern.startswith("-]", position):
-            return frozenset(low) & TOPIC_CHARACTERS
+            return frozenset(low) & self._alphabet
         self._position += 1
         high = self._class_character()
         if high < low:
             raise self._refusal(f"the range {low}-{high} is empty")
-        return frozenset(one for one in TOPIC_CHARACTERS if low <= one <= high)
+        return frozenset(one for one in self._alphabet if low <= one <= high)
 
     def _class_character(self) -> str:
         if self._position >= len(self._pattern):
@@ -403,7 +397,7 @@ class _Parser:
     # -- the program
 
     def _add_literal(self, character: str) -> None:
-        self._add_class(frozenset(character) & TOPIC_CHARACTERS)
+        self._add_class(frozenset(character) & self._alphabet)
 
     def _add_class(self, accepted: frozenset[str]) -> None:
         if self._group.ignore_case:
@@ -436,3 +430,14 @@ class _Parser:
 
 def _folded(accepted: frozenset[str] | set[str]) -> frozenset[str]:
     return frozenset(form for one in accepted for form in (one.lower(), one.upper()))
+
+
+def _is_of(character: str, name: str) -> bool:
+    """Whether a character is of a category or script of Unicode."""
+    if name in _CATEGORIES:
+        return unicodedata.category(character).startswith(name)
+    if name == "Any":
+        return True
+    if name == "Common":
+        return not unicodedata.category(character).startswith("L")
+    return unicodedata.name(character, "").startswith(_SCRIPTS[name])
