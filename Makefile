@@ -42,7 +42,8 @@ sim: $(READY) ## the broker on simulated clock, network and disk: SEEDS=200 seed
 	$(BIN)/python -m odradek.testing.sim --seeds $(SEEDS)
 	$(BIN)/python -m odradek.testing.sim --mutants
 
-interop: $(READY) ## unmodified third-party clients against one broker
+interop: $(READY) ## unmodified third-party clients, in five languages, against one broker
+	$(BIN)/python -m tests.interop.languages.prepare
 	$(BIN)/python -m pytest -q -m interop
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file

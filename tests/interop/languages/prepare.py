@@ -1,0 +1,138 @@
+"""Builds the programs of this folder: `python -m tests.interop.languages.prepare` (`make interop` does it).
+
+Each goes into a cache outside the repository, under a name made of its sources, so that it is built once. What cannot be
+built on this machine (no compiler, nothing to fetch from) is absent: this says why, and its tests are skipped with the same
+words. Running the tests builds and downloads nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peer import PeerAbsentError, cached_peer, fetch_peer
+from benchmarks.peer.fetch import cache_directory, java_command
+
+_HERE = Path(__file__).parent
+_BUILD_SECONDS_MAX = 900
+_COMPLETE = "complete"
+
+
+class AbsentError(Exception):
+    """The client cannot be had here; the message is one sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """A client: its sources, how they are built into a directory, and how the result is run."""
+
+    name: str
+    sources: tuple[str, ...]
+    build: Callable[[Path], None]
+    command: Callable[[Path], list[str]]
+
+    @property
+    def directory(self) -> Path:
+        digest = hashlib.sha256()
+        for source in self.sources:
+            digest.update((_HERE / source).read_bytes())
+        return cache_directory() / "interop" / f"{self.name}-{digest.hexdigest()[:16]}"
+
+    def ready(self) -> list[str]:
+        """The command that runs it. AbsentError unless it was built."""
+        if not (self.directory / _COMPLETE).exists():
+            raise AbsentError(f"{self.name} is not built here: `make interop` does it")
+        return self.command(self.directory)
+
+    def prepare(self) -> None:
+        """Build it unless that was done. AbsentError where it cannot be built."""
+        if (self.directory / _COMPLETE).exists():
+            return
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        self.build(self.directory)
+        (self.directory / _COMPLETE).touch()
+
+
+def _run(*command: str, within: Path) -> None:
+    if shutil.which(command[0]) is None:
+        raise AbsentError(f"there is no {command[0]} on this machine")
+    answer = subprocess.run(
+        command, cwd=within, capture_output=True, text=True, timeout=_BUILD_SECONDS_MAX, check=False
+    )
+    if answer.returncode != 0:
+        lines = (answer.stderr or answer.stdout).strip().splitlines()
+        raise AbsentError(f"`{' '.join(command[:3])}` failed: {lines[-1] if lines else answer.returncode}")
+
+
+def _go(name: str) -> Language:
+    def build(directory: Path) -> None:
+        _run("go", "build", "-o", str(directory / name), f"./{name}", within=_HERE / "go")
+
+    sources = ("go/go.mod", "go/go.sum", f"go/{name}/main.go")
+    return Language(
+        name=name, sources=sources, build=build, command=lambda directory: [str(directory / name)]
+    )
+
+
+def _build_node(directory: Path) -> None:
+    for file in ("package.json", "kafkajs.js"):
+        shutil.copy(_HERE / "node" / file, directory)
+    _run(
+        "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", within=directory
+    )
+
+
+def _build_java(directory: Path) -> None:
+    try:
+        jars = fetch_peer()
+    except PeerAbsentError as reason:
+        raise AbsentError(str(reason)) from reason
+    source = str(_HERE / "java" / "Clients.java")
+    _run("javac", "-cp", jars.class_path, "-d", str(directory), source, within=directory)
+
+
+def _java(directory: Path) -> list[str]:
+    try:
+        jars = cached_peer()
+    except PeerAbsentError as reason:
+        raise AbsentError(str(reason)) from reason
+    machine = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return [java_command(), *machine, "-cp", f"{jars.class_path}:{directory}", "Clients"]
+
+
+LANGUAGES = {
+    one.name: one
+    for one in (
+        _go("franz"),
+        _go("sarama"),
+        Language(
+            name="kafkajs",
+            sources=("node/package.json", "node/kafkajs.js"),
+            build=_build_node,
+            command=lambda directory: ["node", str(directory / "kafkajs.js")],
+        ),
+        Language(name="java", sources=("java/Clients.java",), build=_build_java, command=_java),
+    )
+}
+
+
+def main() -> int:
+    """Build all of them; say what is absent. 0 in any case: an absent client is no failure."""
+    for language in LANGUAGES.values():
+        try:
+            language.prepare()
+        except AbsentError as reason:
+            sys.stdout.write(f"{language.name}: absent: {reason}\n")
+        else:
+            sys.stdout.write(f"{language.name}: ready\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Clients of other languages, each unmodified: Go's franz-go and sarama, Node's kafkajs, Kafka's own Java clients.
+
+They are programs under `languages/` that take a command and answer in JSON. `make interop` builds them; where one is not
+built, its tests say that it is absent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from benchmarks.peer import PeerAbsentError
+from confluent_kafka.admin import AdminClient
+from tests.interop.languages.prepare import LANGUAGES, AbsentError
+from tests.interop.server import Server
+
+SECONDS_MAX = 90
+CODECS = {
+    "franz": ["none", "gzip", "snappy", "lz4", "zstd"],
+    "sarama": ["none", "gzip", "snappy", "lz4", "zstd"],
+    "kafkajs": ["none", "gzip", "snappy", "lz4"],
+    "java": ["none", "gzip", "snappy", "lz4", "zstd"],
+}
+KIP_848 = ["franz", "java"]
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server(server_kind: str, make_node: Any) -> Iterator[Server]:
+    """A broker whose groups form at once."""
+    settings = {"group.initial.rebalance.delay.ms": "100", "offsets.topic.num.partitions": "5"}
+    try:
+        node = make_node(settings=settings).start()
+    except PeerAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    try:
+        yield Server(kind=server_kind, node=node)
+    finally:
+        node.stop()
+
+
+Run = Callable[..., dict[str, Any]]
+
+
+def runner(language: str, bootstrap: str) -> Run:
+    try:
+        command = LANGUAGES[language].ready()
+    except AbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+
+    def run(what: str, **given: Any) -> dict[str, Any]:
+        answer = subprocess.run(
+            [*command, what, bootstrap, json.dumps(given)],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert answer.returncode == 0, answer.stdout + answer.stderr[-4000:]
+        found: dict[str, Any] = json.loads(answer.stdout.strip().splitlines()[-1])
+        return found
+
+    return run
+
+
+@pytest.fixture(params=list(LANGUAGES))
+def run(request: pytest.FixtureRequest, bootstrap: str) -> Run:
+    return runner(request.param, bootstrap)
+
+
+@pytest.fixture
+def language(request: pytest.FixtureRequest) -> str:
+    return str(request.node.callspec.params["run"])
+
+
+def _values(*names: str) -> list[str]:
+    return sorted(f"{name} {number}" for name in names for number in range(10))
+
+
+def _name(kind: str) -> str:
+    return f"{kind}-{next(_names)}"
+
+
+def test_what_it_writes_with_each_codec_everyone_reads(
+    run: Run, language: str, bootstrap: str, topic: Any, clients: Any
+) -> None:
+    name = topic()
+    for codec in CODECS[language]:
+        assert run("produce", topic=name, codec=codec, values=_values(codec)) == {"produced": 10}
+    expected = _values(*CODECS[language])
+    assert run("consume", topic=name, count=len(expected))["values"] == expected
+    others = clients["kafka-python"].consume(name, count=len(expected))
+    assert sorted(one.value.decode() for one in others) == expected
+
+
+def test_it_reads_what_others_wrote_with_each_codec(
+    run: Run, language: str, topic: Any, clients: Any, row: Any
+) -> None:
+    name = topic(2)
+    for codec in CODECS[language]:
+        clients["confluent-kafka"].produce(
+            name, [row(value=value.encode()) for value in _values(codec)], codec=codec
+        )
+    expected = _values(*CODECS[language])
+    assert run("consume", topic=name, count=len(expected))["values"] == expected
+
+
+def test_a_group_goes_on_where_it_committed(run: Run, topic: Any) -> None:
+    name, group = topic(3), _name("group")
+    run("produce", topic=name, values=_values("first"))
+    assert run("group", topic=name, group=group, count=10)["values"] == _values("first")
+    run("produce", topic=name, values=_values("second"))
+    assert run("group", topic=name, group=group, count=10)["values"] == _values("second")
+
+
+def test_partitions_are_shared_with_a_second_member_and_come_back(run: Run, topic: Any) -> None:
+    answer = run("rebalance", topic=topic(4), group=_name("group"), count=4)
+    assert answer == {"shared": [2, 2], "alone": 4}
+
+
+@pytest.mark.parametrize("run", KIP_848, indirect=True)
+def test_the_consumer_protocol_shares_partitions_too(run: Run, bootstrap: str, topic: Any) -> None:
+    name, group = topic(4), _name("kip-848")
+    answer = run("rebalance", topic=name, group=group, count=4, protocol="consumer")
+    assert answer == {"shared": [2, 2], "alone": 4}
+    run("produce", topic=name, values=_values("x"))
+    assert run("group", topic=name, group=group, count=10, protocol="consumer")["values"] == _values("x")
+    asking = AdminClient({"bootstrap.servers": bootstrap})
+    listed = asking.list_consumer_groups().result(30).valid
+    assert {one.group_id: one.type.name for one in listed}[group] == "CONSUMER"
+
+
+def test_only_committed_transactions_are_seen(run: Run, topic: Any) -> None:
+    name = topic(2)
+    assert run("transact", topic=name, id=_name("tx"), values=_values("committed")) == {"committed": 10}
+    run("produce", topic=name, values=_values("later"))
+    assert run("consume", topic=name, count=20)["values"] == _values("committed", "later")
+
+
+def test_records_and_offsets_move_in_one_transaction(run: Run, topic: Any) -> None:
+    source, sink, group = topic(2), topic(2), _name("group")
+    run("produce", topic=source, values=_values("moved"))
+    answer = run("copy", topic=source, sink=sink, group=group, id=_name("tx"), count=10)
+    assert answer == {"copied": 10}
+    run("produce", topic=source, values=_values("more"))
+    assert run("copy", topic=source, sink=sink, group=group, id=_name("tx"), count=10) == {"copied": 10}
+    assert run("consume", topic=sink, count=20)["values"] == _values("moved", "more")
+
+
+def test_its_administrator_sees_groups_and_topics(run: Run, topic: Any) -> None:
+    name, group = topic(3), _name("group")
+    run("produce", topic=name, values=_values("x"))
+    run("group", topic=name, group=group, count=10)
+    answer = run("admin", topic=_name("made"), group=group)
+    assert (answer["partitions"], answer["state"].upper(), answer["listed"]) == (3, "EMPTY", True)
+    assert answer["deleted"] == group
+    listed = run("admin", topic=_name("made"), group=_regrouped(run, name, group))
+    assert listed["listed"]
+
+
+def _regrouped(run: Run, name: str, group: str) -> str:
+    """A deleted group comes back when somebody joins it, from the beginning."""
+    assert run("group", topic=name, group=group, count=10)["values"] == _values("x")
+    return group
