@@ -265,11 +265,14 @@ class StorageScenario:
         while True:
             source.marks(partition.log.end_offset)
             try:
-                return self._append_marker(life, partition, source, source.coordinator_epoch)
+                offset = self._append_marker(life, partition, source, source.coordinator_epoch)
             except KafkaError as error:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise ViolationError(f"{partition.name}: {source.name}'s marker: {error}") from error
                 await asyncio.sleep(_RETRY_S)
+            else:
+                source.transactions[-1].told_offset = offset
+                return offset
 
     def _append_marker(
         self, life: Life, partition: Partition, source: TransactionSource, coordinator_epoch: int

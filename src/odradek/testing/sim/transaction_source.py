@@ -28,7 +28,10 @@ class Transaction:
     in_doubt: list[Batch]
     first_offset: int = -1
     """As last told; final once the first batch is acknowledged."""
-    marker_sent: bool = False
+    marker_count: int = 0
+    """How often a marker was sent."""
+    told_offset: int = -1
+    """Of the newest marker that a log took."""
     marker_floor: int = -1
     """No marker is below it. What was sent before a crash may be in the log, or may not, where nobody was told."""
     marker_offset: int = -1
@@ -37,6 +40,10 @@ class Transaction:
     @property
     def first_is_acknowledged(self) -> bool:
         return self.batches[0] not in self.in_doubt
+
+    @property
+    def marker_sent(self) -> bool:
+        return self.marker_count > 0
 
     @property
     def is_over(self) -> bool:
@@ -137,7 +144,7 @@ class TransactionSource:
         transaction = self.transactions[-1]
         floor = transaction.marker_floor if transaction.marker_sent else end_offset
         transaction.marker_floor = min(floor, end_offset)
-        transaction.marker_sent = True
+        transaction.marker_count += 1
 
     def ended(self, marker_offset: int) -> None:
         """The marker is acknowledged."""
@@ -173,7 +180,7 @@ def check_committed(
                 raise ViolationError(
                     f"{partition.name}: {record.value[:40]!r} is read before it is committed"
                 )
-            if transaction.is_over and transaction.marker_offset >= partition.high_watermark:
+            if transaction.marker_count == 1 and transaction.told_offset >= partition.high_watermark:
                 raise ViolationError(
                     f"{partition.name}: {record.value[:40]!r} is read, its marker is in doubt"
                 )
