@@ -55,6 +55,11 @@ ABANDON_S: Final = 2.0
 @click.option("--null", metavar="TEXT", help="A key or value that reads so becomes null.")
 @click.option("--partition", "-p", type=click.IntRange(min=0), help="Send everything to this partition.")
 @click.option("--timestamp", metavar="TIME", help="The timestamp of every record: ISO 8601 or milliseconds.")
+@click.option(
+    "--transactional-id",
+    metavar="NAME",
+    help="Send all of it in one transaction: who reads committed records sees everything at once, or nothing.",
+)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option(
     "--compression",
@@ -85,6 +90,7 @@ def produce(
     null: str | None,
     partition: int | None,
     timestamp: str | None,
+    transactional_id: str | None,
     acks: str,
     compression: str,
     properties: tuple[str, ...],
@@ -117,6 +123,7 @@ def produce(
         "client.id": CLIENT_ID,
         "acks": acks,
         "compression.type": compression,
+        **({"transactional.id": transactional_id} if transactional_id else {}),
         **pairs(properties, "--property"),
     }
     shown = sys.stderr.isatty() and file != "-" if progress is None else progress
@@ -165,7 +172,10 @@ def send_all(
     started_at = time.monotonic()
     waiting: deque[tuple[int, Delivery]] = deque()
     record_count = byte_count = 0
-    with _closing(Producer.from_config(settings)) as producer:
+    with (
+        _closing(Producer.from_config(settings)) as producer,
+        _whole(producer, bool(settings.get("transactional.id"))),
+    ):
         for number, record in records:
             delivery = _send(producer, topic, number, record)
             waiting.append((number, delivery))
@@ -190,6 +200,17 @@ def _closing(producer: Producer) -> Iterator[Producer]:
             producer.close(timeout=ABANDON_S)
         raise
     producer.close()
+
+
+@contextmanager
+def _whole(producer: Producer, transactional: bool) -> Iterator[None]:
+    """With a transactional id: everything is visible at once, or nothing ever is."""
+    if not transactional:
+        yield
+        return
+    producer.init_transactions()
+    with producer.transaction():
+        yield
 
 
 def _send(producer: Producer, topic: str, number: int, record: OutgoingRecord) -> Delivery:

@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from odradek.client.assignment import EARLIEST, LATEST
+from odradek.client.assignment import COMMITTED, EARLIEST, LATEST
 from odradek.client.consumer_core import ConsumerCore, Deserializer, Event, Kept
 from odradek.client.consumer_record import ConsumerRecord
 from odradek.client.errors import ClientClosedError
@@ -133,6 +133,12 @@ class AsyncConsumer:
         """Go on at the first record not before each time (milliseconds since 1970), at the end if there is none."""
         await self.start()
         await self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s)
+
+    def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go back to what the group has committed, in these partitions, by default in all: after an aborted transaction,
+        or to handle again what could not be handled."""
+        self._core.need_group()
+        self._core.seek_all(partitions, COMMITTED)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`."""

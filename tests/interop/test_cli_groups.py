@@ -1,0 +1,220 @@
+"""`odradek group`, `odradek txn` and `odradek consume --group` against a real broker."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek import Admin, Consumer, Producer, TopicPartition
+from odradek.cli.main import main
+
+MakeTopic = Callable[..., str]
+Run = Callable[..., str]
+SECONDS = 20.0
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"cli-{time.time_ns()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def run(
+    bootstrap: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, errors: list[str]
+) -> Run:
+    """Runs one command in this process; it must succeed unless another code is expected. Returns what it printed."""
+    monkeypatch.setenv("ODRADEK_BOOTSTRAP", bootstrap)
+
+    def run_command(*words: str, code: int = 0) -> str:
+        left = main(words)
+        out, error = capfd.readouterr()
+        errors[:] = error.splitlines()
+        assert left == code, error
+        return out
+
+    return run_command
+
+
+@pytest.fixture
+def filled(bootstrap: str, topic: MakeTopic) -> str:
+    """A topic with two partitions of ten records each."""
+    name = topic(partitions=2)
+    with Producer(bootstrap) as producer:
+        for number in range(20):
+            producer.send(name, b"%d" % number, partition=number % 2, timestamp_ms=1_000_000 + number)
+    return name
+
+
+def after(out: str) -> dict[int, Any]:
+    """Partition and its offset, from what reset-offsets printed."""
+    return {each["partition"]: each["after"] for each in json.loads(out)["offsets"]}
+
+
+def test_a_group_reads_once_what_is_there(run: Run, filled: str, name: str) -> None:
+    first = run("consume", filled, "--group", name, "--max", "7").splitlines()
+    rest = run("consume", filled, "--group", name, "--exit-at-end").splitlines()
+    assert sorted(map(int, first + rest)) == list(range(20))
+    assert run("consume", filled, "--group", name, "--exit-at-end") == ""
+
+
+def test_a_place_to_start_is_the_groups_affair(run: Run, filled: str, name: str, errors: list[str]) -> None:
+    run("consume", filled, "--group", name, "--from", "-5", code=2)
+    assert "--from takes only beginning or end" in errors[0]
+
+
+def test_lag_as_a_table_and_as_json(run: Run, filled: str, name: str, bootstrap: str) -> None:
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets(name, {TopicPartition(filled, 0): 4, TopicPartition(filled, 1): 10})
+    [told] = json.loads(run("group", "describe", name, "--json"))
+    assert told["lag"] == 6
+    assert [(each["committed"], each["end"], each["lag"]) for each in told["offsets"]] == [
+        (4, 10, 6),
+        (10, 10, 0),
+    ]
+    table = run("group", "describe", name)
+    assert "lag 6" in table
+    assert name in run("group", "list")
+
+
+def test_watching_shows_it_again(run: Run, filled: str, name: str, bootstrap: str) -> None:
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets(name, {TopicPartition(filled, 0): 4})
+    out = run("group", "describe", name, "--watch", "--times", "2", "--every", "0.1")
+    assert out.count("lag 6") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--to-earliest",), {0: 0, 1: 0}),
+        (("--to-latest",), {0: 10, 1: 10}),
+        (("--to-current",), {0: 5, 1: 5}),
+        (("--to-offset", "3"), {0: 3, 1: 3}),
+        (("--shift-by", "-2"), {0: 3, 1: 3}),
+        (("--shift-by", "99"), {0: 10, 1: 10}),
+        (("--to-datetime", "@1000010"), {0: 5, 1: 5}),
+        (("--by-duration", "1d"), {0: 10, 1: 10}),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+)
+def test_offsets_are_reset_only_when_it_is_meant(
+    run: Run,
+    filled: str,
+    name: str,
+    bootstrap: str,
+    words: tuple[str, ...],
+    expected: dict[int, int],
+    errors: list[str],
+) -> None:
+    both = [TopicPartition(filled, 0), TopicPartition(filled, 1)]
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets(name, dict.fromkeys(both, 5))
+        assert after(run("group", "reset-offsets", name, *words, "--json")) == expected
+        assert "add --execute" in errors[-1]
+        assert {each.offset for each in admin.list_group_offsets(name).values() if each} == {5}
+        run("group", "reset-offsets", name, *words, "--execute")
+        found = admin.list_group_offsets(name)
+    assert {tp.partition: each.offset for tp, each in found.items() if each} == expected
+
+
+def test_offsets_of_a_new_group_some_partitions_and_from_a_file(
+    run: Run, filled: str, name: str, tmp_path: Path, errors: list[str]
+) -> None:
+    run("group", "reset-offsets", name, "--to-latest", code=1)
+    assert "name topics with --topic" in errors[0]
+    out = run("group", "reset-offsets", name, "--to-latest", "--topic", f"{filled}:1", "--execute", "--json")
+    assert after(out) == {1: 10}
+    plan = tmp_path / "plan"
+    plan.write_text(f"{filled},0,4\n{filled},1,6\n")
+    out = run("group", "reset-offsets", name, "--from-file", str(plan), "--execute", "--json")
+    assert after(out) == {0: 4, 1: 6}
+    plan.write_text(out)
+    assert after(run("group", "reset-offsets", name, "--from-file", str(plan), "--json")) == {0: 4, 1: 6}
+
+
+def test_where_to_is_said_once(run: Run, name: str, errors: list[str]) -> None:
+    run("group", "reset-offsets", name, code=2)
+    run("group", "reset-offsets", name, "--to-earliest", "--to-offset", "3", code=2)
+    assert "in one way" in errors[0]
+
+
+def test_an_active_group_is_left_alone(
+    run: Run, filled: str, name: str, bootstrap: str, errors: list[str]
+) -> None:
+    with Consumer(bootstrap, group_id=name, client_id="busy") as consumer:
+        consumer.subscribe([filled])
+        deadline = time.monotonic() + SECONDS
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        run("group", "reset-offsets", name, "--to-earliest", "--topic", filled, "--execute", code=1)
+        assert len(errors) == 1
+        assert "busy at" in errors[0]
+        assert "stop them first" in errors[0]
+        run("group", "delete", name, code=1)
+        [told] = json.loads(run("group", "describe", name, "--json", "--members"))
+        assert told["members"][0]["partitions"] == [f"{filled}-0", f"{filled}-1"]
+    run("group", "delete", name)
+    run("group", "describe", name, code=1)
+    assert "there is no such group" in errors[0]
+
+
+def test_transactions_are_listed_described_and_aborted(
+    run: Run, filled: str, name: str, bootstrap: str, errors: list[str]
+) -> None:
+    with Producer(bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        delivery = producer.send(filled, b"open", partition=0).result(SECONDS)
+        listed = json.loads(run("txn", "list", "--state", "Ongoing", "--json"))
+        assert name in {each["transaction"] for each in listed}
+        [told] = json.loads(run("txn", "describe", name, "--json"))
+        assert (told["state"], told["partitions"]) == ("Ongoing", [f"{filled}-0"])
+        assert json.loads(run("txn", "find-hanging", "--topic", filled, "--older-than", "0s", "--json")) == []
+        run(
+            "txn",
+            "abort",
+            "--topic",
+            filled,
+            "--partition",
+            "0",
+            "--start-offset",
+            str(delivery.offset + 1),
+            code=1,
+        )
+        assert "no transaction that begins at" in errors[0]
+        run("txn", "abort", "--topic", filled, "--partition", "0", "--producer-id", str(told["producer"]))
+        assert "aborted the transaction" in errors[0]
+        with Admin(bootstrap) as admin:
+            [state] = [
+                each
+                for each in admin.describe_producers([TopicPartition(filled, 0)])[TopicPartition(filled, 0)]
+                if each.producer_id == told["producer"]
+            ]
+        assert state.transaction_start_offset is None
+
+
+def test_a_file_sent_in_a_transaction_is_seen_as_a_whole(
+    run: Run, topic: MakeTopic, name: str, tmp_path: Path
+) -> None:
+    into = topic()
+    lines = tmp_path / "lines"
+    lines.write_text("1\n2\n3\n")
+    run("produce", into, str(lines), "--transactional-id", name)
+    lines.write_text('{"value": 4}\nnot json\n')
+    run("produce", into, str(lines), "--json", "--transactional-id", name, code=1)
+    deadline = time.monotonic() + SECONDS
+    while (out := run("consume", into, "--isolation", "read_committed", "--exit-at-end")) != "1\n2\n3\n":
+        assert time.monotonic() < deadline, out
