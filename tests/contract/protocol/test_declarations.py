@@ -30,21 +30,6 @@ RECORD_FORMATS = ("odradek.groups.formats", "odradek.groups.consumer.formats", "
 MESSAGES: list[type[Message]] = [cls for api in APIS.values() for cls in (api.request, api.response)]
 
 
-def declared_records() -> Iterator[type[Message]]:
-    """The records that coordinators keep in their logs."""
-    for name in RECORD_FORMATS:
-        if find_spec(name.rpartition(".")[0]) and find_spec(name):
-            for cls in vars(import_module(name)).values():
-                if isinstance(cls, type) and issubclass(cls, Message) and cls.__module__ == name:
-                    yield cls
-
-
-RECORDS = {cls.__name__: cls for cls in declared_records()}
-DECLARED = RECORDS | {
-    cls.__name__: cls for cls in (*MESSAGES, ConsumerProtocolSubscription, ConsumerProtocolAssignment)
-}
-
-
 def read_definitions() -> dict[str, dict[str, Any]]:
     """`definitions.txt`, by name of message: its facts, and under "fields" those of its fields, nested."""
     found = {}
@@ -69,6 +54,32 @@ def read_facts(line: str) -> dict[str, Any]:
 
 
 DEFINED = read_definitions()
+
+
+def declared_records() -> Iterator[tuple[str, type[Message]]]:
+    """The records that coordinators keep in their logs, by the names that Kafka's definitions have for them."""
+    for name in RECORD_FORMATS:
+        if find_spec(name.rpartition(".")[0]) and find_spec(name):
+            module = import_module(name)
+            for cls in vars(module).values():
+                if isinstance(cls, type) and issubclass(cls, Message) and cls.__module__ == name:
+                    yield kafkas_name(cls, module), cls
+
+
+def kafkas_name(cls: type[Message], module: Any) -> str:
+    """Its own name, or that of the record of a group whose type is the version of its key."""
+    if cls.__name__ in DEFINED:
+        return cls.__name__
+    side = "key" if cls.__name__.endswith("Key") else "value"
+    key: type[Message] = getattr(module, cls.__name__.removesuffix("Key").removesuffix("Value") + "Key")
+    wanted = f"record {side} {key.VERSIONS.max}"
+    return next(name for name, one in DEFINED.items() if one["is"] == wanted and "Group" in name)
+
+
+RECORDS = dict(declared_records())
+DECLARED = RECORDS | {
+    cls.__name__: cls for cls in (*MESSAGES, ConsumerProtocolSubscription, ConsumerProtocolAssignment)
+}
 
 
 def snake_case(name: str) -> str:
@@ -239,7 +250,7 @@ def read_recorded_bytes() -> list[Any]:
 def test_the_bytes_that_kafkas_classes_wrote_are_read_and_written_the_same(
     cls: type[Message], version: int, what: str, recorded: bytes
 ) -> None:
-    if cls.__name__.endswith("Key"):
+    if version not in cls.VERSIONS:  # a key's version is its type of record
         version = cls.VERSIONS.max
     if what == "full":
         message = numbered(cls, version, itertools.count(1))
