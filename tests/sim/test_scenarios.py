@@ -80,6 +80,20 @@ def test_a_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind
         assert run.failure is None, run.command
 
 
+@pytest.mark.parametrize("first", range(0, 20, 10))
+def test_consumer_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    for seed in range(first, first + 10):
+        run = run_twice("consumer_groups", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+def test_a_consumer_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind: str) -> None:
+    for point in range(1, crash_points("consumer_groups", 3) + 1, 4):
+        run, _ = run_once("consumer_groups", 3, FaultPlan(((PlannedFault(kind, point),),)))
+        assert run.failure is None, run.command
+
+
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_compaction_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
     for seed in range(first, first + 20):

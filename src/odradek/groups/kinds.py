@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -57,10 +57,24 @@ CheckPartition = Callable[[str, UUID, int], None]
 """(topic, its id or zeros, partition): raises KafkaError unless this committer may commit this partition."""
 
 
+NAME_BYTES_MAX: Final = 32_767
+"""What a record can hold of any name."""
+
+
 def check_group_id(group_id: str) -> None:
     """INVALID_GROUP_ID: membership needs a name. (Offsets may be kept under the empty one, for old clients.)"""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id may not be empty: set group.id")
+    check_group_id_length(group_id)
+
+
+def check_group_id_length(group_id: str) -> None:
+    """INVALID_GROUP_ID for one that no record can hold."""
+    if len(group_id) * 4 > NAME_BYTES_MAX and len(group_id.encode()) > NAME_BYTES_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_GROUP_ID,
+            f"a group's id has at most {NAME_BYTES_MAX} bytes, not {len(group_id)}",
+        )
 
 
 class Group(Protocol):

@@ -27,7 +27,7 @@ _log = events.get("groups")
 _DUE_A_TICK: Final = 200
 """So many deadlines are handled before the loop serves others."""
 _RECORDS_A_TICK: Final = 500
-_RECORD_OVERHEAD_BYTES: Final = 40
+RECORD_OVERHEAD_BYTES: Final = 40
 """The most that a batch adds to a record's key and value."""
 _BATCH_OVERHEAD_BYTES: Final = 100
 
@@ -79,6 +79,8 @@ class GroupMachine:
         self.offsets: Final = OffsetTable()
         self.cleanup_round: Final[list[str]] = []
         """The groups that the round of cleaning under way has yet to look at."""
+        self.given_ids: Final[dict[tuple[str, str], None]] = {}
+        """(Group, member id) that were given to classic members (KIP-394), the oldest first; some are in use by now."""
         self._replays: dict[int, Replay] = {}
         self._expires: dict[Enum, Callable[[GroupMachine, Due, Step], None]] = {}
         for parts in kinds:
@@ -94,7 +96,7 @@ class GroupMachine:
 
     def fits(self, records: Sequence[NewRecord]) -> bool:
         """Whether the records can be one batch."""
-        weight = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES for key, value in records)
+        weight = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
         return weight + _BATCH_OVERHEAD_BYTES <= self.surroundings.batch_bytes_max()
 
     def group_of_kind(self, group_id: str, kind: GroupKind) -> Group | None:

@@ -121,10 +121,12 @@ class GroupService:
     async def topics_deleted(self, topics: frozenset[str]) -> None:
         """Forget what was committed for them. A shard that is not at hand now does so when it cleans up."""
         for _, shard in self.shards:
-            skip: int | None = 0
             try:
-                while skip is not None:
-                    skip = await shard.execute(partial(removing.delete_topics, topics=topics, skip=skip))
+                group_ids = await shard.execute(removing.groups_with_offsets)
+                while group_ids:
+                    group_ids = await shard.execute(
+                        partial(removing.delete_topics, topics=topics, group_ids=group_ids)
+                    )
             except KafkaError as error:
                 _log.info("offsets_of_deleted_topics_kept", topics=len(topics), reason=error.message)
 

@@ -33,8 +33,11 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A classic group. Members' metadata and the protocol are told of a stable group alone; what members were assigned last is told
-    always, as in Kafka."""
+    """A classic group.
+
+    Members' metadata and the protocol are told of a stable group alone; what members were assigned last is told always, as in
+    Kafka.
+    """
 
     state: str
     protocol_type: str

@@ -42,22 +42,33 @@ class NamedTicket(Ticket):
         return f"<{self.name}>"
 
 
-class FixedTopics:
-    """Topics that never change: name -> number of partitions. A topic's id is made from its place."""
+class BenchTopics:
+    """Topics that the test makes and deletes. Each has an id of its own: a number, counted from 1."""
 
     def __init__(self, topics: dict[str, int]) -> None:
-        self._topics = topics
-        self.version = 1
+        self._topics: dict[str, tuple[UUID, int]] = {}
+        self.version = 0
+        for name, partition_count in topics.items():
+            self.create(name, partition_count)
+
+    def create(self, name: str, partition_count: int) -> None:
+        """Or give it more partitions."""
+        self.version += 1
+        topic_id = self.topic_id(name) or UUID(int=self.version)
+        self._topics[name] = (topic_id, partition_count)
+
+    def delete(self, name: str) -> None:
+        self.version += 1
+        del self._topics[name]
 
     def topic_id(self, name: str) -> UUID | None:
-        names = list(self._topics)
-        return UUID(int=names.index(name) + 1) if name in self._topics else None
+        return self._topics[name][0] if name in self._topics else None
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        return next((name for name in self._topics if self.topic_id(name) == topic_id), None)
+        return next((name for name, (found, _) in self._topics.items() if found == topic_id), None)
 
     def partition_count(self, name: str) -> int:
-        return self._topics.get(name, 0)
+        return self._topics[name][1] if name in self._topics else 0
 
     def names(self) -> Iterable[str]:
         return self._topics
@@ -81,11 +92,12 @@ class GroupBench:
         self.answers: dict[str, Any] = {}
         """The answers to tickets since they were last looked at, by name."""
         self.batches: list[list[NewRecord]] = []
+        self.topics = BenchTopics(topics or {"t": 4})
         self._uuids = 0
         self._kinds = kinds
         self._surroundings = Surroundings(
             settings=lambda: self.settings,
-            topics=FixedTopics(topics or {"t": 4}),
+            topics=self.topics,
             new_uuid=self._new_uuid,
             batch_bytes_max=lambda: batch_bytes_max,
         )

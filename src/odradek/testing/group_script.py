@@ -33,7 +33,12 @@ from odradek.groups.formats import (
 from odradek.groups.kinds import Caller, Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
 from odradek.groups.offsets.fetching import fetch
-from odradek.groups.offsets.removing import delete_group, delete_offsets, delete_topics
+from odradek.groups.offsets.removing import (
+    delete_group,
+    delete_offsets,
+    delete_topics,
+    groups_with_offsets,
+)
 from odradek.groups.offsets.table import Place
 from odradek.groups.settings import GroupSettings
 from odradek.groups.showing import describe_classic, list_groups
@@ -276,7 +281,8 @@ class Script:
         return "done" if done else "more"
 
     def do_topic_deleted(self, words: list[str], options: dict[str, str]) -> None:
-        self.bench.execute(partial(delete_topics, topics=frozenset(words), skip=0))
+        group_ids = self.bench.execute(groups_with_offsets)
+        self.bench.execute(partial(delete_topics, topics=frozenset(words), group_ids=group_ids))
 
     def do_advance(self, words: list[str], options: dict[str, str]) -> None:
         self.bench.advance(int(words[0]))

@@ -25,6 +25,10 @@ from odradek.shards import Ticket
 
 _SINCE_MEMBER_ID_REQUIRED: Final = 4
 _SINCE_SKIP_ASSIGNMENT: Final = 9
+_STEM_LENGTH_MAX: Final = 4_096
+"""Of a client id, so that a member id fits into records."""
+_GIVEN_IDS_MAX: Final = 100_000
+"""Member ids of a shard that were given out and not used yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ def _join_unknown(one: Join) -> None:
     group, request = one.group, one.request
     instance_id = request.group_instance_id
     stem = one.caller.client_id if instance_id is None else instance_id
-    member_id = f"{stem}-{one.machine.surroundings.new_uuid()}"
+    member_id = f"{stem[:_STEM_LENGTH_MAX]}-{one.machine.surroundings.new_uuid()}"
     if instance_id is not None:
         holder = group.members.get(group.statics.get(instance_id, ""))
         if holder is None:
@@ -100,13 +104,31 @@ def _join_unknown(one: Join) -> None:
         else:
             _take_over(one, holder, member_id)
     elif one.caller.api_version >= _SINCE_MEMBER_ID_REQUIRED:
-        group.pending_joins[member_id] = None
-        one.machine.deadlines.set(
-            session_of(group.group_id, member_id), one.step.now.monotonic_ms + request.session_timeout_ms
-        )
-        one.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        _give_id(one, member_id)
     else:
         _add(one, member_id)
+
+
+def _give_id(one: Join, member_id: str) -> None:
+    """Until the session timeout; earlier when so many ids are unused that somebody collects them."""
+    group, machine = one.group, one.machine
+    group.pending_joins[member_id] = None
+    expiry_ms = one.step.now.monotonic_ms + one.request.session_timeout_ms
+    machine.deadlines.set(session_of(group.group_id, member_id), expiry_ms)
+    one.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    given = machine.given_ids
+    given[group.group_id, member_id] = None
+    if len(given) > _GIVEN_IDS_MAX:
+        for key in [key for key in given if not _is_unused(machine, *key)]:
+            del given[key]
+        for key in list(given)[: max(0, len(given) - _GIVEN_IDS_MAX // 2)]:
+            del given[key]
+            machine.deadlines.set(session_of(*key), one.step.now.monotonic_ms)
+
+
+def _is_unused(machine: GroupMachine, group_id: str, member_id: str) -> bool:
+    group = machine.groups.get(group_id)
+    return isinstance(group, ClassicGroup) and member_id in group.pending_joins
 
 
 def _add(one: Join, member_id: str) -> None:

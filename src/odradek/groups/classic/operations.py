@@ -15,7 +15,14 @@ from odradek.groups.classic.rebalance import forget_if_traceless
 from odradek.groups.classic.syncing import heartbeat as heartbeat_classic
 from odradek.groups.classic.syncing import leave as leave_classic
 from odradek.groups.classic.syncing import sync as sync_classic
-from odradek.groups.kinds import Caller, ClassicFace, Group, GroupKind, check_group_id
+from odradek.groups.kinds import (
+    NAME_BYTES_MAX,
+    Caller,
+    ClassicFace,
+    Group,
+    GroupKind,
+    check_group_id,
+)
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
@@ -41,6 +48,7 @@ def join(
             ErrorCode.INVALID_SESSION_TIMEOUT,
             f"session.timeout.ms is {request.session_timeout_ms}, this broker allows {least} to {most}",
         )
+    _check_size(machine, request)
     group = machine.groups.get(request.group_id)
     if group is not None and group.kind is GroupKind.CONSUMER and not group.is_empty:
         cast(ClassicFace, group).join(machine, request, caller, ticket, step)
@@ -51,6 +59,18 @@ def join(
     else:
         _join_classic(machine, group, request, caller, ticket, step)
     return step.outcome(None)
+
+
+def _check_size(machine: GroupMachine, request: JoinGroupRequest) -> None:
+    """MESSAGE_TOO_LARGE for what no record of the group could hold."""
+    names = [request.group_instance_id or "", request.protocol_type]
+    names += [one.name for one in request.protocols]
+    weight = sum(len(one.metadata) for one in request.protocols)
+    too_long = any(len(name.encode()) > NAME_BYTES_MAX for name in names)
+    if too_long or weight > machine.surroundings.batch_bytes_max():
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"what the member says of itself ({weight} bytes) fits no record"
+        )
 
 
 def _join_classic(

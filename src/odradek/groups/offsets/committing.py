@@ -5,14 +5,14 @@ Topics were looked up before: what arrives here names partitions that exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.formats import OffsetCommitValue, offset_key, offset_value
-from odradek.groups.kinds import CheckPartition, Committer
+from odradek.groups.kinds import CheckPartition, Committer, check_group_id_length
 from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets.table import Place
 from odradek.groups.step import Step
@@ -71,6 +71,7 @@ def commit(machine: GroupMachine, now: Moment, *, request: CommitRequest) -> Out
 
 
 def _check(machine: GroupMachine, request: CommitRequest) -> CheckPartition | None:
+    check_group_id_length(request.group_id)
     committer = request.committer
     group = machine.groups.get(request.group_id)
     if group is None:
@@ -119,10 +120,6 @@ def _record(group_id: str, one: Commit, now_ms: int, expires_ms: int) -> NewReco
 
 def tombstone(group_id: str, place: Place) -> NewRecord:
     return NewRecord(offset_key(group_id, *place), None)
-
-
-def tombstones(group_id: str, places: Iterable[Place]) -> list[NewRecord]:
-    return [tombstone(group_id, place) for place in places]
 
 
 def simple_group(machine: GroupMachine, group_id: str) -> None:

@@ -7,22 +7,39 @@ Once an empty group has no offsets left, it is deleted itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from odradek.groups.deadlines import Due
 from odradek.groups.kinds import Group, check_group_id
-from odradek.groups.machine import CLEANUP, GroupMachine
-from odradek.groups.offsets.committing import tombstone, tombstones
+from odradek.groups.machine import CLEANUP, RECORD_OVERHEAD_BYTES, GroupMachine
+from odradek.groups.offsets.committing import tombstone
 from odradek.groups.offsets.table import CommittedOffset, Place
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, Outcome
 
-_TOMBSTONES_A_STEP: Final = 2_000
-"""So many offsets are deleted in one batch: a group with more of them is deleted in several."""
 _GROUPS_A_STEP: Final = 500
+
+
+class _Room:
+    """What one batch may still hold: whoever deletes more does it in several."""
+
+    __slots__ = ("_bytes_left", "_step")
+
+    def __init__(self, machine: GroupMachine, step: Step) -> None:
+        self._bytes_left = machine.surroundings.batch_bytes_max() // 2
+        self._step = step
+
+    def take(self, group_id: str, places: Iterable[Place]) -> bool:
+        """Delete as many as there is room for; whether that is all of them."""
+        for place in places:
+            if self._bytes_left <= 0:
+                return False
+            record = tombstone(group_id, place)
+            self._bytes_left -= len(record.key) + RECORD_OVERHEAD_BYTES
+            self._step.records.append(record)
+        return True
 
 
 # -- by request
@@ -52,8 +69,7 @@ def delete_group(machine: GroupMachine, now: Moment, *, group_id: str) -> Outcom
     group.check_delete()
     step = Step(now)
     doomed = dict.fromkeys([*machine.offsets.of(group_id), *machine.offsets.undecided(group_id)])
-    step.records += tombstones(group_id, islice(doomed, _TOMBSTONES_A_STEP))
-    if len(doomed) > _TOMBSTONES_A_STEP:
+    if not _Room(machine, step).take(group_id, doomed):
         return step.outcome(False)
     step.records += group.tombstones()
     return step.outcome(True)
@@ -69,23 +85,21 @@ def _existing(machine: GroupMachine, group_id: str) -> Group:
 # -- with their topic
 
 
+def groups_with_offsets(machine: GroupMachine, now: Moment) -> Outcome[list[str]]:
+    return Outcome(list(machine.offsets.groups()))
+
+
 def delete_topics(
-    machine: GroupMachine, now: Moment, *, topics: frozenset[str], skip: int
-) -> Outcome[int | None]:
-    """Offsets of topics that were deleted, from the `skip`th group on; returns where to go on, None at the end."""
+    machine: GroupMachine, now: Moment, *, topics: frozenset[str], group_ids: Sequence[str]
+) -> Outcome[list[str]]:
+    """What these groups committed for topics that were deleted. Returns the groups that are not done yet."""
     step = Step(now)
-    group_ids = list(machine.offsets.groups())
-    for position, group_id in enumerate(group_ids[skip : skip + _GROUPS_A_STEP], start=skip):
-        doomed = [
-            place
-            for place in (*machine.offsets.of(group_id), *machine.offsets.undecided(group_id))
-            if place[0] in topics
-        ]
-        step.records += tombstones(group_id, dict.fromkeys(doomed[:_TOMBSTONES_A_STEP]))
-        if len(step.records) >= _TOMBSTONES_A_STEP:
-            return step.outcome(position)  # this group again: it may have more
-    end = skip + _GROUPS_A_STEP
-    return step.outcome(end if end < len(group_ids) else None)
+    room = _Room(machine, step)
+    for position, group_id in enumerate(group_ids[:_GROUPS_A_STEP]):
+        held = dict.fromkeys([*machine.offsets.of(group_id), *machine.offsets.undecided(group_id)])
+        if not room.take(group_id, [place for place in held if place[0] in topics]):
+            return step.outcome(list(group_ids[position:]))
+    return step.outcome(list(group_ids[_GROUPS_A_STEP:]))
 
 
 # -- by age
@@ -96,18 +110,20 @@ def cleanup_due(machine: GroupMachine, due: Due, step: Step) -> None:
     group_ids = machine.cleanup_round
     if not group_ids:
         group_ids.extend(dict.fromkeys([*machine.groups, *machine.offsets.groups()]))
+    room = _Room(machine, step)
     for _ in range(min(len(group_ids), _GROUPS_A_STEP)):
-        _clean(machine, group_ids.pop(), step)
-        if len(step.records) >= _TOMBSTONES_A_STEP:
+        if not _clean(machine, group_ids[-1], room, step):
             break
+        group_ids.pop()
     pause_ms = 1 if group_ids else machine.settings.offsets_retention_check_interval_ms
     machine.deadlines.set(CLEANUP, step.now.monotonic_ms + pause_ms)
 
 
-def _clean(machine: GroupMachine, group_id: str, step: Step) -> None:
+def _clean(machine: GroupMachine, group_id: str, room: _Room, step: Step) -> bool:
+    """Whether the group is done with; else there is more of it to delete."""
     group = machine.groups.get(group_id)
     if group is None:
-        return
+        return True
     offsets = machine.offsets
     expired = [
         place
@@ -115,15 +131,19 @@ def _clean(machine: GroupMachine, group_id: str, step: Step) -> None:
         if _is_expired(machine, group, place, committed, step.now)
         and not offsets.is_undecided(group_id, place)
     ]
-    step.records += tombstones(group_id, islice(expired, _TOMBSTONES_A_STEP))
-    nothing_left = len(expired) == len(offsets.of(group_id)) and len(expired) <= _TOMBSTONES_A_STEP
-    if nothing_left and group.is_empty and not offsets.undecided(group_id):
+    if not room.take(group_id, expired):
+        return False
+    nothing_left = len(expired) == len(offsets.of(group_id)) and not offsets.undecided(group_id)
+    if nothing_left and group.is_empty:
         step.records += group.tombstones()
+    return True
 
 
 def _is_expired(
     machine: GroupMachine, group: Group, place: Place, committed: CommittedOffset, now: Moment
 ) -> bool:
+    if _topic_is_gone(machine, place[0], committed, now):
+        return True
     if group.is_subscribed(place[0]):
         return False
     base_ms = group.offset_expiry_base_ms(committed.commit_timestamp_ms)
@@ -132,3 +152,14 @@ def _is_expired(
     if committed.expire_timestamp_ms != -1:
         return now.wall_ms >= committed.expire_timestamp_ms
     return now.wall_ms - base_ms >= machine.settings.offsets_retention_ms
+
+
+def _topic_is_gone(machine: GroupMachine, topic: str, committed: CommittedOffset, now: Moment) -> bool:
+    """Its deletion found this shard elsewhere, or on its way.
+
+    What was committed a moment ago may be of a topic that this broker has yet to hear of.
+    """
+    if now.wall_ms - committed.commit_timestamp_ms < machine.settings.offsets_retention_check_interval_ms:
+        return False
+    topic_id = machine.surroundings.topics.topic_id(topic)
+    return topic_id is None or not committed.is_of(topic_id)

@@ -256,8 +256,10 @@ def _what(sent: SentCommit, topic: str, topic_id: UUID | None) -> OffsetCommitRe
 
 
 async def commit_alone(context: ClientContext, history: GroupHistory, topic: str) -> None:
-    """Without being a member, until it is acknowledged. A group with offsets is never deleted here, and so its generations never
-    begin anew: one without any may be, whenever it is empty."""
+    """Without being a member, until it is acknowledged: a group with offsets is never deleted here.
+
+    One without may be, whenever it is empty, and then its generations begin anew.
+    """
     while history.latest(0) is None:
         try:
             client = await context.connect()

@@ -1,0 +1,75 @@
+"""Offsets that go in larger numbers than one batch holds, and with topics that went while nobody looked."""
+
+from functools import partial
+from uuid import UUID
+
+from odradek.groups.kinds import Committer
+from odradek.groups.machine import RECORD_OVERHEAD_BYTES
+from odradek.groups.offsets.committing import Commit, CommitRequest, commit
+from odradek.groups.offsets.removing import delete_group, delete_topics, groups_with_offsets
+from odradek.groups.settings import GroupSettings
+from odradek.shards import NewRecord
+from odradek.testing.group_bench import GroupBench
+
+MANY = 2_500
+BATCH_BYTES_MAX = 200_000
+
+
+def weight(batch: list[NewRecord]) -> int:
+    return sum(len(record.key) + RECORD_OVERHEAD_BYTES for record in batch)
+
+
+def commit_many(bench: GroupBench, group_id: str, count: int, topic: str = "t") -> None:
+    topic_id = bench.machine.surroundings.topics.topic_id(topic) or UUID(int=0)
+    commits = [Commit(topic=topic, partition=n, offset=1, topic_id=topic_id) for n in range(count)]
+    request = CommitRequest(group_id=group_id, committer=Committer(), commits=commits)
+    bench.execute(partial(commit, request=request))
+
+
+def test_a_group_with_many_offsets_is_deleted_in_parts() -> None:
+    bench = GroupBench(batch_bytes_max=BATCH_BYTES_MAX)
+    commit_many(bench, "g", MANY)
+    bench.batches.clear()
+    while not bench.execute(partial(delete_group, group_id="g")):
+        pass
+    assert len(bench.batches) > 1
+    assert max(map(weight, bench.batches)) <= BATCH_BYTES_MAX
+    assert bench.machine.groups == {}
+    assert list(bench.machine.offsets.groups()) == []
+
+
+def test_the_offsets_of_a_deleted_topic_go_in_parts_from_every_group() -> None:
+    bench = GroupBench(batch_bytes_max=BATCH_BYTES_MAX)
+    for number in range(1_200):
+        commit_many(bench, f"g{number}", 3)
+    commit_many(bench, "large", MANY)
+    bench.batches.clear()
+    left = bench.execute(groups_with_offsets)
+    while left:
+        left = bench.execute(partial(delete_topics, topics=frozenset({"t"}), group_ids=left))
+    assert max(map(weight, bench.batches)) <= BATCH_BYTES_MAX
+    assert list(bench.machine.offsets.groups()) == []
+
+
+def test_many_offsets_expire_in_parts() -> None:
+    settings = GroupSettings(offsets_retention_ms=100_000, offsets_retention_check_interval_ms=1_000)
+    bench = GroupBench(settings, batch_bytes_max=BATCH_BYTES_MAX)
+    commit_many(bench, "g", MANY)
+    bench.batches.clear()
+    bench.advance(110_000)
+    assert max(map(weight, bench.batches)) <= BATCH_BYTES_MAX
+    assert bench.machine.groups == {}
+
+
+def test_offsets_of_a_topic_that_went_unseen_are_cleaned_up() -> None:
+    bench = GroupBench(
+        GroupSettings(offsets_retention_check_interval_ms=1_000), topics={"t": 9, "u": 9, "again": 9}
+    )
+    for topic in ("t", "u", "again"):
+        commit_many(bench, "g", 1, topic)
+    bench.topics.delete("u")
+    bench.topics.delete("again")
+    bench.topics.create("again", 9)
+    bench.restart()
+    bench.advance(2_500)
+    assert set(bench.machine.offsets.of("g")) == {("t", 0)}
