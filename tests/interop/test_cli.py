@@ -292,7 +292,7 @@ def test_what_the_broker_refuses_is_one_line_with_its_code(run: Run, words: list
     ("words", "line"),
     [
         (["topic", "alter", "t"], "nothing to alter"),
-        (["config", "set", "retention.ms=1"], "name either a --topic or a --broker"),
+        (["config", "set", "retention.ms=1"], "name one of --topic, --broker"),
         (["config", "set", "retention.ms=1", "--broker", "one"], "expected a number"),
     ],
 )

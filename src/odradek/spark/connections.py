@@ -7,6 +7,7 @@ not take that task's partition away.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 from collections import deque
@@ -93,6 +94,12 @@ class Pool(Generic[C]):
         if len(self._idle) > IDLE_CLIENTS_MAX:
             self._idle.popleft()[1].close()
 
+    def close(self) -> None:
+        """Close what is idle, as this process ends; what a parent process opened is the parent's."""
+        if self._process == os.getpid():
+            while self._idle:
+                self._abandon_quietly(self._idle.popleft()[1])
+
     def _abandon_quietly(self, client: C) -> None:
         try:
             self._abandon(client)
@@ -116,6 +123,8 @@ def _admin(config: ClientConfig) -> Admin:
 _consumers: Final = Pool(_consumer, Consumer.close)
 _producers: Final = Pool(_producer, lambda producer: producer.close(timeout=0))
 _admins: Final = Pool(_admin, Admin.close)
+for _pool in (_consumers, _producers, _admins):
+    atexit.register(_pool.close)
 
 
 def check_read_settings(config: ClientConfig) -> None:

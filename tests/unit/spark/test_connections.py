@@ -37,6 +37,15 @@ def test_a_client_given_back_is_lent_again_for_the_same_settings_only() -> None:
         assert again is first
 
 
+def test_idle_clients_are_closed_when_the_process_ends() -> None:
+    lines = pool()
+    with lines.lend({"a": "1"}) as first, lines.lend({"a": "2"}) as second:
+        pass
+    lines.close()
+    assert first.closed
+    assert second.closed
+
+
 def test_two_borrowers_never_share_a_client() -> None:
     lines = pool()
     with lines.lend(SERVERS) as first, lines.lend(SERVERS) as second:
