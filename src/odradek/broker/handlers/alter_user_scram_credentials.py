@@ -12,6 +12,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
 )
 
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -29,16 +30,18 @@ def handle(
             error_message=f"this broker does not authenticate clients yet, by {mechanism} or otherwise",
         )
     for gone in request.deletions:
-        known = gone.mechanism in _MECHANISMS
-        results.setdefault(
-            gone.name,
-            AlterUserScramCredentialsResult(
-                user=gone.name,
-                error_code=ErrorCode.RESOURCE_NOT_FOUND if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-                error_message=f"user {gone.name!r} has no such credentials",
-            ),
-        )
+        results.setdefault(gone.name, _not_deleted(gone))
     return AlterUserScramCredentialsResponse(results=list(results.values()))
+
+
+def _not_deleted(gone: ScramCredentialDeletion) -> AlterUserScramCredentialsResult:
+    if gone.mechanism not in _MECHANISMS:
+        code, message = ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"mechanism {gone.mechanism} is not known"
+    elif not gone.name:
+        code, message = ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user's name is empty"
+    else:
+        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"user {gone.name!r} has no such credentials"
+    return AlterUserScramCredentialsResult(user=gone.name, error_code=code, error_message=message)
 
 
 SERVED = Served(51, handle)
