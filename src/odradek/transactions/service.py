@@ -6,11 +6,10 @@ decided or took too long, is the workers' (`workers.py`).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -23,6 +22,8 @@ from odradek.transactions.state import TIMEOUT_NEVER, Identity, Transaction, Tra
 from odradek.transactions.workers import Decision, Workers, decided
 
 T = TypeVar("T")
+_ATTEMPTS_MAX: Final = 4
+"""A producer that begins anew meets the transaction before, which is aborted, and perhaps another request of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,9 @@ class TransactionSettings:
     two_phase_commit: bool
     verification: bool
     retry_seconds: float
-    """Pause before a partition is added once more to a transaction that follows one not yet complete, and for how long."""
+    """A request that meets a transaction not yet complete looks again after this pause, if it cannot be told when,"""
     retry_seconds_max: float
+    """and waits at most so long."""
 
 
 class Transactions:
@@ -91,22 +93,26 @@ class Transactions:
         """
         self._check_id(transactional_id)
         self._check_terms(timeout_ms, enable_2pc=enable_2pc, keep_prepared=keep_prepared)
-        identity = await self._decide(
-            transactional_id,
-            lambda machine, now, fresh: machine.init_producer(
+
+        async def attempt() -> Identity:
+            identity = await self._decided(
                 transactional_id,
-                timeout_ms=TIMEOUT_NEVER if enable_2pc else timeout_ms,
-                expected=expected,
-                fresh_producer_id=fresh,
-                now=now,
-            ),
-        )
-        if identity is None:
-            raise KafkaError(
-                ErrorCode.CONCURRENT_TRANSACTIONS,
-                f"the transaction under way of {transactional_id!r} is being aborted: try again soon",
+                lambda machine, now, fresh: machine.init_producer(
+                    transactional_id,
+                    timeout_ms=TIMEOUT_NEVER if enable_2pc else timeout_ms,
+                    expected=expected,
+                    fresh_producer_id=fresh,
+                    now=now,
+                ),
             )
-        return identity
+            if identity is None:
+                raise KafkaError(
+                    ErrorCode.CONCURRENT_TRANSACTIONS,
+                    f"the transaction under way of {transactional_id!r} is being aborted: try again soon",
+                )
+            return identity
+
+        return await self._patiently(transactional_id, attempt)
 
     async def add_partitions(
         self,
@@ -176,39 +182,18 @@ class Transactions:
         """
         wanted = frozenset(partitions)
         who = Identity(producer_id=producer_id, producer_epoch=producer_epoch)
-        settings = self._settings()
-        if not add and not settings.verification:
+        if not add and not self._settings().verification:
             return dict.fromkeys(wanted, ErrorCode.NONE)
         try:
             if not add:
                 return await self.verify_partitions(transactional_id, who, wanted)
-            await self._add_patiently(transactional_id, who, wanted, settings)
+            await self.add_partitions(
+                transactional_id, who, wanted, client_version=TransactionVersion.EPOCH_FOR_EACH
+            )
         except KafkaError as error:
             fenced = error.code is ErrorCode.PRODUCER_FENCED
             return dict.fromkeys(wanted, ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
         return dict.fromkeys(wanted, ErrorCode.NONE)
-
-    async def _add_patiently(
-        self,
-        transactional_id: str,
-        who: Identity,
-        partitions: frozenset[TopicPartition],
-        settings: TransactionSettings,
-    ) -> None:
-        """A client of KIP-890 begins its next transaction at once, while the one before gets its last markers."""
-        waited_seconds = 0.0
-        while True:
-            try:
-                await self.add_partitions(
-                    transactional_id, who, partitions, client_version=TransactionVersion.EPOCH_FOR_EACH
-                )
-                return
-            except KafkaError as error:
-                again = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-                if not again or waited_seconds >= settings.retry_seconds_max:
-                    raise
-            await asyncio.sleep(settings.retry_seconds)
-            waited_seconds += settings.retry_seconds
 
     async def write_markers(self, batch: MarkerBatch) -> Mapping[TopicPartition, ErrorCode]:
         """End a transaction on partitions, in the name of its coordinator or of a person; see `Markers`."""
@@ -243,9 +228,32 @@ class Transactions:
         return self._shards
 
     async def _decide(self, transactional_id: str, decision: Decision[T]) -> T:
+        return await self._patiently(transactional_id, lambda: self._decided(transactional_id, decision))
+
+    async def _decided(self, transactional_id: str, decision: Decision[T]) -> T:
         return await decided(
             lambda: self._all_shards().for_key(transactional_id), decision, self._next_producer_id
         )
+
+    async def _patiently(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Attempt, and attempt again when the transaction that stands in the way is complete, if that is soon.
+
+        A client goes on at once, while its last transaction gets its markers. Being refused it would wait far longer than that.
+        """
+        settings = self._settings()
+        assert self._workers is not None, "begin() comes first"
+        for _ in range(_ATTEMPTS_MAX - 1):
+            try:
+                return await attempt()
+            except KafkaError as error:
+                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    raise
+            index = self._all_shards().index_for(transactional_id)
+            if not await self._workers.completed(
+                index, transactional_id, settings.retry_seconds, settings.retry_seconds_max
+            ):
+                break
+        return await attempt()
 
     def _check_id(self, transactional_id: str) -> None:
         if not transactional_id:

@@ -70,6 +70,26 @@ class Workers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def completed(
+        self, index: int, transactional_id: str, pause_seconds: float, seconds_max: float
+    ) -> bool:
+        """Wait until whoever ends the id's transaction is done; False when that takes too long. Who ends it may not have begun
+        yet: then a pause is all there is."""
+        running = self._finishing.get((index, transactional_id))
+        if running is None:
+            await asyncio.sleep(min(pause_seconds, seconds_max))
+            return seconds_max > 0
+        try:
+            async with asyncio.timeout(seconds_max):
+                await asyncio.shield(running[1])
+        except TimeoutError:
+            return False
+        except asyncio.CancelledError:
+            if not running[1].cancelled():
+                raise
+            return False  # the broker is stopping
+        return True
+
     async def _work(self, index: int) -> None:
         pause_seconds = _AGAIN_SECONDS_MIN
         while True:
