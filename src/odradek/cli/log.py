@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 _NOT_A_LOG: Final = (
     "is no part of a log: expected a data directory, a partition's directory, or a file in one that ends in "
-    ".log, .index, .timeindex or .snapshot"
+    ".log, .index, .timeindex, .txnindex or .snapshot"
 )
 
 
@@ -42,7 +42,8 @@ def dump_(context: click.Context, path: str, records: bool, as_json: bool) -> No
     """Show what files of a log hold, and where they contradict each other.
 
     PATH is a data directory (all segments of all partitions), a partition's directory (its segments), or a file: a
-    .log (its batches), .index, .timeindex (their entries) or .snapshot (the producers). With --json: an object a line.
+    .log (its batches), .index, .timeindex, .txnindex (their entries) or .snapshot (the producers). With --json: an object a
+    line.
     The exit code is 1 if something is wrong with the files.
     """
     from odradek.runtime.real_disk import PosixDisk
@@ -134,6 +135,8 @@ def _batches(disk: Disk, path: str) -> Iterator[Row]:
             yield dict.fromkeys(_BATCH_COLUMNS) | {"position": batch.position, "problem": batch.problem}
             continue
         flags = {"transactional": header.is_transactional, "control": header.is_control}
+        if batch.marker is not None and batch.marker.kind is not None:
+            flags[f"{batch.marker.kind.name.lower()} by {batch.marker.coordinator_epoch}"] = True
         cells = (
             batch.position,
             header.size_bytes,
@@ -170,6 +173,18 @@ def _time_entries(disk: Disk, path: str) -> Iterator[Row]:
         yield {"timestamp": entry.timestamp, "time": time_text(entry.timestamp), "offset": entry.offset}
 
 
+def _aborted_transactions(disk: Disk, path: str) -> Iterator[Row]:
+    return (
+        {
+            "producer": entry.producer_id,
+            "first": entry.first_offset,
+            "last": entry.last_offset,
+            "last stable": entry.last_stable_offset,
+        }
+        for entry in dump.read_transaction_index(disk, path)
+    )
+
+
 def _producers(disk: Disk, path: str) -> Iterator[Row]:
     for state in dump.read_snapshot(disk, path):
         yield {
@@ -179,6 +194,7 @@ def _producers(disk: Disk, path: str) -> Iterator[Row]:
             "batches": len(state.batches),
             "seen": time_text(state.seen_ms),
             "transaction from": state.transaction_first_offset,
+            "coordinator epoch": state.coordinator_epoch,
         }
 
 
@@ -186,6 +202,7 @@ _FILES: Final[dict[str, Callable[[Disk, str], Iterator[Row]]]] = {
     naming.LOG: _batches,
     naming.OFFSET_INDEX: _offset_entries,
     naming.TIME_INDEX: _time_entries,
+    naming.TRANSACTION_INDEX: _aborted_transactions,
     naming.SNAPSHOT: _producers,
 }
 

@@ -9,13 +9,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from odradek.model.errors import KafkaError
-from odradek.records import BatchHeader, Record, check_crc, decode_batch, read_header
+from odradek.records import (
+    BatchHeader,
+    ControlKind,
+    ControlMarker,
+    Record,
+    check_crc,
+    decode_batch,
+    read_control,
+    read_header,
+)
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage import naming
 from odradek.storage.batch_walk import BATCH_BYTES_MIN
 from odradek.storage.producer_snapshot import decode_snapshot
 from odradek.storage.producers import ProducerState
 from odradek.storage.sparse_index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, TimeEntry
+from odradek.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
+from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
 
 _NEVER_MS = 2**63 - 1
 
@@ -28,6 +39,8 @@ class DumpedBatch:
     header: BatchHeader | None
     records: tuple[Record, ...] | None = None
     """None unless asked for, or unreadable."""
+    marker: ControlMarker | None = None
+    """Of a control batch that is readable."""
     problem: str | None = None
 
 
@@ -79,9 +92,10 @@ def _batch_at(file: DiskFile, position: int, size_bytes: int, *, with_records: b
     try:
         check_crc(batch)
         records = tuple(decode_batch(batch)) if with_records else None
+        marker = read_control(batch) if header.is_control and header.record_count else None
     except KafkaError as error:
         return DumpedBatch(position=position, header=header, problem=error.message)
-    return DumpedBatch(position=position, header=header, records=records)
+    return DumpedBatch(position=position, header=header, records=records, marker=marker)
 
 
 def read_offset_index(disk: Disk, path: str) -> list[OffsetEntry]:
@@ -101,6 +115,12 @@ def read_time_index(disk: Disk, path: str) -> list[TimeEntry]:
     return [
         TimeEntry(timestamp, base_offset + relative) for timestamp, relative in TIME_ENTRY.iter_unpack(whole)
     ]
+
+
+def read_transaction_index(disk: Disk, path: str) -> list[AbortedTransaction]:
+    """All whole entries of a `.txnindex` file; ValueError for a version that is not known."""
+    data = disk.read(path)
+    return decode_aborted(data[: len(data) - len(data) % TRANSACTION_ENTRY.size])
 
 
 def read_snapshot(disk: Disk, path: str) -> list[ProducerState]:
@@ -132,6 +152,8 @@ class _Check:
     base_offset: int = field(init=False)
     offset_entries: list[OffsetEntry] = field(init=False)
     time_entries: list[TimeEntry] = field(init=False)
+    aborted: dict[int, AbortedTransaction] = field(init=False)
+    """What the transaction index says, by the offset of the marker, as long as that was not met."""
     problems: list[str] = field(default_factory=list)
     next_offset_entry: int = 0
     next_time_entry: int = 0
@@ -154,6 +176,19 @@ class _Check:
             read_offset_index(self.disk, offset_path) if self.disk.exists(offset_path) else []
         )
         self.time_entries = read_time_index(self.disk, time_path) if self.disk.exists(time_path) else []
+        self.aborted = {entry.last_offset: entry for entry in self._transaction_index(stem)}
+
+    def _transaction_index(self, stem: str) -> list[AbortedTransaction]:
+        """A segment in which no transaction was aborted has none."""
+        path = stem + naming.TRANSACTION_INDEX
+        if not self.disk.exists(path):
+            return []
+        self._check_length(path, TRANSACTION_ENTRY.size)
+        try:
+            return read_transaction_index(self.disk, path)
+        except ValueError as error:
+            self.problems.append(f"{path}: {error}")
+            return []
 
     def _check_length(self, path: str, entry_bytes: int) -> None:
         if not self.disk.exists(path):
@@ -178,6 +213,7 @@ class _Check:
             self.good_bytes = dumped.position + header.size_bytes
         self._compare_offsets(dumped.position, header)
         self._compare_times(header)
+        self._compare_aborted(header, dumped.marker)
 
     def _count(self, header: BatchHeader) -> None:
         if not self.batch_count:
@@ -214,7 +250,20 @@ class _Check:
                     f"but the batch that ends with {header.last_offset} has seen {self.max_timestamp}"
                 )
 
+    def _compare_aborted(self, header: BatchHeader, marker: ControlMarker | None) -> None:
+        entry = self.aborted.pop(header.base_offset, None)
+        if entry is None:
+            return
+        is_abort = marker is not None and marker.kind is ControlKind.ABORT
+        if not is_abort or header.producer_id != entry.producer_id:
+            self.problems.append(
+                f"transaction index: producer {entry.producer_id} aborted at {entry.last_offset}, "
+                "but the batch there is no such marker"
+            )
+
     def summary(self, size_bytes: int) -> SegmentSummary:
+        for offset in self.aborted:
+            self.problems.append(f"transaction index: no batch begins at {offset}, where it knows a marker")
         for name, left in (
             ("offset index", len(self.offset_entries) - self.next_offset_entry),
             ("time index", len(self.time_entries) - self.next_time_entry),

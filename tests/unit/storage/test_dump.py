@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from odradek.config.topic import LogConfig
+from odradek.records import ControlKind
 from odradek.storage.dump import (
     check_segment,
     read_batches,
     read_offset_index,
     read_snapshot,
     read_time_index,
+    read_transaction_index,
 )
+from odradek.storage.transaction_index import AbortedTransaction, encode_aborted
 
 Lab = Any
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=1500)
@@ -83,3 +86,55 @@ def test_an_empty_segment_is_described(lab: Lab) -> None:
     lab.open(CONFIG).close()
     summary = check_segment(lab.disk, f"{STEM}.log")
     assert (summary.batch_count, summary.first_offset, summary.problems) == (0, -1, ())
+
+
+# -- transactions
+
+
+@pytest.fixture
+def aborted(lab: Lab) -> AbortedTransaction:
+    log = lab.open(CONFIG)
+    for producer_id in (7, 8):
+        batch = lab.batch(b"v", producer=(producer_id, 0, 0), transactional=True)
+        log.append(batch, leader_epoch=0, now_ms=lab.now_ms)
+    lab.end(log, 7, commit=False, coordinator_epoch=4)
+    lab.end(log, 8, commit=True)
+    log.close()
+    return AbortedTransaction(7, 0, 2, 1)
+
+
+def test_markers_are_described_with_their_outcome(lab: Lab, aborted: AbortedTransaction) -> None:
+    markers = [batch.marker for batch in read_batches(lab.disk, f"{STEM}.log")]
+    assert markers[:2] == [None, None]
+    assert [marker.kind for marker in markers[2:]] == [ControlKind.ABORT, ControlKind.COMMIT]
+    assert markers[2].coordinator_epoch == 4
+
+
+def test_aborted_transactions_are_listed(lab: Lab, aborted: AbortedTransaction) -> None:
+    assert read_transaction_index(lab.disk, f"{STEM}.txnindex") == [aborted]
+    assert check_segment(lab.disk, f"{STEM}.log").problems == ()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (AbortedTransaction(7, 0, 3, 1), "no such marker"),
+        (AbortedTransaction(8, 0, 2, 1), "no such marker"),
+        (AbortedTransaction(7, 0, 9, 1), "no batch begins at 9"),
+    ],
+)
+def test_an_index_that_names_other_markers_is_reported(
+    lab: Lab, aborted: AbortedTransaction, wrong: AbortedTransaction, problem: str
+) -> None:
+    lab.write("00000000000000000000.txnindex", encode_aborted(wrong))
+    (found,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert problem in found
+
+
+def test_an_index_of_broken_entries_is_reported(lab: Lab, aborted: AbortedTransaction) -> None:
+    lab.write("00000000000000000000.txnindex", encode_aborted(aborted)[:-1])
+    (found,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert "whole entry" in found
+    lab.write("00000000000000000000.txnindex", b"\x07" + encode_aborted(aborted)[1:])
+    (found,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert "version" in found
