@@ -9,9 +9,9 @@ cut.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from odradek.testing.sim.broker_clients import PORT, ClientContext, RefusedError, create_topic
 from odradek.testing.sim.broker_keeper import BrokerKeeper
@@ -30,7 +30,7 @@ from odradek.testing.sim.group_members import (
 from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.world import Host, World
 
-_TOPIC: Final = "topic"
+TOPIC: Final = "topic"
 _SETTLING_S_MAX: Final = 120.0
 """Within this long after the last fault, the group is stable."""
 _SETTINGS: Final = {
@@ -79,6 +79,17 @@ class GroupPlan:
         )
 
 
+class SimulatedMember(Protocol):
+    """What the scenario needs of a member, whatever protocol it speaks."""
+
+    name: str
+    is_gone: bool
+    generation: int
+    owned: list[int] | None
+
+    async def run(self, is_calm: Callable[[], bool], is_over: Callable[[], bool]) -> None: ...
+
+
 class GroupScenario:
     """One run in a world. `lives` gives the disk faults of each boot in turn; later boots have none."""
 
@@ -94,22 +105,28 @@ class GroupScenario:
             start_s=(0.0, self._plan.sync_s), step_s=(0.0, self._plan.sync_s)
         )
         world.excuse = self._is_excused
-        self._keeper = BrokerKeeper(self._host, self._rng, _SETTINGS)
+        self._keeper = BrokerKeeper(self._host, self._rng, self._settings())
         self._is_calm = False
         self._is_over = False
-        self._history = GroupHistory()
+        self._history = self._new_history()
         self._context = ClientContext(
             broker="broker", rng=stream(seed, "clients"), now_ms=self._clients[0].clock.wall_ms
         )
         self._members = [self._member(seed, number) for number in range(self._plan.member_count)]
 
-    def _member(self, seed: int, number: int) -> GroupMember:
+    def _new_history(self) -> GroupHistory:
+        return GroupHistory()
+
+    def _settings(self) -> dict[str, str]:
+        return dict(_SETTINGS)
+
+    def _member(self, seed: int, number: int) -> SimulatedMember:
         return GroupMember(
             self._context,
             self._history,
             stream(seed, f"member {number}"),
             name=f"m{number}",
-            topic=_TOPIC,
+            topic=TOPIC,
             partition_count=self._plan.partition_count,
             is_static=number < self._plan.static_count,
             retires=self._plan.one_retires and number == self._plan.member_count - 1,
@@ -145,9 +162,9 @@ class GroupScenario:
             raise
 
     async def _live_and_settle(self) -> None:
-        creating = create_topic(self._context, _TOPIC, self._plan.partition_count, {})
+        creating = create_topic(self._context, TOPIC, self._plan.partition_count, {})
         await self._anyone().spawn(creating)
-        await self._anyone().spawn(commit_alone(self._context, self._history, _TOPIC))
+        await self._anyone().spawn(commit_alone(self._context, self._history, TOPIC))
         running = [
             self._anyone().spawn(one.run(lambda: self._is_calm, lambda: self._is_over))
             for one in self._members
@@ -191,7 +208,7 @@ class GroupScenario:
                 client = await self._context.connect()
                 try:
                     await find_coordinator(client)
-                    await check_offset(client, self._history, _TOPIC, partition)
+                    await check_offset(client, self._history, TOPIC, partition)
                     partition += 1
                 finally:
                     client.close()

@@ -8,6 +8,7 @@ from typing import Final
 
 from odradek.testing.sim.broker_scenario import run_broker
 from odradek.testing.sim.compaction_scenario import run_compaction
+from odradek.testing.sim.consumer_group_scenario import run_consumer_groups
 from odradek.testing.sim.failures import DivergenceError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.group_scenario import run_groups
@@ -23,6 +24,7 @@ SCENARIOS: Final[dict[str, Callable[[World, int, FaultPlan], object]]] = {
     "compaction": run_compaction,
     "transactions": run_transactions,
     "groups": run_groups,
+    "consumer_groups": run_consumer_groups,
 }
 
 
