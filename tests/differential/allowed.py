@@ -73,7 +73,7 @@ EVERYWHERE: Final = (
 
 ON_PURPOSE: Final = (
     Allowed(
-        places=_api_keys(29, 30, 31, 36, 38, 39, 40, 41, 50, 51, 17),
+        places=_api_keys(17, 36, 38, 39, 40, 41),
         here=NOT_THERE,
         why="Security is not served yet, so it is not offered.",
     ),

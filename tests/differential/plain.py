@@ -69,6 +69,8 @@ class Names:
     """What stands for values that differ from run to run, in the order in which a script met them."""
 
     def __init__(self) -> None:
+        self.given: dict[str, str] = {}
+        """Names that a script gave to texts whose form does not matter."""
         self._known: dict[tuple[str, Any], str] = {}
         self._counts: dict[str, int] = {}
 
@@ -94,6 +96,8 @@ def plain(value: Any, version: int, names: Names, field: str = "") -> Any:
         return MASKED[field] if value not in ("", None, -1) else value
     if isinstance(value, UUID):
         return names.of("id", value) if value != ZERO_UUID else "0"
+    if isinstance(value, str) and value in names.given:
+        return names.given[value]
     if isinstance(value, str):
         return (
             "<text>"

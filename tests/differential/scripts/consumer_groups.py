@@ -6,15 +6,24 @@ from uuid import UUID
 from tests.differential.peer import Peer
 from tests.differential.requests import make_topic, metadata
 from tests.differential.scripts.committed_offsets import commit, fetch
-from tests.differential.scripts.groups import join
+from tests.differential.scripts.groups import heartbeat, join, leave, sync
 
+from odradek.protocol import encode
 from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from odradek.protocol.messages.consumer_protocol import (
+    AssignedPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.list_groups import ListGroupsRequest
 
+CLASSIC = "-classic"
+"""The line of a member that waits for the others."""
 FIRST, SECOND, STRANGER = "member-1", "member-2", "somebody else"
 
 
@@ -187,8 +196,75 @@ def _without_epochs(answer: Any) -> Any:
     return answer.replace(groups=[group.replace(group_epoch=0, assignment_epoch=0, members=members)])
 
 
+def _classic_join(group: str, member: str = "") -> JoinGroupRequest:
+    """As a consumer with the classic protocol joins, whose metadata both sides can read."""
+    said = ConsumerProtocolSubscription(topics=["cg-one"])
+    metadata_ = b"\0\0" + encode(said, 0)
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata_)]
+    return join(group, member).replace(protocols=protocols)
+
+
 def _mixed(peer: Peer) -> None:
+    _classic_member_of_a_new_group(peer)
+    _new_member_of_a_classic_group(peer)
     known = peer.quietly(join("cg-classic")).member_id
     peer.quietly(join("cg-classic", known, protocol_type="connect"))
     peer.ask("joining a group of another kind", beat("cg-classic", FIRST, 0, "cg-one"))
     peer.ask("describing a classic group", describe("cg-classic"))
+
+
+def _classic_member_of_a_new_group(peer: Peer) -> None:
+    joined = peer.ask("a group with one new member", beat("cg-mixed", FIRST, 0, "cg-one"))
+    both = joined.assignment.topic_partitions
+    peer.ask("it takes its partitions", beat("cg-mixed", FIRST, joined.member_epoch, owned=both))
+    known = peer.quietly(_classic_join("cg-mixed"), line=CLASSIC).member_id
+    peer.names.given[known] = "<the classic member>"  # Kafka makes ids of another form for such members
+    joins = _classic_join("cg-mixed", known)
+    old = peer.ask("a classic member joins", joins, line=CLASSIC, only=_without_generation)
+    asked = peer.until(has_partitions, beat("cg-mixed", FIRST, joined.member_epoch))
+    kept = asked.assignment.topic_partitions
+    peer.ask("the new member gives one up", beat("cg-mixed", FIRST, joined.member_epoch, owned=kept))
+    peer.ask("the classic member's sync", sync("cg-mixed", old.generation_id, known), line=CLASSIC)
+    peer.ask("the classic member's heartbeat", heartbeat("cg-mixed", old.generation_id, known), line=CLASSIC)
+    peer.ask("a mixed group", describe("cg-mixed"), only=_states)
+    peer.ask("the classic member leaves", leave("cg-mixed", known), line=CLASSIC)
+    peer.ask("the new member leaves", beat("cg-mixed", FIRST, -1))
+
+
+def _without_generation(answer: Any) -> Any:
+    """A generation is the group's epoch, where it begins is the coordinator's affair."""
+    return answer.replace(generation_id=int(answer.generation_id > 0))
+
+
+def _new_member_of_a_classic_group(peer: Peer) -> None:
+    known = peer.quietly(_classic_join("cg-turned"), line=CLASSIC).member_id
+    peer.quietly(_classic_join("cg-turned", known), line=CLASSIC)
+    assigned = ConsumerProtocolAssignment(
+        assigned_partitions=[AssignedPartitions(topic="cg-one", partitions=[0, 1])]
+    )
+    share = b"\0\0" + encode(assigned, 0)
+    peer.quietly(sync("cg-turned", 1, known, shares={known: share}), line=CLASSIC)
+    joins = beat("cg-turned", FIRST, 0, "cg-one")
+    peer.ask("a new member joins a classic group", joins, only=_without_assignment)
+    turned = describe("cg-turned")
+    peer.ask("the group has turned", turned, only=lambda answer: _states(_without_epochs(answer)))
+    peer.ask(
+        "the classic member's heartbeat in a group that turned",
+        heartbeat("cg-turned", 1, known),
+        line=CLASSIC,
+    )
+    peer.ask(
+        "the classic member joins again",
+        _classic_join("cg-turned", known),
+        line=CLASSIC,
+        only=_without_generation,
+    )
+    peer.ask("the new member leaves the group that turned", beat("cg-turned", FIRST, -1))
+    peer.ask("the group has turned back", DescribeGroupsRequest(groups=["cg-turned"]), only=_without_bytes)
+    peer.ask("the classic member leaves it", leave("cg-turned", known), line=CLASSIC)
+
+
+def _without_bytes(answer: Any) -> Any:
+    group = answer.groups[0]
+    members = [one.replace(member_metadata=b"", member_assignment=b"") for one in group.members]
+    return answer.replace(groups=[group.replace(members=members)])

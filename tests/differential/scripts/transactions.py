@@ -13,6 +13,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
@@ -209,6 +210,7 @@ def _offsets(peer: Peer) -> None:
     ended(peer, "tx-o")
     peer.until(lambda one: one.groups[0].topics[0].partitions[0].committed_offset == 7, stable, 9)
     peer.ask("offsets after the end", stable, 9)
+    peer.quietly(DeleteGroupsRequest(groups_names=[""]))  # other scripts expect that there is none
 
 
 def _more_offsets(peer: Peer) -> None:
