@@ -1,7 +1,7 @@
 """Kafka's own DumpLogSegments reads our segments, indexes and producer snapshots and finds nothing wrong.
 
 The log is made in this process, without a broker: what a partition with transactions looks like on disk after a clean close,
-and after a crash and its recovery. Of Kafka's own segments, too, the tool says that the first offset follows -1, if it is not 0.
+and after a crash and its recovery. The tool says that the first offset follows -1, of Kafka's own segments, too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from odradek.records import BatchBuilder, Codec, split_batches
 from odradek.runtime.real import real_runtime
 from odradek.storage.log import Log
 from odradek.storage.producers import Marker
+from odradek.testing.group_bench import WALL_MS
+from odradek.testing.group_script import Script
 
 SECONDS_MAX = 60
 NOW_MS = 1_700_000_000_000
@@ -131,3 +133,33 @@ def test_the_producers_are_all_there(dump, directory):
     assert {epoch for producer, epoch, _ in producers if producer != "13"} == {"5"}
     open_transaction = next(first for producer, _, first in producers if producer == "11")
     assert re.search(r"\d", open_transaction)
+
+
+def test_the_records_of_groups_are_decoded(dump, tmp_path):
+    script = Script()
+    script.run(
+        (
+            "settings initial-rebalance-delay-ms=0",
+            "join A instance=one version=5",
+            "advance 0",
+            "sync one#1 generation=1 assign=one#1:all",
+            "commit t/0=5 member=one#1 generation=1 metadata=note",
+            "commit t/1=7 group=simple retention=60000",
+            "delete-group group=simple",
+        )
+    )
+    path = tmp_path / "__consumer_offsets-0"
+    name = TopicPartition("__consumer_offsets", 0)
+    log = Log.open(real_runtime(), str(path), LogConfig(), topic_partition=name, clean=True, recovery_point=0)
+    for record in script.bench.written:
+        builder = BatchBuilder()
+        builder.append(record.timestamp, record.key, record.value, ())
+        log.append(split_batches(memoryview(builder.build())), leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    said = dump("--offsets-decoder", files=sorted(path.glob("*.log")))
+    assert said.count("payload: ") == len(script.bench.written) == 5
+    assert '"protocolType":"consumer","generation":1,"protocol":"range"' in said
+    assert '"groupInstanceId":"one"' in said
+    assert '"offset":5,"leaderEpoch":-1,"metadata":"note"' in said
+    assert f'"expireTimestamp":{WALL_MS + 60_000}' in said
+    assert said.count("payload: <DELETE>") == 2
