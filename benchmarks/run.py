@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import confluent_kafka as ck
 
-from benchmarks import load, measures, report
+from benchmarks import compaction, load, measures, report
 from benchmarks.contenders import DURABLE, PAGE_CACHE, PEER, Contender, contenders
 from benchmarks.measures import FULL, QUICK, SMOKE, Plan, Running
 from benchmarks.peer import PeerAbsentError, PeerJars, fetch_peer
@@ -39,6 +39,7 @@ TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterato
 ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
     "memory": measures.memory_use,
     "start": measures.start,
+    "compaction": compaction.compaction,
 }
 
 
