@@ -26,7 +26,9 @@ def data_batches(
         while waiting and waiting[-1][1] <= header.last_offset:
             void.add(waiting.pop()[0])
         if header.is_control:
-            if header.producer_id in void and read_control(batch).kind is ControlKind.ABORT:
+            # A marker without its record: compaction took all of its transaction.
+            is_marker = header.producer_id in void and header.record_count > 0
+            if is_marker and read_control(batch).kind is ControlKind.ABORT:
                 void.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in void):
             yield header, batch

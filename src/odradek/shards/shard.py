@@ -306,7 +306,8 @@ _LOST: Final = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the wait for the
 
 def _replay_batch(machine: Machine, header: BatchHeader, batch: memoryview) -> None:
     if header.is_control:
-        kind = read_control(batch).kind
+        # A marker without its record: compaction took all of its transaction.
+        kind = read_control(batch).kind if header.record_count else None
         if kind is not None:
             machine.replay_marker(
                 header.producer_id, header.producer_epoch, is_commit=kind is ControlKind.COMMIT

@@ -15,6 +15,7 @@ from odradek.records import (
     ControlKind,
     check_crc,
     control_batch,
+    data_batches,
     decode_batch,
     read_control,
     read_header,
@@ -203,6 +204,13 @@ def test_an_emptied_batch_keeps_offsets_producer_and_sequence() -> None:
         crc=read_header(left).crc,
     )
     assert emptied(read_header(left)) == left
+
+
+def test_a_marker_that_was_emptied_is_passed_over_by_readers() -> None:
+    marker = control_batch(ControlKind.ABORT, 7, 3, coordinator_epoch=2, timestamp=NOW_MS)
+    left = emptied(read_header(marker))
+    batches = [(read_header(left), memoryview(left))]
+    assert list(data_batches(batches, aborted=[(7, 0)])) == []
 
 
 def test_a_placeholder_is_of_no_producer() -> None:
