@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.shards import Moment, Outcome, StoredRecord, Ticket
-from odradek.transactions.formats import encode_key
+from odradek.transactions.formats import decode_value, encode_key
 from odradek.transactions.machine import Terms, TransactionMachine
 from odradek.transactions.state import TIMEOUT_NEVER, Identity, TransactionState, TransactionVersion
 from odradek.transactions.work import Work
@@ -289,3 +290,43 @@ def test_a_record_that_cannot_be_read_is_skipped(log: Log) -> None:
     for key, value in ((b"\x00\x00\x00\x09", b""), (b"\x00\x09x", b"y"), (encode_key("b"), b"\x00\x01\x02")):
         log.machine.replay(StoredRecord(key, value, 77, 0))
     assert [name for name, _ in log.machine.select(lambda *_: True).reply] == ["a"]
+
+
+@pytest.mark.parametrize("late_ms", range(-2, 3))
+@pytest.mark.parametrize("commit_first", [True, False])
+async def test_a_timeout_that_races_a_commit_leaves_one_outcome(
+    log: Log, late_ms: int, commit_first: bool
+) -> None:
+    who = log.init(timeout_ms=15_000)
+    log.add(who, P0)
+    log.pass_time(10_000)
+    log.work()
+    log.pass_time(10_000 + late_ms)
+    work = log.work()
+    overdue = work.overdue if work is not None else ()
+
+    def abort() -> None:
+        for one in overdue:
+            log.run(lambda machine, one=one: machine.abort_overdue(one, fresh_producer_id=None, now=log.now))
+
+    def commit() -> bool:
+        try:
+            log.end(who)
+        except KafkaError as error:
+            if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                raise
+            return False
+        return True
+
+    if commit_first:
+        assert commit()
+        abort()
+    else:
+        abort()
+        assert commit() == (not overdue)
+    outcomes = [decode_value(record.value or b"") for record in log.records]
+    decided = [one.state for one in outcomes if one is not None and one.state.is_prepared]
+    assert decided == [
+        TransactionState.PREPARE_ABORT if overdue and not commit_first else TransactionState.PREPARE_COMMIT
+    ]
+    assert bool(overdue) == (late_ms >= 0)

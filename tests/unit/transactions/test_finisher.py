@@ -1,0 +1,129 @@
+"""What becomes of a decision: markers until every partition has its own, then completion; whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.transactions.finisher import Finisher
+from odradek.transactions.markers import MarkerBatch
+from odradek.transactions.state import Transaction, TransactionState, TransactionVersion
+from odradek.transactions.work import Prepared
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NONE, OFFLINE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
+PREPARED = Prepared(
+    transactional_id="x",
+    offset=7,
+    transaction=Transaction(
+        producer_id=5,
+        producer_epoch=3,
+        state=TransactionState.PREPARE_COMMIT,
+        timeout_ms=1000,
+        updated_ms=1,
+        started_ms=1,
+        partitions=frozenset({P0, P1}),
+        client_version=TransactionVersion.EPOCH_FOR_EACH,
+    ),
+)
+
+
+class World:
+    """Shards and partitions that answer as they are told, and note what happens."""
+
+    def __init__(self) -> None:
+        self.answers: dict[TopicPartition, list[ErrorCode]] = {}
+        self.refusals: list[ErrorCode] = []
+        self.events: list[Any] = []
+        self.epoch = 11
+
+    def shard(self, index: int) -> World:
+        if self.refusals and self.refusals[0] is ErrorCode.NOT_COORDINATOR:
+            raise KafkaError(self.refusals[0])
+        return self
+
+    async def execute(self, operation: Callable[[Any, Any], Any]) -> None:
+        if self.refusals:
+            raise KafkaError(self.refusals.pop(0))
+        operation(self, None)
+
+    def complete(self, prepared: Prepared, _now: Any) -> None:
+        self.events.append(("complete", prepared.offset))
+
+    async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
+        self.events.append(tuple(batch.partitions))
+        self.last = batch
+        return {one: self.answers[one].pop(0) if self.answers.get(one) else NONE for one in batch.partitions}
+
+    async def sleep(self, seconds: float) -> None:
+        self.events.append(seconds)
+        self.epoch += 1
+
+    async def finish(self, prepared: Prepared = PREPARED) -> list[Any]:
+        shards: Any = self
+        await Finisher(shards, self, lambda index: self.epoch + index, self.sleep).finish(2, prepared)
+        return self.events
+
+
+async def test_every_partition_gets_its_marker_before_the_transaction_is_complete() -> None:
+    world = World()
+    assert await world.finish() == [(P0, P1), ("complete", 7)]
+    assert world.last == MarkerBatch(
+        producer_id=5,
+        producer_epoch=3,
+        is_commit=True,
+        coordinator_epoch=13,
+        version=TransactionVersion.EPOCH_FOR_EACH,
+        partitions=(P0, P1),
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        OFFLINE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+async def test_only_the_partition_that_failed_is_tried_again_with_a_newer_epoch(code: ErrorCode) -> None:
+    world = World()
+    world.answers[P1] = [code, code]
+    assert await world.finish() == [(P0, P1), 0.04, (P1,), 0.08, (P1,), ("complete", 7)]
+    assert world.last.coordinator_epoch == 15
+
+
+async def test_pauses_grow_to_a_second_and_no_further() -> None:
+    world = World()
+    world.answers[P0] = [OFFLINE] * 12
+    pauses = [event for event in await world.finish() if isinstance(event, float)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 1.0
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH])
+async def test_a_partition_that_is_gone_or_knows_a_newer_epoch_needs_no_marker(code: ErrorCode) -> None:
+    world = World()
+    world.answers[P0] = [code]
+    assert await world.finish() == [(P0, P1), ("complete", 7)]
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+)
+async def test_completion_is_tried_again_and_markers_are_not(code: ErrorCode) -> None:
+    world = World()
+    world.refusals = [code, code]
+    assert await world.finish() == [(P0, P1), 0.04, 0.08, ("complete", 7)]
+
+
+async def test_a_shard_that_is_coordinated_elsewhere_is_no_business_of_ours() -> None:
+    world = World()
+    world.refusals = [ErrorCode.NOT_COORDINATOR]
+    assert await world.finish() == [(P0, P1)]
