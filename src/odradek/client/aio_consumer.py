@@ -279,7 +279,7 @@ class AsyncConsumer:
             return await self._event(timeout_s)
         deadline = core.clock.monotonic() + timeout_s
         if group.poll_began():
-            group.membership.turn()
+            group.membership.polled()
         try:
             due = group.due_for_auto_commit()
             if due:

@@ -280,7 +280,7 @@ class Consumer:
         if group is None:
             return self._event(timeout_s)
         if group.poll_began():
-            self._thread.post(group.membership.turn)
+            self._thread.post(group.membership.polled)
         try:
             due = group.due_for_auto_commit()
             if due:

@@ -178,16 +178,17 @@ class ClassicMember(MemberState):
         elif code in _NOT_A_MEMBER and self.phase in _ALIVE:
             self._lose(now, forget_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def poll_began(self, now: float) -> bool:
-        """The user polls. True when the service should take a turn now."""
+    @property
+    def awaits_poll(self) -> bool:
+        """Nothing happens before the user polls."""
+        stalled = self.phase is Phase.STALLED and self.handover is None
+        return stalled or (self.phase is Phase.FAILED and self.problem is None)
+
+    def poll_began(self, now: float) -> None:
+        """The user polls, and errors were told: try again."""
         self.polled_at = now
-        if self.phase is Phase.STALLED and self.handover is None:
+        if self.awaits_poll:
             self._to_join(now)
-            return True
-        if self.phase is Phase.FAILED and self.problem is None:
-            self._to_join(now)
-            return True
-        return False
 
     def leave(self) -> Ask | None:
         """The last request, unless a static member keeps its place; afterwards nothing is due."""
@@ -196,6 +197,7 @@ class ClassicMember(MemberState):
         self.phase = Phase.OUT
         self.generation = NO_GENERATION
         self.handover = None
+        self.member_id, self.owned = "", ()
         if not member_id or self.settings.group_instance_id is not None:
             return None
         return self._leave_ask(member_id, "the consumer is being closed")

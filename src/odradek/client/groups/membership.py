@@ -25,7 +25,7 @@ _MISSING_TOPIC_PAUSE_S: Final = 1.0
 
 
 class Membership:
-    """One consumer's. Everything but `poll_began`, `poll_ended` and reading attributes happens on the loop."""
+    """One consumer's. Everything happens on the loop, but that others may read attributes."""
 
     def __init__(
         self, member: Member, cluster: Cluster, coordinator: Coordinator, *, on_change: Callable[[], None]
@@ -70,6 +70,12 @@ class Membership:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._links.close()
+
+    def polled(self) -> None:
+        """The user has come back, and the member waited for that."""
+        if self._active:
+            self.member.poll_began(self._now())
+            self.turn()
 
     def handed_over(self, number: int) -> None:
         if self._active:
@@ -118,8 +124,12 @@ class Membership:
     def _learn(self) -> None:
         """Tell the core what is known of topics; ask again, after a while, for those that are not there."""
         image = self._cluster.image
-        counts = {name: len(topic.partitions) for name, topic in image.topics.items()}
-        counts.update(dict.fromkeys(image.topic_errors, 0))
+        wanted = set(self.member.wants)
+        counts = dict.fromkeys(image.topic_errors, 0) | {
+            name: len(topic.partitions)
+            for name, topic in image.topics.items()
+            if not topic.internal or name in wanted  # no pattern matches Kafka's own topics
+        }
         names = {topic.topic_id: name for name, topic in image.topics.items()}
         if self._cluster.metadata.problem is None and (counts or self._cluster.image.brokers):
             self.member.learned(counts, names, self._now())

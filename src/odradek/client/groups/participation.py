@@ -117,9 +117,10 @@ class Participation:
         return handover is not None and handover.number > self._done_number
 
     def poll_began(self) -> bool:
-        """True when the service should take a turn."""
+        """True when the service is to be told (`membership.polled`)."""
         self.member.in_poll = True
-        return self.subscribed and self.member.poll_began(self._clock.monotonic())
+        self.member.polled_at = self._clock.monotonic()
+        return self.subscribed and self.member.awaits_poll
 
     def poll_ended(self) -> None:
         self.member.polled_at = self._clock.monotonic()

@@ -134,15 +134,17 @@ class ReconcilingMember(MemberState):
         elif code in _FENCED and self.phase is Phase.IN:
             self._lose(now)
 
-    def poll_began(self, now: float) -> bool:
-        """The user polls. True when the service should take a turn now."""
+    @property
+    def awaits_poll(self) -> bool:
+        """Nothing happens before the user polls."""
+        stalled = self.phase is Phase.STALLED and self.handover is None
+        return stalled or (self.phase is Phase.FAILED and self.problem is None)
+
+    def poll_began(self, now: float) -> None:
+        """The user polls, and errors were told: try again."""
         self.polled_at = now
-        if (self.phase is Phase.STALLED and self.handover is None) or (
-            self.phase is Phase.FAILED and self.problem is None
-        ):
+        if self.awaits_poll:
             self._join(now)
-            return True
-        return False
 
     def leave(self) -> Ask | None:
         """The last request; a static member only says that it is away for a while."""
@@ -151,6 +153,7 @@ class ReconcilingMember(MemberState):
         self.phase = Phase.OUT
         self.generation = NO_GENERATION
         self.handover = None
+        self.owned = ()
         return self._leave_ask() if was_in else None
 
     # -- answers

@@ -215,7 +215,7 @@ def test_a_fenced_instance_stays_out(make: Make) -> None:
     assert scene.member.problem is not None
     assert scene.member.problem.code is ErrorCode.FENCED_INSTANCE_ID
     scene.hand_over()
-    assert not scene.member.poll_began(scene.now)
+    scene.member.poll_began(scene.now)
     assert scene.nothing_due()
 
 
@@ -226,7 +226,8 @@ def test_a_group_that_refuses_is_tried_again_when_the_user_polls_again(make: Mak
     scene.answer(scene.due(), refusal)
     assert scene.nothing_due()
     scene.member.problem = None  # raised to the user
-    assert scene.member.poll_began(scene.now)
+    assert scene.member.awaits_poll
+    scene.member.poll_began(scene.now)
     assert scene.due().api == "JoinGroup"
 
 
