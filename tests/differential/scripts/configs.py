@@ -123,7 +123,8 @@ def _replacing(peer: Peer) -> None:
         return AlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
     peer.ask("replacing, only tried", replace(TOPIC, "cf-one", True, retention_ms="5"))
-    peer.ask("replacing", replace(TOPIC, "cf-one", retention_ms="2000"))
+    for version in (0, 1, 2):
+        peer.ask(f"replacing, version {version}", replace(TOPIC, "cf-one", retention_ms="2000"), version)
     _settings(peer, "what replaced them", {"retention.ms": "2000"})
     peer.ask("replacing with an unknown key", replace(TOPIC, "cf-one", no_such="1"))
     peer.ask("replacing with a bad value", replace(TOPIC, "cf-one", retention_ms="soon"))
@@ -142,7 +143,8 @@ def change(
 
 
 def _changing(peer: Peer) -> None:
-    peer.ask("setting", change(TOPIC, "cf-one", ("segment.ms", SET, "5000")))
+    for version in (0, 1):
+        peer.ask(f"setting, version {version}", change(TOPIC, "cf-one", ("segment.ms", SET, "5000")), version)
     _settings(peer, "what was set beside it", {"retention.ms": "2000", "segment.ms": "5000"})
     peer.ask("appending to a list", change(TOPIC, "cf-one", ("cleanup.policy", APPEND, "compact")))
     _settings(

@@ -203,7 +203,10 @@ def _old_versions(peer: Peer) -> None:
         peer.ask(f"a sync, version {version}", sync(group, 1, joined.member_id, **shares), min(version, 4))
         peer.ask(f"a heartbeat, version {version}", heartbeat(group, 1, joined.member_id), min(version, 4))
         peer.ask(f"describing, version {version}", describe(group), min(version, 6))
-        peer.ask(f"leaving with version {version}", leave(group, joined.member_id), max(3, min(version, 5)))
+        leaving = leave(group, joined.member_id)
+        if version < 3:
+            leaving = LeaveGroupRequest(group_id=group, member_id=joined.member_id)
+        peer.ask(f"leaving, version {min(version, 5)} of {version}", leaving, min(version, 5))
 
 
 def _listing(peer: Peer) -> None:
@@ -217,5 +220,7 @@ def _listing(peer: Peer) -> None:
     for kind in ("classic", "Classic", "consumer", "share", "nonsense"):
         peer.ask(f"listing those of type {kind}", ListGroupsRequest(types_filter=[kind]), only=mine)
     names = [f"gr-v{version}" for version in range(9)]
-    peer.ask("deleting many", DeleteGroupsRequest(groups_names=[*names, "gr-none"]))
+    for version in (0, 1, 2):
+        wanted = DeleteGroupsRequest(groups_names=[*names[version * 3 : version * 3 + 3], "gr-none"])
+        peer.ask(f"deleting many, version {version}", wanted, version)
     peer.ask("listing what is left", ListGroupsRequest(), only=mine)

@@ -96,7 +96,8 @@ def _growing(peer: Peer) -> None:
     peer.ask("growing", grow(("tp-grow", 3)))
     wait_until_led(peer, "tp-grow", 3)
     peer.ask("what grew", metadata("tp-grow"))
-    peer.ask("growing to the same", grow(("tp-grow", 3)))
+    for version in (0, 1, 2, 3):
+        peer.ask(f"growing to the same, version {version}", grow(("tp-grow", 3)), version)
     for count in (2, 0, -1):
         peer.ask(f"shrinking to {count}", grow(("tp-grow", count)))
     peer.ask("growing an unknown topic", grow(("tp-none", 3)))
@@ -116,6 +117,10 @@ def _deleting(peer: Peer) -> None:
         topics = [DeleteTopicState(name=name, topic_id=one) for one in ids]
         return DeleteTopicsRequest(topics=topics, timeout_ms=10_000)
 
+    for version in (1, 2, 3, 4):
+        name = make_topic(peer, f"tp-away-v{version}")
+        names = DeleteTopicsRequest(topic_names=[name, "tp-none"], timeout_ms=10_000)
+        peer.ask(f"deleting, version {version}", names, version)
     found = make_topic(peer, "tp-away")
     peer.ask("deleting, version 5", DeleteTopicsRequest(topic_names=[found], timeout_ms=10_000), 5)
     wait_until_gone(peer, found)
