@@ -18,6 +18,11 @@ from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offset_commit import (
@@ -236,6 +241,28 @@ async def test_a_restart_of_the_broker_loses_nothing(scene: Any, wire: Any) -> N
     assert await describe(wire) == before
     await settled(first, second)
     assert await describe(wire) == before
+
+
+async def test_a_group_may_have_settings_of_its_own(wire: Any) -> None:
+    setting = AlterableConfig(name="consumer.heartbeat.interval.ms", value="7000")
+    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[setting])
+    changed = await wire.call(
+        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource])
+    )
+    assert changed.responses[0].error_code == ErrorCode.NONE
+    joined = await Member(wire, "one").join(subscribed_topic_names=["t"])
+    assert joined.heartbeat_interval_ms == 7000
+
+
+async def test_what_does_not_fit_into_the_log_is_refused_and_changes_nothing(wire: Any) -> None:
+    member = Member(wire, "one")
+    await member.join(subscribed_topic_names=["t"])
+    before = await describe(wire)
+    names = [f"{number:0200}" for number in range(6000)]
+    refused = await member.beat(subscribed_topic_names=names)
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert await describe(wire) == before
+    assert (await member.beat()).error_code == ErrorCode.NONE
 
 
 async def test_a_topic_that_grows_is_shared_anew(wire: Any) -> None:

@@ -71,22 +71,13 @@ def add_groups(
         partition_count=lambda parts: parts.config.offsets_topic_num_partitions,
         configs=lambda parts: _topic_configs(parts.config),
     )
-    consumer = ConsumerGroups(partial(_consumer_settings, config, image))
+    consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)
     make = partial(_machine, surroundings, (*KINDS, consumer.parts()))
     return GroupService(coordinators.add(topic, make, runtime.clock), consumer)
 
 
 def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:
     return GroupMachine(surroundings, kinds)
-
-
-def _consumer_settings(
-    config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage], group_id: str
-) -> ConsumerSettings:
-    broker = config()
-    own = image().resource_configs.get((_GROUP, group_id))
-    settings = ConsumerSettings.of(broker)
-    return settings if own is None else settings.overridden(broker, own)
 
 
 def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
@@ -108,3 +99,22 @@ class _Kept:
         if config is not self._made_from:
             self._made_from, self._settings = config, GroupSettings.of(config)
         return self._settings
+
+
+class _KeptForConsumers:
+    """The settings of consumer groups, made once for each broker configuration, and what single groups have instead."""
+
+    __slots__ = ("_config", "_image", "_made_from", "_settings")
+
+    def __init__(self, config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage]) -> None:
+        self._config = config
+        self._image = image
+        self._made_from: BrokerConfig | None = None
+        self._settings = ConsumerSettings()
+
+    def settings(self, group_id: str) -> ConsumerSettings:
+        config = self._config()
+        if config is not self._made_from:
+            self._made_from, self._settings = config, ConsumerSettings.of(config)
+        own = self._image().resource_configs.get((_GROUP, group_id))
+        return self._settings if own is None else self._settings.overridden(config, own)

@@ -140,8 +140,13 @@ def downgrade_due(machine: GroupMachine, group: ConsumerGroup, situation: Situat
         or len(members) > machine.settings.max_size
     ):
         return
-    step.records += group.tombstones()
-    step.records.append(_classic_record(group, members, name, situation))
+    records = [*group.tombstones(), _classic_record(group, members, name, situation)]
+    if not machine.fits(records):
+        _log.warning(
+            "group_not_downgraded", group=group.group_id, reason="its records do not fit into a batch"
+        )
+        return
+    step.records += records
     for member in members:
         situation.timers.forget(member.member_id)
     situation.timers.begin(ConsumerTimer.DOWNGRADED, 0)

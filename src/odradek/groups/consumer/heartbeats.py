@@ -167,7 +167,15 @@ def settle(
 
 
 def finish(machine: GroupMachine, draft: Draft, situation: Situation, step: Step) -> None:
-    """Nothing can be refused any more: what was decided takes effect."""
+    """What was decided takes effect, all of it.
+
+    UNKNOWN_SERVER_ERROR, as Kafka answers, for a change that is larger than one batch may be: nothing takes effect then.
+    """
+    if not machine.fits(draft.records):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the change of group {draft.group.group_id!r} is larger than max.message.bytes of __consumer_offsets",
+        )
     step.records += draft.records
     situation.timers.apply()
     group = machine.groups.get(draft.group.group_id)

@@ -114,6 +114,8 @@ class ConsumerGroups:
         group = machine.groups.get(due.group_id)
         if not isinstance(group, ConsumerGroup) or due.member_id not in group.members:
             return
+        if due.kind is ConsumerTimer.REBALANCE and not group.members[due.member_id].is_giving_back:
+            return
         situation = self.situation(machine, due.group_id, step.now)
         draft = Draft(group)
         remove(draft, [due.member_id], situation)

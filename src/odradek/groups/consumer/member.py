@@ -162,6 +162,10 @@ class Member:
         return self.profile.classic is not None
 
     @property
+    def is_giving_back(self) -> bool:
+        return self.current.state is MemberState.UNREVOKED_PARTITIONS
+
+    @property
     def is_away(self) -> bool:
         """A static member that said it would be back."""
         return self.current.epoch == LEAVE_FOR_A_WHILE_EPOCH

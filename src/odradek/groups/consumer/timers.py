@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import Member, MemberState
+from odradek.groups.consumer.member import Member
 from odradek.groups.consumer.settings import ConsumerSettings
 from odradek.groups.deadlines import Deadlines, Due
 from odradek.shards import Moment
@@ -65,8 +65,7 @@ class MemberTimers:
 
     def moved(self, member: Member) -> None:
         """Its assignment changed: it has time to give back what it should, beginning with each change."""
-        is_late_someday = member.current.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic
-        if is_late_someday:
+        if member.is_giving_back and not member.is_classic:
             self.begin(ConsumerTimer.REBALANCE, member.profile.rebalance_timeout_ms, member.member_id)
         else:
             self.end(ConsumerTimer.REBALANCE, member.member_id)
