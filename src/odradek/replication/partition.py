@@ -18,6 +18,7 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import LeaderEpoch, Offset, TopicPartition
 from odradek.records import BatchHeader
+from odradek.records.batch import TRANSACTIONAL_BIT
 from odradek.storage.log import AppendResult, Log
 from odradek.storage.producers import Marker
 from odradek.storage.verification import Guard
@@ -146,9 +147,11 @@ class Partition:
             raise self.retired
         result = self.log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
         if not result.duplicate:
-            if batches[0][0].is_transactional:
+            if batches[0][0].attributes & TRANSACTIONAL_BIT:
                 self._note_transaction(batches[0][0].producer_id, result.first_offset)
-            self._appended(result, sum(header.size_bytes for header, _ in batches))
+            size_bytes = sum(header.size_bytes for header, _ in batches)
+            self._appended_bytes += size_bytes
+            self._unannounced.append((result.last_offset + 1, size_bytes))
         self._settle()
         return result
 
@@ -174,17 +177,15 @@ class Partition:
         result = self.log.append_marker(
             marker, transaction_version=transaction_version, leader_epoch=self.leader_epoch, now_ms=now_ms
         )
-        self._appended(result, self.log.size_bytes - size_bytes)
+        size_bytes = self.log.size_bytes - size_bytes
+        self._appended_bytes += size_bytes
+        self._unannounced.append((result.last_offset + 1, size_bytes))
         self._settle()
         return result
 
     def _note_transaction(self, producer_id: int, first_offset: int) -> None:
         if self.ongoing_transaction(producer_id) == first_offset:
             self._bytes_before[first_offset] = self._appended_bytes
-
-    def _appended(self, result: AppendResult, size_bytes: int) -> None:
-        self._appended_bytes += size_bytes
-        self._unannounced.append((result.last_offset + 1, size_bytes))
 
     def flushed(self) -> None:
         """The log's `flushed_offset` moved."""

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchHeader, ControlKind, ControlMarker
+from odradek.records.batch import TRANSACTIONAL_BIT
 from odradek.storage.transactions import EndedTransaction, Transactions
 from odradek.storage.verification import Guard, Verifications
 
@@ -58,9 +59,9 @@ class ProducerState(NamedTuple):
 
 def duplicate_of(state: ProducerState | None, header: BatchHeader) -> WrittenBatch | None:
     """The batch in the log that `header` repeats, if it is one of the last five."""
-    first, last = header.base_sequence, header.last_sequence
-    if state is None or header.producer_epoch != state.epoch or first < 0:
+    if state is None or header.producer_epoch != state.epoch or header.base_sequence < 0:
         return None
+    first, last = header.base_sequence, header.last_sequence
     for batch in state.batches:
         if batch.first_sequence == first and batch.last_sequence == last:
             return batch
@@ -75,15 +76,16 @@ def check_sequence(state: ProducerState | None, header: BatchHeader) -> None:
     """
     if state is None:
         return
-    _check_epoch(state, header.producer_id, header.producer_epoch)
-    sequence = header.base_sequence
+    sequence, epoch = header.base_sequence, header.producer_epoch
+    if epoch < state.epoch:
+        raise _stale_epoch(state, header.producer_id, epoch)
     if sequence < 0:
         return
-    if header.producer_epoch != state.epoch:
+    if epoch != state.epoch:
         if sequence != 0 and state.epoch != _NO_EPOCH:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {sequence}, not 0",
+                f"producer {header.producer_id} begins epoch {epoch} with sequence {sequence}, not 0",
             )
         return
     expected = following(state.last_sequence)
@@ -94,12 +96,11 @@ def check_sequence(state: ProducerState | None, header: BatchHeader) -> None:
         )
 
 
-def _check_epoch(state: ProducerState, producer_id: int, epoch: int) -> None:
-    if epoch < state.epoch:
-        raise KafkaError(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"producer {producer_id} is at epoch {state.epoch}, this is of epoch {epoch}",
-        )
+def _stale_epoch(state: ProducerState, producer_id: int, epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer_id} is at epoch {state.epoch}, this is of epoch {epoch}",
+    )
 
 
 def following(sequence: int) -> int:
@@ -127,7 +128,7 @@ def written(state: ProducerState | None, header: BatchHeader, base_offset: int, 
         batches,
         now_ms,
         -1 if state is None else state.coordinator_epoch,
-        base_offset if first_offset < 0 and header.is_transactional else first_offset,
+        base_offset if first_offset < 0 and header.attributes & TRANSACTIONAL_BIT else first_offset,
         header.max_timestamp,
     )
 
@@ -163,7 +164,8 @@ def check_marker(state: ProducerState | None, marker: Marker, transaction_versio
     """
     if state is None:
         return
-    _check_epoch(state, marker.producer_id, marker.producer_epoch)
+    if marker.producer_epoch < state.epoch:
+        raise _stale_epoch(state, marker.producer_id, marker.producer_epoch)
     is_open = state.transaction_first_offset >= 0
     if transaction_version >= _BUMPS_EPOCH and marker.producer_epoch == state.epoch and is_open:
         raise KafkaError(
@@ -254,7 +256,12 @@ class Producers:
                 if (known := duplicate_of(state, header)) is not None:
                     repeated.append(known)
                     continue
-                self._check_transaction(state, header, guard)
+                if (
+                    header.attributes & TRANSACTIONAL_BIT
+                    or self.verifications.under_way
+                    or (state is not None and state.transaction_first_offset >= 0)
+                ):
+                    self._check_transaction(state, header, guard)
                 check_sequence(state, header)
                 states[producer_id] = written(state, header, base_offset, now_ms)
             fresh_count += 1
@@ -277,10 +284,10 @@ class Producers:
                     f"producer {header.producer_id} is in a transaction, the batch is not",
                 )
         elif guard is not None and not (is_open and state.epoch == header.producer_epoch):  # type: ignore[union-attr]
-            if state is not None:
-                _check_epoch(state, header.producer_id, header.producer_epoch)
+            if state is not None and header.producer_epoch < state.epoch:
+                raise _stale_epoch(state, header.producer_id, header.producer_epoch)
             self.verifications.check(header, guard)
-        if self.verifications:
+        if self.verifications.under_way:
             self.verifications.check_sequence(header, is_first=state is None or not state.batches)
 
     def put(self, state: ProducerState) -> None:

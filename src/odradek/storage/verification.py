@@ -37,24 +37,22 @@ class _Entry:
 class Verifications:
     """The verifications under way in one log, one for each producer id."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("under_way",)
 
     def __init__(self) -> None:
-        self._entries: dict[int, _Entry] = {}
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        self.under_way: dict[int, _Entry] = {}
+        """By producer id; looked at before each batch of a producer, so no call stands before it."""
 
     def begin(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard:
         """Of the first batch of a transaction. Requests that come meanwhile share the guard.
 
         `bumps_epoch`: the producer's epoch grows with each transaction (transaction version 2).
         """
-        entry = self._entries.get(header.producer_id)
+        entry = self.under_way.get(header.producer_id)
         sequence, epoch = header.base_sequence, header.producer_epoch
         if entry is None:
             entry = _Entry(epoch, sequence, bumps_epoch=bumps_epoch, now_ms=now_ms)
-            self._entries[header.producer_id] = entry
+            self.under_way[header.producer_id] = entry
         elif epoch > entry.epoch:
             entry.epoch, entry.lowest_sequence = epoch, sequence
         elif epoch == entry.epoch:
@@ -63,7 +61,7 @@ class Verifications:
 
     def check(self, header: BatchHeader, guard: Guard) -> None:
         """INVALID_TXN_STATE unless `guard` is of the verification under way."""
-        entry = self._entries.get(header.producer_id)
+        entry = self.under_way.get(header.producer_id)
         if entry is None or entry.guard is not guard:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
@@ -75,7 +73,7 @@ class Verifications:
 
         `is_first`: no batch of the producer's epoch is known here.
         """
-        entry = self._entries.get(header.producer_id)
+        entry = self.under_way.get(header.producer_id)
         if entry is None:
             return
         sequence = header.base_sequence
@@ -88,22 +86,22 @@ class Verifications:
 
     def wrote(self, producer_id: int) -> None:
         """The producer's transaction is in the log: it needs no more verification."""
-        self._entries.pop(producer_id, None)
+        self.under_way.pop(producer_id, None)
 
     def marked(self, producer_id: int, marker_epoch: int) -> None:
         """A marker ended what the producer had. One that already runs under the epoch of the marker is the next one."""
-        entry = self._entries.get(producer_id)
+        entry = self.under_way.get(producer_id)
         if entry is not None and not (entry.bumps_epoch and entry.epoch == marker_epoch):
-            del self._entries[producer_id]
+            del self.under_way[producer_id]
 
     def refused(self, producer_id: int, guard: Guard) -> None:
         """The coordinator said no for good."""
-        entry = self._entries.get(producer_id)
+        entry = self.under_way.get(producer_id)
         if entry is not None and entry.guard is guard:
-            del self._entries[producer_id]
+            del self.under_way[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget those that led to nothing for so long."""
-        for producer_id, entry in list(self._entries.items()):
+        for producer_id, entry in list(self.under_way.items()):
             if now_ms - entry.since_ms >= expiration_ms:
-                del self._entries[producer_id]
+                del self.under_way[producer_id]
