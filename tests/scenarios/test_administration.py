@@ -314,15 +314,13 @@ async def test_log_directories_tell_their_partitions_and_space(scene: Any, wire:
     assert directory.usable_bytes > 0
 
 
-async def test_producer_ids_are_fresh_and_transactions_are_honestly_absent(wire: Any) -> None:
+async def test_producer_ids_are_fresh(wire: Any) -> None:
     ids = set()
     for _ in range(3):
         response = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
         assert (response.error_code, response.producer_epoch) == (0, 0)
         ids.add(response.producer_id)
     assert len(ids) == 3
-    response = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id="tx"))
-    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire: Any) -> None:
@@ -351,7 +349,6 @@ async def test_api_versions_lists_what_is_served(wire: Any) -> None:
     response = await wire.call("ApiVersions", 3, request)
     ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
     assert (ranges[0], ranges[1], ranges[18], ranges[22]) == ((0, 13), (4, 18), (0, 4), (0, 5))
-    assert 11 not in ranges, "JoinGroup is not served yet"
     bad = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
     assert (await wire.call("ApiVersions", 3, bad)).error_code == ErrorCode.INVALID_REQUEST
 

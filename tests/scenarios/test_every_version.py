@@ -235,7 +235,6 @@ def error_codes(message: Any) -> set[int]:
 
 
 NO_COORDINATOR = {
-    "FindCoordinator": 15,
     "AddPartitionsToTxn": 16,
     "AddOffsetsToTxn": 16,
     "EndTxn": 16,
@@ -258,6 +257,7 @@ async def test_it_answers(wire: Any, make_batch: Any, name: str, version: int) -
 NAMES = sorted({name for name, _ in versions()})
 WITHOUT_TOPIC = {
     "ApiVersions",
+    "FindCoordinator",
     "CreateTopics",
     "InitProducerId",
     "DescribeLogDirs",
@@ -297,7 +297,6 @@ OFFLINE = {
     "DescribeProducers": 56,
     "DeleteRecords": 56,
     "OffsetForLeaderEpoch": 56,
-    "FindCoordinator": 15,
 }
 
 

@@ -10,16 +10,14 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.context import Parts
-from odradek.broker.coordinators import Coordinators
+from odradek.broker.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE, Coordinators
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
-from odradek.broker.group_wiring import add_groups
 from odradek.broker.handlers import Handlers
 from odradek.broker.log_moves import LogMoves
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
 from odradek.broker.throttling import quota_terms
-from odradek.broker.transactions import coordinate_transactions
 from odradek.cluster.controller import Controller
 from odradek.cluster.documents import BROKER
 from odradek.cluster.image import BrokerImage, ClusterImage
@@ -34,7 +32,6 @@ from odradek.runtime.ports import Runtime
 from odradek.security.quotas import Quotas
 from odradek.storage.directories import LogDirectories
 from odradek.telemetry import events
-from odradek.transactions.service import Transactions
 
 _log = events.get("broker")
 _DRAIN_SECONDS: Final = 5.0
@@ -56,7 +53,6 @@ class Broker:
         self._server: Server | None = None
         self._parts: Parts | None = None
         self._coordinators = Coordinators()
-        self._transactions: Transactions | None = None
         self.addresses: list[tuple[str, int]] = []
         self.fatal = asyncio.Event()
 
@@ -107,16 +103,8 @@ class Broker:
         replicas = self._replicas = Replicas(runtime, directories, on_all_failed=self.fatal.set)
         coordinators = self._coordinators = Coordinators()
         replicas.on_led, replicas.on_lost = coordinators.led, coordinators.lost
-        groups = add_groups(coordinators, runtime, self._current_config, lambda: controller.image)
         producer_ids = ProducerIds(controller.allocate_producer_ids)
-        transactions = self._transactions = coordinate_transactions(
-            coordinators,
-            replicas,
-            producer_ids,
-            runtime.clock,
-            config=self._current_config,
-            image=lambda: controller.image,
-        )
+        self._expect_coordinators(coordinators, controller, replicas, producer_ids)
         self._parts = Parts(
             config=config,
             runtime=runtime,
@@ -129,8 +117,6 @@ class Broker:
             ),
             producer_ids=producer_ids,
             coordinators=coordinators,
-            transactions=transactions,
-            groups=groups,
             quotas=Quotas(quota_terms(config)),
             moves=LogMoves(replicas, runtime.offload),
         )
@@ -146,6 +132,35 @@ class Broker:
             cluster=directories.cluster_id,
             topics=len(controller.image.topics),
         )
+
+    def _expect_coordinators(
+        self,
+        coordinators: Coordinators,
+        controller: Controller,
+        replicas: Replicas,
+        producer_ids: ProducerIds,
+    ) -> None:
+        runtime, config = self._runtime, self._current_config
+
+        def groups() -> object:
+            from odradek.broker.group_wiring import add_groups
+
+            return add_groups(coordinators, runtime, config, lambda: controller.image)
+
+        def transactions() -> object:
+            from odradek.broker.transactions import coordinate_transactions
+
+            return coordinate_transactions(
+                coordinators,
+                replicas,
+                producer_ids,
+                runtime.clock,
+                config=config,
+                image=lambda: controller.image,
+            )
+
+        coordinators.expect(CONSUMER_OFFSETS, groups)
+        coordinators.expect(TRANSACTION_STATE, transactions)
 
     async def _listen(self, parts: Parts) -> None:
         config = parts.config
@@ -192,8 +207,8 @@ class Broker:
             ending.callback(
                 self._coordinators.close
             )  # before that: whoever waits for a group would hold up the drain
-            if self._transactions is not None:
-                ending.push_async_callback(self._transactions.close)
+            if (transactions := self._coordinators.made(TRANSACTION_STATE)) is not None:
+                ending.push_async_callback(transactions.close)
 
     async def _stop_background(self) -> None:
         """A round under way comes to its end: what it does on other threads must not go on behind our back."""
@@ -223,8 +238,9 @@ class Broker:
                 self._server.limits = _limits(parts.config)
         await parts.replicas.apply(before, after, parts.config)
         gone = frozenset(before.topics.keys() - after.topics.keys())
-        if gone:
-            await parts.groups.topics_deleted(gone)
+        groups = parts.coordinators.made(CONSUMER_OFFSETS)
+        if gone and groups is not None:
+            await groups.topics_deleted(gone)
 
     # -- the clockwork
 

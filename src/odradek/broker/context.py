@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.log_moves import LogMoves
@@ -13,17 +13,20 @@ from odradek.broker.replicas import Replicas
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
-from odradek.groups.service import GroupService
 from odradek.net.connection import Connection
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
 from odradek.security.quotas import Quotas
-from odradek.transactions.service import Transactions
 
 if TYPE_CHECKING:
     from odradek.broker.coordinators import Coordinators
+    from odradek.groups.service import GroupService
+    from odradek.transactions.service import Transactions
 
 ANONYMOUS = "User:ANONYMOUS"
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,8 +40,6 @@ class Parts:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     coordinators: Coordinators
-    transactions: Transactions
-    groups: GroupService
     quotas: Quotas
     moves: LogMoves
     unread_bytes: Callable[[], int] = lambda: 0
@@ -47,6 +48,16 @@ class Parts:
     @property
     def image(self) -> ClusterImage:
         return self.controller.image
+
+    @property
+    def groups(self) -> GroupService:
+        service: GroupService = self.coordinators.service(CONSUMER_OFFSETS)
+        return service
+
+    @property
+    def transactions(self) -> Transactions:
+        service: Transactions = self.coordinators.service(TRANSACTION_STATE)
+        return service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

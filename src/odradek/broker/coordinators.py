@@ -2,6 +2,9 @@
 
 An internal topic is made when its first coordinator is asked for, with as many partitions as its setting says. From then on the
 topic itself says how many there are: a key's shard never moves because a setting changed.
+
+A kind of coordinator is made, and its rooms imported, when it is needed for the first time: a broker that has no groups and no
+transactions starts without them.
 """
 
 from __future__ import annotations
@@ -9,9 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from odradek.broker.context import Parts
+from odradek.broker.context import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Parts
 from odradek.cluster.planning import NewTopic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import split_batches
@@ -19,9 +22,14 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Clock
 from odradek.shards import Shards
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-SHARE_GROUP_STATE: Final = "__share_group_state"
+__all__ = [
+    "CONSUMER_OFFSETS",
+    "SHARE_GROUP_STATE",
+    "TRANSACTION_STATE",
+    "Coordinators",
+    "InternalTopic",
+    "PartitionLog",
+]
 
 
 class PartitionLog:
@@ -92,13 +100,29 @@ class InternalTopic:
 
 
 class Coordinators:
-    """Used on the event loop only. Kinds are added by `app.py` before the logs are opened."""
+    """Used on the event loop only. `app.py` says which kinds to expect before the logs are opened."""
 
     def __init__(self) -> None:
+        self._expected: dict[str, Callable[[], Any]] = {}
+        self._services: dict[str, Any] = {}
         self._kinds: dict[str, InternalTopic] = {}
         self._shards: dict[str, Shards[Any]] = {}
         self._parts: Parts | None = None
         self._creating: dict[str, asyncio.Task[None]] = {}
+
+    def expect(self, topic: str, make: Callable[[], Any]) -> None:
+        """A kind of coordinator: `make` calls `add` and returns the service, once that is needed."""
+        self._expected[topic] = make
+
+    def service(self, topic: str) -> Any:
+        """The service of a kind."""
+        if topic not in self._services:
+            self._services[topic] = self._expected[topic]()
+        return self._services[topic]
+
+    def made(self, topic: str) -> Any | None:
+        """The service of a kind if there was any need for it yet."""
+        return self._services.get(topic)
 
     def add(self, topic: InternalTopic, make_machine: Callable[[int], Any], clock: Clock) -> Shards[Any]:
         """A kind of coordinator; `make_machine` is given the index of the partition."""
@@ -112,17 +136,18 @@ class Coordinators:
 
     def has(self, topic: str) -> bool:
         """Whether this broker coordinates the kind at all."""
-        return topic in self._shards
+        return topic in self._expected
 
     def shards(self, topic: str) -> Shards[Any]:
+        self.service(topic)
         return self._shards[topic]
 
     # -- following the partitions that this broker leads
 
     def led(self, partition: Partition) -> None:
-        shards = self._shards.get(partition.name.topic)
-        if shards is not None:
-            shards.elected(partition.name.partition, PartitionLog(partition))
+        topic = partition.name.topic
+        if topic in self._expected:
+            self.shards(topic).elected(partition.name.partition, PartitionLog(partition))
 
     def lost(self, partition: Partition) -> None:
         shards = self._shards.get(partition.name.topic)
@@ -148,6 +173,7 @@ class Coordinators:
 
     async def _create(self, name: str) -> None:
         parts = self._started()
+        self.service(name)
         kind = self._kinds[name]
         new = NewTopic(name=name, partition_count=kind.partition_count(parts), configs=kind.configs(parts))
         (outcome,) = await parts.controller.create_topics([new])

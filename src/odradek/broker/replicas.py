@@ -10,7 +10,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, TopicImage
@@ -22,11 +22,13 @@ from odradek.model.ids import TopicPartition
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
-from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.directories import LogDirectories
 from odradek.storage.log import Log
 from odradek.storage.relocation import FolderCopy
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.storage.cleaning.service import LogCleaner
 
 _log = events.get("broker")
 _PASSES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
@@ -54,7 +56,9 @@ class Replicas:
         self._directories = directories
         self._on_all_failed = on_all_failed
         self._flusher = Flusher(runtime.offload, self._flush_failed)
-        self._cleaner = LogCleaner(runtime, directories)
+        self._cleaner: LogCleaner | None = None
+        """Made, and imported, for the first log that is compacted."""
+        self._compacts = True
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[UUID, int], Partition] = {}
         self._offline: dict[TopicPartition, KafkaError] = {}
@@ -249,12 +253,20 @@ class Replicas:
 
     async def compact(self) -> None:
         """Compact what needs it, until nothing does."""
-        if self._config is not None:
-            await self._cleaner.run_round(list(self._partitions.values()), self._config)
+        compacted = [one for one in self._partitions.values() if "compact" in one.config.cleanup_policy]
+        if self._config is None or not compacted or not self._compacts:
+            return
+        if self._cleaner is None:
+            from odradek.storage.cleaning.service import LogCleaner
+
+            self._cleaner = LogCleaner(self._runtime, self._directories)
+        await self._cleaner.run_round(compacted, self._config)
 
     def stop_compacting(self) -> None:
         """A round under way ends soon, and none begins any more."""
-        self._cleaner.stop()
+        self._compacts = False
+        if self._cleaner is not None:
+            self._cleaner.stop()
 
     async def write_checkpoints(self) -> None:
         await self._directories.write_checkpoints()

@@ -7,7 +7,7 @@ only after the write behind it succeeded, so an error at any point leaves the lo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
@@ -18,7 +18,6 @@ from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming, timestamps
 from odradek.storage.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.appending import note_batches, place
-from odradek.storage.cleaning.access import CleaningAccess
 from odradek.storage.cleaning.choice import roll_due
 from odradek.storage.durability import Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
@@ -38,6 +37,9 @@ from odradek.storage.timestamps import TimestampedOffset
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.verification import Guard
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.storage.cleaning.access import CleaningAccess
 
 __all__ = [
     "AppendResult",
@@ -80,14 +82,7 @@ class Log:
         )
         self._unflushed_since: float | None = None
         self._size_bytes = opened.segments.size_bytes
-        self.cleaning: Final = CleaningAccess(
-            disk=runtime.disk,
-            directory=opening.directory,
-            segments=opened.segments,
-            files=opening.files,
-            life=self._life,
-            resized=self._resized,
-        )
+        self._cleaning: CleaningAccess | None = None
         self.config = opening.config
         self.topic_partition: Final = opening.topic_partition
         self.directory: Final = opening.directory
@@ -561,6 +556,22 @@ class Log:
                 size_bytes=segment.size_bytes,
                 last_append_ms=segment.last_append_ms(),
             )
+
+    @property
+    def cleaning(self) -> CleaningAccess:
+        """What compaction may do here. Most logs are never compacted, so it is made, and imported, when it is asked for."""
+        if self._cleaning is None:
+            from odradek.storage.cleaning.access import CleaningAccess
+
+            self._cleaning = CleaningAccess(
+                disk=self._runtime.disk,
+                directory=self.directory,
+                segments=self._segments,
+                files=self._files,
+                life=self._life,
+                resized=self._resized,
+            )
+        return self._cleaning
 
     def _resized(self, change_bytes: int) -> None:
         self._size_bytes += change_bytes
