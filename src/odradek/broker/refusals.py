@@ -20,6 +20,16 @@ _log = events.get("broker")
 _QUIET_SECONDS: Final = 60.0
 _CODE: Final = "error_code"
 _NAMES: Final = ("name", "topic", "resource_name", "log_dir", "topic_id")
+_NO_MISTAKE: Final = frozenset(
+    {
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    }
+)
+"""How a protocol tells a client what to do next: nobody has to look into it."""
 _INDEXES: Final = ("partition_index", "index", "partition")
 
 
@@ -62,7 +72,9 @@ def log_refusals(
     found = refusals(response)
     if not found:
         return
-    first = found[0]
+    first = next((one for one in found if one.code not in _NO_MISTAKE), None)
+    if first is None:
+        return
     mistake = (header.api_key, int(first.code))
     moment = now()
     if moment - connection.reported.get(mistake, moment - _QUIET_SECONDS) < _QUIET_SECONDS:

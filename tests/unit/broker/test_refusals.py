@@ -83,3 +83,9 @@ def test_many_refusals_are_one_event(caplog: pytest.LogCaptureFixture) -> None:
     topics = [MetadataResponseTopic(name=f"t{number}", error_code=3) for number in range(500)]
     log_refusals(Peer(), HEADER, "Metadata", MetadataResponse(topics=topics), lambda: 0.0)  # type: ignore[arg-type]
     assert [values["more"] for values in logged(caplog)] == [499]
+
+
+def test_what_the_protocol_tells_a_client_to_do_next_is_no_refusal(caplog: pytest.LogCaptureFixture) -> None:
+    member_id_required, rebalancing = int(ErrorCode.MEMBER_ID_REQUIRED), int(ErrorCode.REBALANCE_IN_PROGRESS)
+    log_refusals(Peer(), HEADER, "JoinGroup", produced(member_id_required, rebalancing), lambda: 0.0)  # type: ignore[arg-type]
+    assert not logged(caplog)
