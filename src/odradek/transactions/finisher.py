@@ -50,6 +50,8 @@ class Finisher:
         missing: Sequence[TopicPartition] = sorted(prepared.transaction.partitions)
         attempts = 0
         while True:
+            if not self._coordinates(index):
+                return
             try:
                 missing = await self._write(index, prepared, missing)
                 if not missing:
@@ -57,9 +59,10 @@ class Finisher:
                         lambda machine, now: machine.complete(prepared, now)
                     )
                     return
-            except KafkaError as error:
-                if error.code is ErrorCode.NOT_COORDINATOR:
-                    return
+            except (
+                KafkaError
+            ):  # the shard is being loaded, say; its machine knows whether there is anything left to do
+                pass
             attempts += 1
             if attempts == _REPORTED_AFTER:
                 _log.warning(
@@ -68,6 +71,14 @@ class Finisher:
                     partitions=", ".join(str(one) for one in missing[:10]),
                 )
             await self._sleep(min(_AGAIN_SECONDS_MIN * 2.0 ** min(attempts, 10), _AGAIN_SECONDS_MAX))
+
+    def _coordinates(self, index: int) -> bool:
+        """Only whether there is a shard counts: one that refuses for the moment is loaded again, and expects us to go on."""
+        try:
+            self._shards.shard(index)
+        except KafkaError:
+            return False
+        return True
 
     async def _write(
         self, index: int, prepared: Prepared, partitions: Sequence[TopicPartition]
