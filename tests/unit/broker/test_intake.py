@@ -102,15 +102,22 @@ def test_a_compacted_topic_needs_keys() -> None:
     assert checked_batches(batch(), compacted)
 
 
-def test_clients_may_not_write_control_or_transactional_batches() -> None:
+def test_clients_may_not_write_control_batches() -> None:
     control = control_batch(
         ControlKind.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS
     )
-    assert refusal(control) in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TXN_STATE)
+    assert refusal(control) is ErrorCode.INVALID_RECORD
+
+
+def test_a_transactional_batch_has_a_producer_and_stays_transactional_when_it_is_compressed_anew() -> None:
     builder = BatchBuilder()
     builder.append(NOW_MS, b"k", b"v")
-    transactional = builder.build(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    assert refusal(transactional) is ErrorCode.INVALID_TXN_STATE
+    good = builder.build(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    [(header, _)] = checked_batches(good, terms(LogConfig(compression_type="gzip")))
+    assert header.is_transactional
+    assert header.codec is Codec.GZIP
+    builder.append(NOW_MS, b"k", b"v")
+    assert refusal(builder.build(transactional=True)) is ErrorCode.INVALID_RECORD
 
 
 def test_old_message_formats_are_refused_by_name() -> None:
