@@ -11,7 +11,7 @@ from typing import Final
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.coordinators import CONSUMER_OFFSETS
 from odradek.broker.group_requests import has_partition
-from odradek.groups.kinds import Committer
+from odradek.groups.kinds import Committer, check_group_id
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place
 from odradek.model.errors import ErrorCode, KafkaError
@@ -25,6 +25,7 @@ from odradek.protocol.messages.txn_offset_commit import (
 from odradek.shards import BatchProducer
 from odradek.storage.producers import ProducerState
 
+_SINCE_ABORTABLE: Final = 4
 _SINCE_ADDED_BY_ITSELF: Final = 5
 
 
@@ -76,6 +77,7 @@ def _commits(parts: Parts, request: TxnOffsetCommitRequest) -> list[Commit]:
 async def _commit(
     parts: Parts, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
 ) -> dict[Place, ErrorCode]:
+    check_group_id(request.group_id)
     await _admit(parts, version, request)
     # Nothing is awaited from here until the shard has appended: what was verified is still true.
     committer = Committer(
@@ -102,6 +104,9 @@ async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) ->
     offsets would begin one that nobody ends.
     """
     place = TopicPartition(CONSUMER_OFFSETS, parts.groups.shards.index_for(request.group_id))
+    parts.groups.shards.shard(
+        place.partition
+    )  # NOT_COORDINATOR says where to look; a partition that is missing does not
     partition = parts.replicas.leader(*place)
     before = partition.log.producer(request.producer_id)
     _check_epoch(before, request)
@@ -114,8 +119,11 @@ async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) ->
         [place],
         add=version >= _SINCE_ADDED_BY_ITSELF,
     )
-    if verdicts[place] is not ErrorCode.NONE:
-        raise KafkaError(verdicts[place])
+    verdict = verdicts[place]
+    if verdict is ErrorCode.TRANSACTION_ABORTABLE and version < _SINCE_ABORTABLE:
+        verdict = ErrorCode.INVALID_TXN_STATE
+    if verdict is not ErrorCode.NONE:
+        raise KafkaError(verdict)
     after = partition.log.producer(request.producer_id)
     _check_epoch(after, request)
     if after is not before and not _is_under_way(after, request):

@@ -165,6 +165,7 @@ def _take_over(one: Join, holder: Member, member_id: str) -> None:
     group.keep_alive(holder, step.now)
     group.update(holder, one.protocols, one.rebalance_timeout_ms, one.request.session_timeout_ms)
     holder.joining = one.ticket
+    holder.is_new = False  # it has been told an id before: while it waits, it is alive
     if group.state is State.STABLE and group.choose_protocol() == group.protocol_name:
         _stay_stable(one, holder, leader_before)
     elif group.state is State.PREPARING:
