@@ -6,6 +6,7 @@ from uuid import UUID
 from odradek.groups.kinds import Committer
 from odradek.groups.machine import RECORD_OVERHEAD_BYTES
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
+from odradek.groups.offsets.fetching import fetch
 from odradek.groups.offsets.removing import delete_group, delete_topics, groups_with_offsets
 from odradek.groups.settings import GroupSettings
 from odradek.shards import NewRecord
@@ -73,3 +74,20 @@ def test_offsets_of_a_topic_that_went_unseen_are_cleaned_up() -> None:
     bench.restart()
     bench.advance(2_500)
     assert set(bench.machine.offsets.of("g")) == {("t", 0)}
+
+
+def test_what_was_committed_for_a_topic_is_not_found_for_the_next_one_of_its_name() -> None:
+    bench = GroupBench(topics={"t": 9, "u": 9})
+    commit_many(bench, "g", 1, "t")
+    commit_many(bench, "g", 1, "u")
+    bench.topics.delete("t")
+    bench.topics.create("t", 9)
+
+    def fetched(wanted: dict[tuple[str, int], UUID] | None) -> dict[tuple[str, int], int]:
+        operation = partial(
+            fetch, group_id="g", member_id=None, member_epoch=-1, wanted=wanted, require_stable=False
+        )
+        return {place: one.offset for place, one in bench.execute(operation).items()}
+
+    assert fetched(None) == {("u", 0): 1}
+    assert fetched({("t", 0): UUID(int=0), ("u", 0): UUID(int=0)}) == {("t", 0): -1, ("u", 0): 1}

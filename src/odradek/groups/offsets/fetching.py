@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -45,19 +44,21 @@ def fetch(
     if group is not None:
         group.check_fetch(member_id, member_epoch)
     offsets = machine.offsets
-    asked: Iterable[tuple[Place, UUID]] = (
-        ((place, ZERO_UUID) for place in offsets.of(group_id)) if wanted is None else wanted.items()
-    )
+    asked = dict.fromkeys(offsets.of(group_id), ZERO_UUID) if wanted is None else wanted
     found = {}
-    for place, topic_id in asked:
+    for place, given_id in asked.items():
         if require_stable and offsets.is_undecided(group_id, place):
             found[place] = _UNSTABLE
-        else:
-            found[place] = _said(offsets.get(group_id, place), topic_id)
+            continue
+        topic_id = given_id if given_id != ZERO_UUID else machine.surroundings.topics.topic_id(place[0])
+        said = _said(offsets.get(group_id, place), topic_id)
+        if said is not _NOTHING or wanted is not None:
+            found[place] = said
     return Outcome(found)
 
 
-def _said(committed: CommittedOffset | None, topic_id: UUID) -> FetchedOffset:
+def _said(committed: CommittedOffset | None, topic_id: UUID | None) -> FetchedOffset:
+    """What was committed for a topic that is gone is not said of the one that has its name now."""
     if committed is None or not committed.is_of(topic_id):
         return _NOTHING
     return FetchedOffset(
