@@ -302,14 +302,6 @@ GAPS: Final = (
         why="Any user includes all users' default; an entity named twice is refused once.",
         gap=True,
     ),
-    Allowed(
-        places=(
-            "transactions/offsets before their group was added: *",
-            "transactions/offsets for a group without a name: *",
-        ),
-        why="INVALID_TXN_STATE while the client speaks the classic flow; a group has a name.",
-        gap=True,
-    ),
 )
 
 ALLOWED: Final = EVERYWHERE + ON_PURPOSE + GAPS

@@ -110,8 +110,6 @@ def _counting(answer: Any) -> Any:
 
 def _one_member(peer: Peer) -> str:
     member = peer.ask("a member id is required", join("gr-one"), line=A).member_id
-    peer.ask("before it joined", describe("gr-one"))
-    peer.ask("before it joined, with what is allowed", describe("gr-one", include_authorized_operations=True))
     peer.ask("a heartbeat before it joined", heartbeat("gr-one", 0, member), line=A)
     peer.ask("joining alone", join("gr-one", member), line=A)
     peer.ask("joined alone", describe("gr-one"))
@@ -131,6 +129,7 @@ def _one_member(peer: Peer) -> str:
     peer.ask("a sync", sync("gr-one", 1, member, **right), line=A)
     peer.ask("a sync once more", sync("gr-one", 1, member), line=A)
     peer.ask("stable", describe("gr-one"))
+    peer.ask("stable, with what is allowed", describe("gr-one", include_authorized_operations=True))
     for generation in (0, 1, 2, -1):
         peer.ask(f"a heartbeat in generation {generation}", heartbeat("gr-one", generation, member), line=A)
     peer.ask("a heartbeat of a stranger", heartbeat("gr-one", 1, STRANGER))
