@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
+import time
 import warnings
 
 import aiokafka
 import confluent_kafka as ck
 import pytest
 from aiokafka.structs import TopicPartition as AioPartition
+from tests.interop.server import Server
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -321,3 +324,57 @@ def test_aiokafka_commits_offsets_with_its_output_or_not_at_all(topic, bootstrap
         producer.close()
     assert committed(bootstrap, target, 1)[0] == ([b"copied"] if commit else [])
     assert offsets_of(bootstrap, group, source) == (7 if commit else ck.OFFSET_INVALID)
+
+
+# -- a broker that is killed
+
+
+def transact_until(stop, bootstrap, fates, number):
+    """One transaction after another; what is known of each goes into `fates`. Ends with the broker."""
+    try:
+        producer = Confluent(bootstrap, "killed", **{"socket.timeout.ms": 2000})
+        while not stop.is_set():
+            fates[number] = "aborted"
+            producer.begin()
+            for partition in (0, 1):
+                producer.producer.produce("t", b"%d" % number, partition=partition)
+            if producer.producer.flush(3):
+                return
+            fates[number] = "in doubt"
+            producer.producer.commit_transaction(3)
+            fates[number] = "committed"
+            number += 1
+    except ck.KafkaException:
+        return
+
+
+def test_a_killed_broker_tears_no_transaction_and_loses_none(server_kind, make_node, tmp_path):
+    if server_kind == "kafka":
+        pytest.skip("about Odradek's own process")
+    node = make_node(directory=tmp_path / "node").start()
+    try:
+        Server(kind="odradek", node=node).create_topic("t", 2)
+        fates = {}
+        for round_number in range(4):
+            stop, known = threading.Event(), len(fates)
+            worker = threading.Thread(
+                target=transact_until, args=(stop, node.bootstrap, fates, round_number * 1_000_000)
+            )
+            worker.start()
+            deadline = time.monotonic() + 30
+            while len(fates) < known + 20 and time.monotonic() < deadline:
+                time.sleep(0.001)
+            node.kill()
+            stop.set()
+            worker.join()
+            node.start()
+        Confluent(node.bootstrap, "killed")  # fences whatever is left
+        found = committed(node.bootstrap, "t", 2)
+        assert found[0] == found[1], "torn"
+        numbers = [int(value) for value in found[0]]
+        assert len(set(numbers)) == len(numbers), "duplicate"
+        assert {one for one, fate in fates.items() if fate == "committed"} <= set(numbers), "lost"
+        assert not {one for one, fate in fates.items() if fate == "aborted"} & set(numbers), "aborted read"
+        assert "Traceback" not in node.log_file.read_text()
+    finally:
+        node.stop()
