@@ -69,7 +69,8 @@ async def test_each_entry_succeeds_or_fails_by_itself_and_nothing_changes_when_o
 ) -> None:
     entries = [
         entry({"user": "a"}, producer_byte_rate=1.0),
-        entry({"user": "a"}, producer_byte_rate=2.0),
+        entry({"user": "twice"}, producer_byte_rate=1.0),
+        entry({"user": "twice"}, producer_byte_rate=2.0),
         entry({"user": "b"}, producer_byte_rate=0.0),
         entry({"user": "c"}, nosuch=1.0),
         entry({}, producer_byte_rate=1.0),

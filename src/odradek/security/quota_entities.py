@@ -128,10 +128,8 @@ class Component(NamedTuple):
     def accepts(self, entity: Mapping[str, str | None]) -> bool:
         if self.kind not in entity:
             return False
-        name = entity[self.kind]
-        if self.match is Match.ANY:
-            return name is not None
-        return name == self.name  # None: the default
+        # The name None is the default, which "any" includes.
+        return self.match is Match.ANY or entity[self.kind] == self.name
 
 
 class Filter:

@@ -82,7 +82,7 @@ ENTITIES = [
         ([("user", 0, "u")], False, [0, 2]),
         ([("user", 0, "u")], True, [0]),
         ([("user", 1, None)], False, [1]),
-        ([("user", 2, None)], False, [0, 2]),
+        ([("user", 2, None)], False, [0, 1, 2]),
         ([("user", 2, None), ("client-id", 1, None)], True, [2]),
         ([("ip", 1, None)], False, [4]),
     ],

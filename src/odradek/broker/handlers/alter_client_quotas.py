@@ -1,6 +1,6 @@
 """AlterClientQuotas (49). Versions 0-1: set and remove quotas of users, client ids and addresses; effective at once (KIP-546).
 
-Each entry succeeds or fails by itself. An entity that is named twice is changed by the first entry and refused in the second.
+Each entity succeeds or fails by itself. One that is named twice is refused, once.
 """
 
 from __future__ import annotations
@@ -17,33 +17,37 @@ from odradek.protocol.messages.alter_client_quotas import (
 from odradek.security.quota_entities import Change, Entity, changed, check_change, entity_of
 from odradek.security.quotas import Limits
 
+Named = tuple[tuple[str, str | None], ...]
+"""An entity as the request names it, right or wrong."""
+
 
 async def handle(
     parts: Parts, circumstances: Circumstances, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    wanted: dict[Entity, list[Change]] = {}
-    results: list[EntryResult] = []
+    entries: dict[Named, EntryData] = {}
+    wanted: dict[Named, tuple[Entity, list[Change]]] = {}
+    refused: dict[Named, KafkaError] = {}
     for entry in request.entries:
+        named = tuple(sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=str))
         try:
-            entity, changes = _checked(entry)
-            if entity in wanted:
+            if named in entries:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this quota entity twice")
-            wanted[entity] = changes
+            wanted[named] = _checked(entry)
         except KafkaError as error:
-            results.append(_result(entry, error))
-        else:
-            results.append(_result(entry, None))
+            refused[named] = error
+            wanted.pop(named, None)
+        entries[named] = entry
     if wanted:
+        changes = dict(wanted.values())
         try:
             await parts.controller.alter(
-                CLIENT_QUOTAS, lambda before: _after(before, wanted), validate_only=request.validate_only
+                CLIENT_QUOTAS, lambda before: _after(before, changes), validate_only=request.validate_only
             )
         except KafkaError as error:
-            results = [
-                one if one.error_code else _result(entry, error)
-                for entry, one in zip(request.entries, results, strict=True)
-            ]
-    return AlterClientQuotasResponse(entries=results)
+            refused.update(dict.fromkeys(wanted, error))
+    return AlterClientQuotasResponse(
+        entries=[_result(entry, refused.get(named)) for named, entry in entries.items()]
+    )
 
 
 def _checked(entry: EntryData) -> tuple[Entity, list[Change]]:
