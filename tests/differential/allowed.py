@@ -295,11 +295,6 @@ GAPS: Final = (
         why="Kafka stores keys that it does not know for brokers, where its plugins look for them.",
         gap=True,
     ),
-    Allowed(
-        places=("quotas/any user: entries", "quotas/an entity twice: entries"),
-        why="Any user includes all users' default; an entity named twice is refused once.",
-        gap=True,
-    ),
 )
 
 ALLOWED: Final = EVERYWHERE + ON_PURPOSE + GAPS
