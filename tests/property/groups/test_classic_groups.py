@@ -224,3 +224,23 @@ def test_no_partition_has_two_owners_and_the_group_settles(steps: list[tuple[int
     world.quiet_down()
     world.check_settled()
     world.check_log()
+
+
+def test_a_storm_of_members_settles_in_one_rebalance_for_each_wave() -> None:
+    """300 members come within a second, then 100 die at once: two generations, and every partition is owned."""
+    world = World()
+    world.clients = [Client(world, number) for number in range(300)]
+    for client in world.clients:
+        world.act(client, "start")
+        world.act(client, "go on")
+        if client.member_id:
+            world.act(client, "go on")
+        world.pass_time(3)
+    world.quiet_down()
+    world.check_settled()
+    assert {client.generation for client in world.clients} == {1}
+    for client in world.clients[100:200]:
+        world.act(client, "die")
+    world.quiet_down()
+    world.check_settled()
+    assert {client.generation for client in world.clients if client.alive} == {2}
