@@ -19,7 +19,8 @@ def handle(
 ) -> DescribeClientQuotasResponse:
     try:
         wanted = Filter(
-            ((one.entity_type, one.match_type, one.match) for one in request.components), strict=request.strict
+            ((one.entity_type, one.match_type, one.match) for one in request.components),
+            strict=request.strict,
         )
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)

@@ -72,5 +72,3 @@ def _set(parts: Parts, levels: dict[str, int], *, validate_only: bool) -> Awaita
         return FeatureLevels(epoch=before.epoch + 1, levels={**before.levels, **changed})
 
     return parts.controller.alter(FEATURES, change, validate_only=validate_only)
-
-
