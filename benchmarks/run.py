@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import confluent_kafka as ck
 
-from benchmarks import compaction, load, measures, report
+from benchmarks import compaction, coordination, load, measures, report
 from benchmarks.contenders import DURABLE, PAGE_CACHE, PEER, Contender, contenders
 from benchmarks.measures import FULL, QUICK, SMOKE, Plan, Running
 from benchmarks.peer import PeerAbsentError, PeerJars, fetch_peer
@@ -35,6 +35,14 @@ TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterato
     "latency": lambda one, plan, number: (
         partial(measures.latency, one, plan, number, acks) for acks in ("1", "all")
     ),
+    "groups": lambda one, plan, number: (
+        *(
+            partial(coordination.rebalances, one, plan, number, size)
+            for size in coordination.group_sizes(plan)
+        ),
+        partial(coordination.commits, one, plan, number),
+    ),
+    "transactions": lambda one, plan, number: (partial(coordination.transactions, one, plan, number),),
 }
 ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
     "memory": measures.memory_use,

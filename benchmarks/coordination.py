@@ -1,0 +1,248 @@
+"""What the coordinators do in a second: rebalances of large groups, commits of offsets, transactions.
+
+Groups and commits are asked for on plain connections with the requests that clients send, so that no client's own pace counts;
+transactions by librdkafka's producer, one after another, each with one record and the offset that it stands for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import confluent_kafka as ck
+
+from benchmarks import load
+from benchmarks.measures import Plan, Running
+from benchmarks.samples import Better, Sample
+from benchmarks.watch import cpu_seconds
+from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+REBALANCES: Final = 5
+MEMBER_ID_REQUIRED: Final = 79
+RETRIABLE: Final = frozenset({14, 15, 16})
+COMMITTERS: Final = 16
+TOPIC: Final = "coordination"
+_ASSIGNMENT: Final = bytes(100)
+_SUBSCRIPTION_BYTES: Final = 60
+_SESSION_MS: Final = 45_000
+_DEADLINE_SECONDS: Final = 60.0
+_names = itertools.count()
+
+
+def group_sizes(plan: Plan) -> Sequence[int]:
+    return (10,) if plan.rounds == 1 else (10, 100, 500)
+
+
+def rebalances(one: Running, plan: Plan, round_number: int, members: int) -> Iterator[Sample]:
+    """All members join again at once: until the last has its assignment."""
+    os.sync()
+    before = cpu_seconds(one.node.pid)
+    seconds = asyncio.run(_rebalances(one.node.bootstrap, members))
+    spent = cpu_seconds(one.node.pid) - before
+    figures: dict[str, tuple[float, Better]] = {
+        "ms": (1000 * seconds / REBALANCES, "lower"),
+        "broker CPU ms": (1000 * spent / REBALANCES, "lower"),
+    }
+    yield from one.samples("rebalance", f"{members} members", round_number, figures)
+
+
+def commits(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+    """16 connections commit one partition each, one request after another."""
+    seconds = 1.0 if plan.rounds == 1 else 3.0
+    load.create_topic(one.node.bootstrap, TOPIC, COMMITTERS)
+    try:
+        os.sync()
+        count = asyncio.run(_commits(one.node.bootstrap, seconds))
+    finally:
+        load.delete_topic(one.node.bootstrap, TOPIC)
+    yield from one.samples(
+        "offset commits",
+        f"{COMMITTERS} connections",
+        round_number,
+        {"commits/s": (count / seconds, "higher")},
+    )
+
+
+def transactions(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+    """begin, one record, commit; one producer, no pause."""
+    seconds = 1.0 if plan.rounds == 1 else 3.0
+    load.create_topic(one.node.bootstrap, TOPIC, 1)
+    try:
+        os.sync()
+        took = _transactions(one.node.bootstrap, seconds)
+    finally:
+        load.delete_topic(one.node.bootstrap, TOPIC)
+    figures: dict[str, tuple[float, Better]] = {
+        "transactions/s": (len(took) / sum(took), "higher"),
+        "p50 ms": (1000 * sorted(took)[len(took) // 2], "lower"),
+    }
+    yield from one.samples("transactions", "one producer, one record each", round_number, figures)
+
+
+def _transactions(bootstrap: str, seconds: float) -> list[float]:
+    producer = ck.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": f"bench-{next(_names)}", "linger.ms": 0}
+    )
+    producer.init_transactions(_DEADLINE_SECONDS)
+    took: list[float] = []
+    ends = time.perf_counter() + seconds + 0.5
+    while (began := time.perf_counter()) < ends:
+        producer.begin_transaction()
+        producer.produce(TOPIC, b"x" * 100)
+        producer.commit_transaction(_DEADLINE_SECONDS)
+        took.append(time.perf_counter() - began)
+    return took[len(took) // 7 :]  # the first half second is a warm-up
+
+
+class _Connection:
+    """One request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._number = 0
+
+    @classmethod
+    async def open(cls, bootstrap: str) -> _Connection:
+        host, _, port = bootstrap.rpartition(":")
+        return cls(*await asyncio.open_connection(host, int(port)))
+
+    async def ask(self, name: str, version: int, request: Any) -> Any:
+        self._number += 1
+        api = api_by_name(name)
+        header = RequestHeader(
+            api_key=api.key, api_version=version, correlation_id=self._number, client_id="bench"
+        )
+        self._writer.write(encode_request(header, request))
+        size = int.from_bytes(await self._reader.readexactly(4), "big")
+        return decode_response(api.key, version, await self._reader.readexactly(size))[1]
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+class _Member:
+    """A member of a classic group, without heartbeats: a run is shorter than its session."""
+
+    def __init__(self, connection: _Connection, group: str) -> None:
+        self._connection = connection
+        self._group = group
+        self.member_id = ""
+        self._joins = 0
+
+    async def join(self) -> JoinGroupResponse:
+        self._joins += 1  # a member that tells nothing new, and does not lead, would start no rebalance
+        metadata = self._joins.to_bytes(_SUBSCRIPTION_BYTES, "big")
+        request = JoinGroupRequest(
+            group_id=self._group,
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=_SESSION_MS,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        )
+        answer: JoinGroupResponse = await self._connection.ask("JoinGroup", 5, request)
+        self.member_id = answer.member_id
+        return answer
+
+    async def rejoin(self) -> None:
+        joined = await self.join()
+        if joined.error_code:
+            raise RuntimeError(f"JoinGroup answered {joined.error_code}")
+        assignments = [
+            SyncGroupRequestAssignment(member_id=one.member_id, assignment=_ASSIGNMENT)
+            for one in joined.members
+        ]
+        request = SyncGroupRequest(
+            group_id=self._group,
+            generation_id=joined.generation_id,
+            member_id=self.member_id,
+            assignments=assignments,
+        )
+        answer = await self._connection.ask("SyncGroup", 3, request)
+        if answer.error_code:
+            raise RuntimeError(f"SyncGroup answered {answer.error_code}")
+
+    async def leave(self) -> None:
+        identity = MemberIdentity(member_id=self.member_id)
+        await self._connection.ask(
+            "LeaveGroup", 3, LeaveGroupRequest(group_id=self._group, members=[identity])
+        )
+
+
+async def _rebalances(bootstrap: str, count: int) -> float:
+    group = f"bench-{next(_names)}"
+    connections = [await _Connection.open(bootstrap) for _ in range(count)]
+    await _coordinated(connections[0], group)
+    members = [_Member(connection, group) for connection in connections]
+    for member in members:
+        while (answer := await member.join()).error_code in RETRIABLE:
+            await asyncio.sleep(0.1)
+        if answer.error_code != MEMBER_ID_REQUIRED:
+            raise RuntimeError(f"JoinGroup answered {answer.error_code}")
+    async with asyncio.timeout(_DEADLINE_SECONDS):
+        await asyncio.gather(*(member.rejoin() for member in members))  # forms the group
+        began = time.perf_counter()
+        for _ in range(REBALANCES):
+            await asyncio.gather(*(member.rejoin() for member in members))
+        took = time.perf_counter() - began
+        for member in members:
+            await member.leave()
+    for connection in connections:
+        await connection.close()
+    return took
+
+
+async def _coordinated(connection: _Connection, group: str) -> None:
+    """Wait until the group has a coordinator that is ready: the first one of all has its topic made."""
+    async with asyncio.timeout(_DEADLINE_SECONDS):
+        request = FindCoordinatorRequest(key=group)
+        while (await connection.ask("FindCoordinator", 2, request)).error_code:
+            await asyncio.sleep(0.1)
+
+
+async def _commits(bootstrap: str, seconds: float) -> int:
+    group = f"bench-{next(_names)}"
+    connections = [await _Connection.open(bootstrap) for _ in range(COMMITTERS)]
+    await _coordinated(connections[0], group)
+    while await _commit(connections[0], group, 0, 0) in RETRIABLE:
+        await asyncio.sleep(0.1)
+    ends = time.perf_counter() + seconds
+
+    async def keep_committing(partition: int, connection: _Connection) -> int:
+        done = 0
+        while time.perf_counter() < ends:
+            if code := await _commit(connection, group, partition, done):
+                raise RuntimeError(f"OffsetCommit answered {code}")
+            done += 1
+        return done
+
+    counts = await asyncio.gather(*(keep_committing(*pair) for pair in enumerate(connections)))
+    for connection in connections:
+        await connection.close()
+    return sum(counts)
+
+
+async def _commit(connection: _Connection, group: str, partition: int, offset: int) -> int:
+    item = OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=offset, committed_metadata=""
+    )
+    request = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[item])]
+    )
+    answer = await connection.ask("OffsetCommit", 7, request)
+    return int(answer.topics[0].partitions[0].error_code)
