@@ -6,7 +6,7 @@ only after the write behind it succeeded, so an error at any point leaves the lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -211,9 +211,10 @@ class Log:
         """
         self._health.check_writable()
         append_bytes = check_batches(batches, self.config, now_ms)
-        producers, repeated = self._producers.check(
-            (header for header, _ in batches), self.end_offset, now_ms, guard
-        )
+        headers: Iterable[BatchHeader] = (header for header, _ in batches)
+        if self.config.message_timestamp_type == LOG_APPEND_TIME:
+            headers = (header._replace(max_timestamp=now_ms) for header in headers)
+        producers, repeated = self._producers.check(headers, self.end_offset, now_ms, guard)
         if repeated:
             return self._known(repeated)
         _, result = self._write(batches, append_bytes, leader_epoch, now_ms)

@@ -203,3 +203,12 @@ def test_old_snapshots_go_with_their_segments_and_stray_ones_at_the_next_start(
     snapshots = {int(name[:20]) for name in lab.segment_names(".snapshot")}
     bases = {int(name[:20]) for name in lab.segment_names()}
     assert snapshots <= bases | {30}
+
+
+def test_a_batch_sent_again_is_answered_with_the_time_of_its_first_append(lab: Lab) -> None:
+    log = lab.open(LogConfig(message_timestamp_type="LogAppendTime"))
+    first = lab.append(log, b"v", producer=(9, 0, 0), timestamps=(5,))
+    at = lab.now_ms
+    lab.now_ms += 1000
+    again = lab.append(log, b"v", producer=(9, 0, 0), timestamps=(5,))
+    assert (first.log_append_time_ms, again.log_append_time_ms, again.duplicate) == (at, at, True)
