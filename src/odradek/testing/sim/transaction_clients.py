@@ -15,6 +15,7 @@ from uuid import UUID
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.protocol import Message
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -61,9 +62,9 @@ class FencedError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Late:
-    """Requests that a network kept: somebody delivers them long after their time."""
+    """Requests that a network kept, and their versions: somebody delivers them, maybe long after their time."""
 
-    requests: list[EndTxnRequest] = field(default_factory=list)
+    requests: list[tuple[Message, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +238,7 @@ class TransactionalClient:
         if request.committed:
             self._history.committed(self._transaction)
         if self.with_epochs:
-            self._late.requests.append(request)
+            self._late.requests.append((request, self._end_version))
             self._identity = _Identity(producer_id=answer.producer_id, epoch=answer.producer_epoch)
         self._over()
 
@@ -256,7 +257,7 @@ class TransactionalClient:
             if self._transaction.fate is Fate.OPEN:
                 self._history.aborted(self._transaction)
             if self._ending is not None and self.with_epochs:
-                self._late.requests.append(self._ending)
+                self._late.requests.append((self._ending, self._end_version))
             self._over()
 
     def _over(self) -> None:
@@ -327,6 +328,10 @@ class TransactionalClient:
             partition_data=[PartitionProduceData(index=partition.partition, records=batch)],
         )
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=5000, topic_data=[topic])
+        if self.with_epochs and self._rng.random() < 0.1:
+            self._late.requests.append((request, self._produce_version))
+            if not self._conduct.is_resting() and self._rng.random() < 0.5:
+                raise FencedError  # the producer dies, and its request is still on the way
         answer = await client.ask(request, self._produce_version, ProduceResponse)
         (found,) = answer.responses[0].partition_responses
         check(found.error_code, f"{value!r} for {partition}")
@@ -431,12 +436,12 @@ class CommittedReader:
         self._last_stable_offset = data.last_stable_offset
 
 
-async def deliver_late(context: ClientContext, request: EndTxnRequest) -> None:
+async def deliver_late(context: ClientContext, request: Message, version: int) -> None:
     """Once; nobody listens to the answer."""
     try:
         client = await context.connect()
         try:
-            await client.ask(request, _EPOCHS, EndTxnResponse)
+            await client.ask(request, version, Message)
         finally:
             client.close()
     except OSError:

@@ -19,6 +19,7 @@ from odradek.transactions import decisions
 from odradek.transactions.decisions import Change
 from odradek.transactions.finisher import Finisher
 from odradek.transactions.machine import TransactionMachine
+from odradek.transactions.service import Transactions
 from odradek.transactions.state import (
     NO_EPOCH,
     Identity,
@@ -167,3 +168,13 @@ def aborted_transactions_untold() -> Patches:
 @mutant("the last stable offset is the high watermark, open transactions or not", _SCENARIO)
 def stable_offset_ignores_transactions() -> Patches:
     yield patch.object(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+@mutant("a partition takes what its coordinator said no longer belongs to a transaction", _SCENARIO)
+def refused_producer_admitted() -> Patches:
+    real = Transactions.verify
+
+    async def verify(self: Transactions, *who: Any, **how: Any) -> dict[TopicPartition, ErrorCode]:
+        return dict.fromkeys(await real(self, *who, **how), ErrorCode.NONE)
+
+    yield patch.object(Transactions, "verify", verify)

@@ -191,7 +191,7 @@ class TransactionScenario:
         while not self._is_over:
             await asyncio.sleep(self._rng.uniform(0.05, 1.0))
             if self._late.requests:
-                await deliver_late(self._context, self._rng.choice(self._late.requests))
+                await deliver_late(self._context, *self._rng.choice(self._late.requests))
 
     async def _check_all(self) -> None:
         contents = {}
