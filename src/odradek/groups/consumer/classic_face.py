@@ -54,7 +54,8 @@ def join(
     step: Step,
 ) -> None:
     """Answers through the ticket, refusals too."""
-    member_id = request.member_id or f"{caller.client_id}-{machine.surroundings.new_uuid()}"
+    stem = request.group_instance_id or caller.client_id
+    member_id = request.member_id or f"{stem}-{machine.surroundings.new_uuid()}"
     try:
         response = _joined(
             machine, group, situation, request.replace(member_id=member_id), request, caller, step

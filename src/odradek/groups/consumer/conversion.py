@@ -54,8 +54,13 @@ def upgraded(group: Group, situation: Situation, step: Step) -> Draft:
     if group.is_empty:
         return draft
     _check_upgrade(group, situation)
+    _send_away(group, step)
+    # Who waits for the answer to its first JoinGroup may not even know its id, and would stay behind as a ghost.
+    known = [member for member in group.members.values() if not member.is_new]
+    if not known:
+        return draft
     try:
-        members = [_converted(group, member, situation.topics) for member in group.members.values()]
+        members = [_converted(group, member, situation.topics) for member in known]
     except MalformedMessage as error:
         raise _cannot(group, f"the embedded consumer protocol is malformed: {error.message}") from error
     for member in members:
@@ -68,7 +73,6 @@ def upgraded(group: Group, situation: Situation, step: Step) -> Draft:
     for member in members:
         draft.write_current(member.member_id, member.current)
         situation.timers.heard_of(member, situation.settings)
-    _send_away(group, step)
     return draft
 
 
