@@ -65,19 +65,27 @@ def _finish_swaps(disk: Disk, directory: str, swaps: list[str], first_unfinished
 
 def _put_in_place(disk: Disk, directory: str, first_offset: int, end_offset: int) -> None:
     """In the order of `cleaning/target.py`, each step durable before the next: this may be interrupted, too."""
-    _remove_replaced(disk, directory, first_offset, end_offset, (naming.LOG,))
+
+    def path(kind: str) -> str:
+        return naming.join(directory, naming.offset_file(first_offset, kind))
+
+    others = [
+        file.offset
+        for name in disk.list_directory(directory)
+        if (file := naming.parse_offset_file(name)) and not file.state and file.kind == naming.LOG
+        if first_offset < file.offset < end_offset
+    ]
+    for offset in others:
+        disk.remove(naming.join(directory, naming.offset_file(offset, naming.LOG)))
     disk.sync_directory(directory)
-    index, whole = (
-        naming.join(directory, naming.offset_file(first_offset, kind))
-        for kind in (naming.TRANSACTION_INDEX, naming.LOG)
-    )
-    if disk.exists(index + naming.SWAP):
-        disk.rename(index + naming.SWAP, index)
-        disk.sync_directory(directory)
-    _remove_replaced(disk, directory, first_offset, end_offset, (naming.OFFSET_INDEX, naming.TIME_INDEX))
-    disk.rename(whole + naming.SWAP, whole)
+    for kind in naming.INDEX_SUFFIXES:
+        if disk.exists(path(kind) + naming.SWAP):
+            disk.rename(path(kind) + naming.SWAP, path(kind))
+        elif kind != naming.TRANSACTION_INDEX and disk.exists(path(kind)):
+            disk.remove(path(kind))  # of the original, or in its place already: it is made again
     disk.sync_directory(directory)
-    _remove_replaced(disk, directory, first_offset, end_offset, (naming.TRANSACTION_INDEX,))
+    disk.rename(path(naming.LOG) + naming.SWAP, path(naming.LOG))
+    disk.sync_directory(directory)
 
 
 def _end_of_whole_log(disk: Disk, path: str, base_offset: int) -> int | None:
@@ -87,21 +95,6 @@ def _end_of_whole_log(disk: Disk, path: str, base_offset: int) -> int | None:
     finally:
         file.close()
     return scanned.next_offset if scanned.problem is None else None
-
-
-def _remove_replaced(
-    disk: Disk, directory: str, first_offset: int, end_offset: int, kinds: tuple[str, ...]
-) -> None:
-    """The originals' files of these kinds, but for a log and a transaction index that have the new one's names."""
-    for name in disk.list_directory(directory):
-        file = naming.parse_offset_file(name)
-        if file is None or file.state or file.kind not in kinds or not first_offset <= file.offset:
-            continue
-        is_first = file.offset == first_offset
-        if is_first and file.kind in (naming.LOG, naming.TRANSACTION_INDEX):
-            continue
-        if is_first or file.offset < end_offset:
-            disk.remove(naming.join(directory, name))
 
 
 def _without_orphans(disk: Disk, directory: str, names: list[str]) -> list[str]:

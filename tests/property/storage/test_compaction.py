@@ -127,12 +127,13 @@ def test_a_compaction_of_a_compacted_log_changes_nothing(steps: list[Step], seed
         st.one_of(writing, st.sampled_from([("compact",), ("again",), ("read",), ("read",)])), max_size=40
     ),
     waits=st.lists(st.integers(0, 200), max_size=40),
+    map_bytes=st.sampled_from((1, 24 * 40, 1 << 20)),
 )
 def test_a_reader_that_keeps_up_misses_no_tombstone(
-    before: list[Step], during: list[Step], waits: list[int]
+    before: list[Step], during: list[Step], waits: list[int], map_bytes: int
 ) -> None:
     """It begins at the start and is done within delete.retention.ms: it ends with what a dict holds."""
-    keyed = KeyedLog(CONFIG)
+    keyed = KeyedLog(CONFIG, broker=BrokerConfig(log_cleaner_dedupe_buffer_size=map_bytes))
     plain = ("write", "roll", "compact", "again", "wait", "read")
     for step in before:
         if step[0] in plain:

@@ -75,31 +75,33 @@ class Compaction:
         self.tally = Tally(end_offset=found.first_dirty_offset)
 
     async def run(self) -> Tally:
-        log, config = self._log, self._log.config
-        now_ms = self._runtime.clock.wall_ms()
+        log = self._log
         reading = await self._read_keys()
-        producers = {
-            state.producer_id: LastWrite(state.epoch, state.batches[-1].last_offset if state.batches else -1)
-            for state in log.producers()
-        }
-        terms = Terms.of(
-            reading.keys,
-            end_offset=reading.end_offset,
-            producers=producers,
-            now_ms=now_ms,
-            delete_retention_ms=config.delete_retention_ms,
-        )
         from_offset = 0
         while group := log.cleaning.next_group(
-            from_offset, reading.end_offset, self._range.end_offset, config.segment_bytes
+            from_offset, reading.end_offset, self._range.end_offset, log.config.segment_bytes
         ):
             from_offset = group.end_offset
             try:
-                await self._rewrite(group, terms)
+                await self._rewrite(group, self._terms(reading))
             finally:
                 log.cleaning.release(group)
         self.tally.end_offset = reading.end_offset
         return self.tally
+
+    def _terms(self, reading: KeyReading) -> Terms:
+        """By the clock as it is now: what was written over in groups before this one is gone for every reader."""
+        producers = {
+            state.producer_id: LastWrite(state.epoch, state.batches[-1].last_offset if state.batches else -1)
+            for state in self._log.producers()
+        }
+        return Terms.of(
+            reading.keys,
+            end_offset=reading.end_offset,
+            producers=producers,
+            now_ms=self._runtime.clock.wall_ms(),
+            delete_retention_ms=self._log.config.delete_retention_ms,
+        )
 
     async def _read_keys(self) -> KeyReading:
         log, found, resources = self._log, self._range, self._resources

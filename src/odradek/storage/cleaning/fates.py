@@ -24,7 +24,7 @@ class LastWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What holds for all batches of one compaction."""
+    """What holds for all batches of a group of segments."""
 
     keys: KeyMap
     end_offset: int
@@ -83,13 +83,15 @@ class Fates:
         if self._transactions.is_aborted(header):
             return None
         terms = self._terms
+        # While older values may be left, a tombstone's time does not begin: a reader could take one and miss it.
+        is_known = header.last_offset < terms.end_offset
         return sieve_batch(
             terms.keys,
             batch,
             header,
             end_offset=terms.end_offset,
             drops_tombstones=header.has_delete_horizon and header.base_timestamp <= terms.now_ms,
-            delete_horizon_ms=terms.delete_horizon_ms,
+            delete_horizon_ms=terms.delete_horizon_ms if is_known else -1,
         )
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:

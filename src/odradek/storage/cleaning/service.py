@@ -66,14 +66,22 @@ class LogCleaner:
         if not config.log_cleaner_enable:
             return
         offered = [one for one in partitions if "compact" in one.log.config.cleanup_policy]
-        for one in offered:
-            if one.log.roll_for_compaction(self._runtime.clock.wall_ms()):
-                one.flush_if_due()
         put_off: dict[Log, None] = {}
+        for one in offered:
+            self._end_segment(one, put_off)
         workers = [self._work(offered, config, put_off) for _ in range(config.log_cleaner_threads)]
         for outcome in await asyncio.gather(*workers, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    def _end_segment(self, partition: Compacted, put_off: dict[Log, None]) -> None:
+        """The active one, if what is in it must be compacted by now."""
+        try:
+            if partition.log.roll_for_compaction(self._runtime.clock.wall_ms()):
+                partition.flush_if_due()
+        except KafkaError as error:
+            _log.warning("compaction_put_off", partition=partition.log.topic_partition, reason=error.message)
+            put_off[partition.log] = None
 
     async def _work(
         self, offered: Sequence[Compacted], config: BrokerConfig, put_off: dict[Log, None]
@@ -137,7 +145,7 @@ class LogCleaner:
             await self._directories.checkpoint(log)
         except (_Stopped, Abandoned):
             return False
-        except (NoSpaceError, OSError, KafkaError, TooLargeError) as error:
+        except (NoSpaceError, OSError, KafkaError, TooLargeError, MemoryError) as error:
             self._failed(log, error)
             return False
         finally:
