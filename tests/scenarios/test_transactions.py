@@ -709,3 +709,26 @@ async def test_clients_are_told_that_epochs_may_be_used(wire: Any) -> None:
         assert response.finalized_features_epoch >= 0
         found = [(one.name, one.min_version, one.max_version) for one in response.supported_features]
         assert [one for one in found if one[0] == "transaction.version"] == supported
+
+
+async def test_two_phase_commit_where_it_is_allowed_never_times_out(scene: Any, make_batch: Any) -> None:
+    await scene.start(
+        **SMALL,
+        transaction_two_phase_commit_enable="true",
+        transaction_abort_timed_out_transaction_cleanup_interval_ms="20",
+    )
+    wire = await scene.connect()
+    await coordinated(wire)
+    await wire.create("t", partitions=2)
+    producer = Producer(wire, make_batch, "x", EPOCHS)
+    assert await producer.init(version=6, enable_2pc=True, transaction_timeout_ms=1) is ErrorCode.NONE
+    await producer.write(b"v")
+    quick = Producer(wire, make_batch, "y", EPOCHS)
+    assert await quick.init(transaction_timeout_ms=1) is ErrorCode.NONE
+    await quick.send("t", b"w")
+    async with asyncio.timeout(20):
+        while (await quick.state()).transaction_state != "CompleteAbort":
+            await asyncio.sleep(0.01)
+    state = await producer.state()
+    assert (state.transaction_state, state.transaction_timeout_ms) == ("Ongoing", 2**31 - 1)
+    assert await producer.end() is ErrorCode.NONE
