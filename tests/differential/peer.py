@@ -85,6 +85,11 @@ class Peer:
         """Send a request whose answer comes later, or never."""
         self._line_named(line).send(request, self._version(request, version), self.script + line)
 
+    def note(self, step: str, request: Message, answer: Any) -> None:
+        """Note an answer in the newest version that a script got quietly."""
+        version = self._version(request, None)
+        self._note(step, request, version, plain(answer, version, self.names))
+
     def unanswered(self, request: Message, version: int | None = None) -> None:
         """Send a request that is not answered when all goes well."""
         self._line.send(request, self._version(request, version), self.script)
