@@ -41,4 +41,4 @@ def script(peer: Peer) -> None:
 
 
 def _without_apis(answer: object) -> object:
-    return answer.replace(api_keys=[])  # type: ignore[attr-defined]
+    return answer.replace(api_keys=[])

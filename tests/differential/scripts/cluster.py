@@ -32,5 +32,5 @@ def _without_bytes(answer: object) -> object:
     results = [
         one.replace(total_bytes=int(one.total_bytes > 0), usable_bytes=int(one.usable_bytes > 0))
         for one in answer.results
-    ]  # type: ignore[attr-defined]
-    return answer.replace(results=results)  # type: ignore[attr-defined]
+    ]
+    return answer.replace(results=results)

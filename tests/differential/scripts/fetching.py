@@ -85,7 +85,7 @@ def _sessions(peer: Peer) -> None:
     known = peer.quietly(metadata("fe-one")).topics[0].topic_id
 
     def hide(answer: object) -> object:
-        return answer.replace(session_id=int(answer.session_id > 0))  # type: ignore[attr-defined]
+        return answer.replace(session_id=int(answer.session_id > 0))
 
     opened = peer.ask("opening a session", _by_id((known, 0), (known, 1), session=(0, 0)), only=hide)
     number = opened.session_id

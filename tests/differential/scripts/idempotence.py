@@ -19,7 +19,7 @@ def script(peer: Peer) -> None:
 
 def _init(**more: object) -> InitProducerIdRequest:
     values = {"transactional_id": None, "transaction_timeout_ms": 60_000} | more
-    return InitProducerIdRequest(**values)  # type: ignore[arg-type]
+    return InitProducerIdRequest(**values)
 
 
 def _producers(peer: Peer) -> int:

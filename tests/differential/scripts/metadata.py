@@ -113,4 +113,4 @@ def _describing(peer: Peer) -> None:
 
 
 def _mine(answer: object) -> object:
-    return answer.replace(topics=[one for one in answer.topics if one.name.startswith("md-")])  # type: ignore[attr-defined]
+    return answer.replace(topics=[one for one in answer.topics if one.name.startswith("md-")])

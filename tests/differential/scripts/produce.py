@@ -25,7 +25,7 @@ def script(peer: Peer) -> None:
 
 
 def _ask(peer: Peer, step: str, name: str, records: object, **more: object) -> None:
-    peer.ask(step, produce(name, records, **more), BY_NAME)  # type: ignore[arg-type]
+    peer.ask(step, produce(name, records, **more), BY_NAME)
 
 
 def _versions(peer: Peer) -> None:
@@ -110,7 +110,7 @@ def _by_id(peer: Peer) -> None:
 
     def by_id(topic_id: object) -> ProduceRequest:
         data = [PartitionProduceData(index=0, records=batch("by id"))]
-        topics = [TopicProduceData(topic_id=topic_id, partition_data=data)]  # type: ignore[arg-type]
+        topics = [TopicProduceData(topic_id=topic_id, partition_data=data)]
         return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
 
     peer.ask("by id", by_id(known), 13)

@@ -6,6 +6,7 @@ from uuid import UUID
 from tests.differential.peer import Peer
 from tests.differential.requests import batch, make_topic, metadata, produce
 from tests.differential.scripts.configs import GROUP, SET, change
+from tests.differential.scripts.consumer_groups import has_partitions
 
 from odradek.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -78,9 +79,8 @@ def _wrong(peer: Peer) -> None:
 def _joining(peer: Peer) -> int:
     joined = peer.ask("joining", beat("sh-group", MEMBER, 0, "sh-one"), only=_without_assignment)
     epoch = joined.member_epoch
-    if not (joined.assignment and joined.assignment.topic_partitions):
-        taken = lambda answer: bool(answer.assignment and answer.assignment.topic_partitions)  # noqa: E731
-        epoch = peer.until(taken, beat("sh-group", MEMBER, epoch)).member_epoch
+    if not has_partitions(joined):
+        epoch = peer.until(has_partitions, beat("sh-group", MEMBER, epoch)).member_epoch
     peer.ask("nothing new", beat("sh-group", MEMBER, epoch), only=_without_epoch)
     peer.ask("an epoch too high", beat("sh-group", MEMBER, epoch + 5))
     peer.ask("a stranger's heartbeat", beat("sh-group", STRANGER, 1))

@@ -106,7 +106,7 @@ def _wrong_starts(peer: Peer) -> None:
     peer.ask("adding to what never began", add("tx-none", NOBODY, 0, 0), CLASSIC_ADD)
     peer.ask("describing what never began", DescribeTransactionsRequest(transactional_ids=["tx-none", ""]))
     peer.ask("producing to what never began", send("tx-none", NOBODY, 0, "no", 0), CLASSIC_PRODUCE)
-    peer.ask("producing without a name", send(None, NOBODY, 0, "no", 0), CLASSIC_PRODUCE)  # type: ignore[arg-type]
+    peer.ask("producing without a name", send(None, NOBODY, 0, "no", 0), CLASSIC_PRODUCE)
 
 
 def _classic(peer: Peer) -> None:
