@@ -1,4 +1,4 @@
-"""Simulated transactional producers, in both ways of speaking, and readers of committed records.
+"""Simulated transactional producers, in both ways of speaking.
 
 A producer keeps its memory when connections break and brokers die; it gives up a transaction now and then, dies itself and
 comes back under its name, and shares that name with a zombie. What it asked for and what it was told goes into the history.
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode
@@ -22,7 +22,6 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.produce import (
@@ -31,17 +30,16 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from odradek.records import BatchBuilder, data_batches, decode_batch, split_batches
+from odradek.records import BatchBuilder
 from odradek.testing.sim.broker_clients import ClientContext, RefusedError
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.transaction_history import Fate, Seen, SentTransaction, TransactionHistory
+from odradek.testing.sim.transaction_history import Fate, SentTransaction, TransactionHistory
 from odradek.testing.sim.transaction_offsets import OFFSETS, add_offsets, commit_offsets, offsets_of
 from odradek.testing.sim.wire_client import WireClient
 
 _BY_ID_SINCE: Final = 13
 _EPOCHS: Final = 5
 """The version of EndTxn from which each transaction has its own epoch."""
-_READ_COMMITTED: Final = 1
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 _FENCED: Final = frozenset(
@@ -335,105 +333,6 @@ class TransactionalClient:
         answer = await client.ask(request, self._produce_version, ProduceResponse)
         (found,) = answer.responses[0].partition_responses
         check(found.error_code, f"{value!r} for {partition}")
-
-
-class CommittedReader:
-    """Reads one partition at read_committed."""
-
-    def __init__(
-        self, context: ClientContext, history: TransactionHistory, partition: TopicPartition
-    ) -> None:
-        self._context = context
-        self._history = history
-        self._partition = partition
-        self._last_stable_offset = 0
-
-    async def follow(self, finished: Callable[[], bool]) -> None:
-        """Read on and on, and tell the history."""
-        offset = 0
-        while not finished():
-            try:
-                client = await self._context.connect()
-                try:
-                    while not finished():
-                        found, offset, _ = await self._fetch(client, offset)
-                        self._history.observe(self._partition, found)
-                        await asyncio.sleep(self._context.rng.uniform(0.01, 0.2))
-                finally:
-                    client.close()
-            except (OSError, RefusedError):
-                await self._context.pause()
-
-    async def read_all(self, seconds_max: float) -> list[Seen]:
-        """Everything, once no transaction is open any more; ViolationError when that never comes."""
-        end_s = asyncio.get_running_loop().time() + seconds_max
-        while True:
-            try:
-                client = await self._context.connect()
-                try:
-                    found, is_stable = await self._read(client)
-                finally:
-                    client.close()
-                if is_stable:
-                    return found
-            except (OSError, RefusedError):
-                pass
-            if asyncio.get_running_loop().time() > end_s:
-                raise ViolationError(
-                    f"stuck: {self._partition} has an open transaction at {self._last_stable_offset}"
-                )
-            await self._context.pause()
-
-    async def _read(self, client: WireClient) -> tuple[list[Seen], bool]:
-        found: list[Seen] = []
-        offset = 0
-        while True:
-            piece, following, high_watermark = await self._fetch(client, offset)
-            found += piece
-            if following == offset:
-                return found, offset == high_watermark
-            offset = following
-
-    async def _fetch(self, client: WireClient, offset: int) -> tuple[list[Seen], int, int]:
-        """(What was found, where to go on, the high watermark)."""
-        wanted = FetchPartition(
-            partition=self._partition.partition,
-            fetch_offset=offset,
-            partition_max_bytes=self._context.rng.choice((200, 5000)),
-        )
-        request = FetchRequest(
-            max_wait_ms=50,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=_READ_COMMITTED,
-            topics=[FetchTopic(topic=self._partition.topic, partitions=[wanted])],
-        )
-        answer = await client.ask(request, 11, FetchResponse)
-        check(answer.error_code, "Fetch")
-        data = answer.responses[0].partitions[0]
-        check(data.error_code, f"{self._partition}: a fetch at {offset}")
-        self._check_stable(data)
-        batches = split_batches(data.records or b"", allow_partial=True)
-        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
-        found = [
-            Seen(record.offset, record.value or b"")
-            for header, batch in data_batches(batches, aborted=aborted)
-            for record in decode_batch(batch, header, from_offset=offset)
-        ]
-        following = batches[-1][0].next_offset if batches else offset
-        if following > data.last_stable_offset:
-            raise ViolationError(f"{self._partition}: read above the last stable offset")
-        return found, following, data.high_watermark
-
-    def _check_stable(self, data: Any) -> None:
-        if data.last_stable_offset < self._last_stable_offset:
-            raise ViolationError(
-                f"{self._partition}: the last stable offset went from {self._last_stable_offset} "
-                f"to {data.last_stable_offset}"
-            )
-        if data.last_stable_offset > data.high_watermark:
-            raise ViolationError(f"{self._partition}: stable above the high watermark")
-        self._last_stable_offset = data.last_stable_offset
 
 
 async def deliver_late(context: ClientContext, request: Message, version: int) -> None:

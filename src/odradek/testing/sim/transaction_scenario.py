@@ -21,7 +21,6 @@ from odradek.testing.sim.disk_trouble import is_disk_trouble
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.transaction_clients import (
-    CommittedReader,
     Conduct,
     Late,
     TransactionalClient,
@@ -29,6 +28,7 @@ from odradek.testing.sim.transaction_clients import (
 )
 from odradek.testing.sim.transaction_history import TransactionHistory
 from odradek.testing.sim.transaction_offsets import OFFSETS, OffsetsReader
+from odradek.testing.sim.transaction_reader import CommittedReader
 from odradek.testing.sim.world import Host, Life, World
 
 _TOPIC: Final = "topic"
