@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from odradek.groups.classic.member import Member, Protocols
 from odradek.groups.classic.states import FOLLOWS, State
 from odradek.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, topics_of
-from odradek.groups.classic.timers import session_of
+from odradek.groups.classic.timers import join_of, session_of
 from odradek.groups.deadlines import Deadlines
 from odradek.groups.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
 from odradek.groups.kinds import CheckPartition, Committer, GroupKind
@@ -152,6 +152,8 @@ class ClassicGroup:
     def loaded(self, now: Moment) -> None:
         for member in self.members.values():
             self.keep_alive(member, now)
+        if self.members:
+            self._deadlines.set(join_of(self.group_id), now.monotonic_ms)  # is it larger than allowed by now?
 
     def waiting(self) -> Iterator[Ticket]:
         for member in self.members.values():

@@ -144,6 +144,9 @@ def refuse_syncs(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
 
 
 def join_due(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
+    if group.state is State.STABLE and len(group.members) > machine.settings.max_size:
+        prepare(machine, group, "it has more members than group.max.size", step)
+        return
     if group.state is not State.PREPARING:
         return
     if group.rebalances_first and group.newcomers and group.delay_left_ms > 0:
