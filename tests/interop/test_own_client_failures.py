@@ -36,8 +36,10 @@ def node(make_node: Callable[..., Node], tmp_path: Path) -> Iterator[Node]:
 
 
 def crash_and_restart(node: Node) -> None:
+    """On the same port and with the same settings."""
     node.kill()
-    node.start()
+    node.launch()
+    node.wait_until_ready()
 
 
 def eventually(check: Callable[[], object]) -> None:

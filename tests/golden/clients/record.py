@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -66,24 +67,28 @@ def main() -> int:
     ):
         host, port = node.bootstrap.rsplit(":", 1)
         proxy.target = (host, int(port))
-        for name, (version, work) in _clients(node.jars).items():
+        for name, (version, work) in clients_at_work(node.jars).items():
             proxy.recorded.clear()
             work(proxy.bootstrap)
             _write(name, version, list(proxy.recorded))
     return 0
 
 
-def _clients(jars: PeerJars) -> dict[str, tuple[str, Callable[[str], None]]]:
+def clients_at_work(jars: PeerJars | None) -> dict[str, tuple[str, Callable[[str], None]]]:
+    """By name: a client's version, and what makes it do a bit of everything at a bootstrap address."""
     import importlib.metadata
 
-    kcat = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
-    return {
+    work: dict[str, tuple[str, Callable[[str], None]]] = {
         "confluent-kafka": (f"{ck.__version__} (librdkafka {ck.libversion()[0]})", _confluent),
         "kafka-python": (kafka.__version__, _kafka_python),
         "aiokafka": (importlib.metadata.version("aiokafka"), _aiokafka),
-        "kcat": (kcat.split("Version ")[1].split()[0], _kcat),
-        "java": (jars.version, lambda bootstrap: _java(bootstrap, jars)),
     }
+    if shutil.which("kcat"):
+        kcat = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+        work["kcat"] = (kcat.split("Version ")[1].split()[0], _kcat)
+    if jars is not None:
+        work["java"] = (jars.version, lambda bootstrap: _java(bootstrap, jars))
+    return work
 
 
 def _write(name: str, version: str, recorded: list[RecordedRequest]) -> None:

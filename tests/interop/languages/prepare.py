@@ -8,6 +8,7 @@ words. Running the tests builds and downloads nothing.
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,9 @@ class Language:
     """A client: its sources, how they are built into a directory, and how the result is run."""
 
     name: str
+    title: str
+    """The client's own name."""
+    version: str
     sources: tuple[str, ...]
     build: Callable[[Path], None]
     command: Callable[[Path], list[str]]
@@ -70,13 +74,19 @@ def _run(*command: str, within: Path) -> None:
         raise AbsentError(f"`{' '.join(command[:3])}` failed: {lines[-1] if lines else answer.returncode}")
 
 
-def _go(name: str) -> Language:
+def _go(name: str, module: str) -> Language:
     def build(directory: Path) -> None:
         _run("go", "build", "-o", str(directory / name), f"./{name}", within=_HERE / "go")
 
     sources = ("go/go.mod", "go/go.sum", f"go/{name}/main.go")
+    required = (_HERE / "go" / "go.mod").read_text(encoding="utf-8").split()
     return Language(
-        name=name, sources=sources, build=build, command=lambda directory: [str(directory / name)]
+        name=name,
+        title=module.rsplit("/", 1)[1],
+        version=required[required.index(module) + 1].removeprefix("v"),
+        sources=sources,
+        build=build,
+        command=lambda directory: [str(directory / name)],
     )
 
 
@@ -109,15 +119,26 @@ def _java(directory: Path) -> list[str]:
 LANGUAGES = {
     one.name: one
     for one in (
-        _go("franz"),
-        _go("sarama"),
+        _go("franz", "github.com/twmb/franz-go"),
+        _go("sarama", "github.com/IBM/sarama"),
         Language(
             name="kafkajs",
+            title="kafkajs",
+            version=json.loads((_HERE / "node" / "package.json").read_text(encoding="utf-8"))["dependencies"][
+                "kafkajs"
+            ],
             sources=("node/package.json", "node/kafkajs.js"),
             build=_build_node,
             command=lambda directory: ["node", str(directory / "kafkajs.js")],
         ),
-        Language(name="java", sources=("java/Clients.java",), build=_build_java, command=_java),
+        Language(
+            name="java",
+            title="java",
+            version="as the peer",
+            sources=("java/Clients.java",),
+            build=_build_java,
+            command=_java,
+        ),
     )
 }
 

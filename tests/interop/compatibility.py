@@ -1,0 +1,164 @@
+"""Writes docs/compatibility.md: which versions of each API the broker serves, and which of them real clients were seen to use.
+
+    python -m tests.interop.compatibility
+
+It runs every client that is here, unmodified, against one broker behind a proxy that notes API and version of each request. A
+client that fails is named with what it said; one that is not on this machine is absent.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.odradek_node import OdradekNode
+from benchmarks.peer import PeerAbsentError, PeerJars, cached_peer
+from tests.golden.clients.record import clients_at_work
+from tests.interop.languages.prepare import LANGUAGES, AbsentError, Language
+from tests.interop.proxy import Proxy
+
+from odradek.broker.handlers import Handlers
+from odradek.client import Admin, NewTopic
+from odradek.protocol import APIS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+SECONDS_MAX = 120
+_SETTINGS = {"group.initial.rebalance.delay.ms": "100", "offsets.topic.num.partitions": "5"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """One client: the versions it sent by API, and what went wrong, if anything."""
+
+    name: str
+    version: str
+    versions: dict[int, set[int]] = field(default_factory=dict)
+    trouble: str = ""
+
+
+def main() -> int:
+    try:
+        jars: PeerJars | None = cached_peer()
+    except PeerAbsentError:
+        jars = None
+    seen = []
+    with Proxy() as proxy:
+        advertised = {"advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}
+        node = OdradekNode(settings={**_SETTINGS, **advertised}).start()
+        try:
+            host, port = node.bootstrap.rsplit(":", 1)
+            proxy.target = (host, int(port))
+            for name, (version, work) in clients_at_work(jars).items():
+                seen.append(_observe(proxy, name, version, work))
+            seen += [_observe_language(proxy, node.bootstrap, one) for one in LANGUAGES.values()]
+        finally:
+            node.stop()
+    PAGE.write_text(page(_merged(seen)), encoding="utf-8")
+    for one in seen:
+        sys.stdout.write(f"{one.name} {one.version}: {one.trouble or f'{len(one.versions)} APIs'}\n")
+    return 1 if any(one.trouble and not one.trouble.startswith("absent") for one in seen) else 0
+
+
+def _observe(proxy: Proxy, name: str, version: str, work: Callable[[str], None]) -> Seen:
+    proxy.recorded.clear()
+    one = Seen(name=name, version=version)
+    try:
+        work(proxy.bootstrap)
+    except Exception as error:  # noqa: BLE001 - whatever a client raises is what the page must say
+        one.trouble = f"failed: {type(error).__name__}: {error}"
+    for request in list(proxy.recorded):
+        one.versions.setdefault(request.api_key, set()).add(request.api_version)
+    return one
+
+
+def _observe_language(proxy: Proxy, bootstrap: str, language: Language) -> Seen:
+    try:
+        command = language.ready()
+    except AbsentError as reason:
+        return Seen(name=language.title, version=language.version, trouble=f"absent: {reason}")
+
+    def work(address: str) -> None:
+        topics = [f"{language.name}-source", f"{language.name}-sink"]
+        with Admin(bootstrap) as admin:
+            admin.create_topics([NewTopic(topic, partitions=2) for topic in topics])
+        for what, given in _steps(*topics):
+            answer = subprocess.run(
+                [*command, what, address, json.dumps(given)],
+                capture_output=True,
+                text=True,
+                timeout=SECONDS_MAX,
+                check=False,
+            )
+            if answer.returncode != 0:
+                raise RuntimeError(f"{what}: {answer.stderr.strip().splitlines()[-1]}")
+
+    return _observe(proxy, language.title, language.version, work)
+
+
+def _steps(source: str, sink: str) -> Iterable[tuple[str, dict[str, object]]]:
+    values = ["one", "two"]
+    yield "produce", {"topic": source, "values": values}
+    yield "consume", {"topic": source, "count": 2}
+    yield "group", {"topic": source, "group": f"{source}-group", "count": 2}
+    yield "rebalance", {"topic": source, "group": f"{source}-both", "count": 2}
+    if source.startswith(("franz", "java")):
+        yield "rebalance", {"topic": source, "group": f"{source}-848", "count": 2, "protocol": "consumer"}
+    yield "copy", {"topic": source, "sink": sink, "group": f"{source}-copy", "id": source, "count": 2}
+    yield "transact", {"topic": source, "id": f"{source}-tx", "values": values}
+    yield "admin", {"topic": f"{source}-made", "group": f"{source}-group"}
+
+
+def _merged(seen: Iterable[Seen]) -> list[Seen]:
+    """Kafka's Java tools and Kafka's Java clients are the same client."""
+    by_name: dict[str, Seen] = {}
+    for one in seen:
+        known = by_name.setdefault(one.name, one)
+        if known is not one:
+            known.trouble = known.trouble or one.trouble
+            for key, versions in one.versions.items():
+                known.versions.setdefault(key, set()).update(versions)
+    return list(by_name.values())
+
+
+def page(seen: list[Seen]) -> str:
+    """The page, from what was seen."""
+    head = [
+        "# Compatibility",
+        "",
+        "Every API that the broker serves, in every version that it offers, and the versions that unmodified clients were seen",
+        "to send to it while they produced, consumed (in groups of both protocols where they have them), committed, wrote in",
+        "transactions and administrated. Generated by `python -m tests.interop.compatibility`; the tests under `tests/interop`",
+        "say what works in detail, and `tests/scenarios/test_every_version.py` calls each API in every version.",
+        "",
+        "| client | version | |",
+        "|---|---|---|",
+        *(f"| {one.name} | {one.version} | {one.trouble or 'all of it worked'} |" for one in seen),
+        "| @confluentinc/kafka-javascript | | absent: its build downloads the sources of other projects |",
+        "",
+        "A client takes the highest version that both sides know: several versions in one cell mean that parts of a client differ.",
+        "",
+        "| key | API | served | " + " | ".join(one.name for one in seen) + " |",
+        "|---:|---|---|" + "---|" * len(seen),
+    ]
+    handlers = Handlers()
+    rows = []
+    for key in sorted(handlers):
+        api = APIS[key]
+        cells = [_range(one.versions.get(key, set())) for one in seen]
+        served = f"{api.versions.min}–{api.latest_stable}"
+        rows.append(f"| {key} | {api.name} | {served} | " + " | ".join(cells) + " |")
+    missing = [api for key, api in sorted(APIS.items()) if key not in handlers]
+    tail = ["", "Declared, not served: " + ", ".join(f"{one.name} ({one.key})" for one in missing) + "."]
+    return "\n".join([*head, *rows, *(tail if missing else [])]) + "\n"
+
+
+def _range(versions: set[int]) -> str:
+    return ", ".join(str(one) for one in sorted(versions))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
