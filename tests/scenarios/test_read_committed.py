@@ -136,7 +136,9 @@ def values_in(data: Any) -> list[bytes | None]:
 async def latest(wire: Any, topic: str, isolation: int) -> int:
     partition = ListOffsetsPartition(timestamp=-1)
     request = ListOffsetsRequest(
-        isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=[partition])]
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=topic, partitions=[partition])],
     )
     response = await wire.call("ListOffsets", 7, request)
     return int(response.topics[0].partitions[0].offset)

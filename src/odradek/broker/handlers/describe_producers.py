@@ -37,7 +37,9 @@ def _partition(parts: Parts, topic: str, index: int) -> PartitionResponse:
         check_topic_name(topic)
         partition = parts.replicas.leader(topic, index)
     except KafkaError as error:
-        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+        # Of a topic that exists Kafka says the code alone.
+        message = None if topic in parts.image.topics else error.message
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=message)
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
