@@ -81,10 +81,11 @@ def _observe_language(proxy: Proxy, bootstrap: str, language: Language) -> Seen:
     except AbsentError as reason:
         return Seen(name=language.title, version=language.version, trouble=f"absent: {reason}")
 
+    topics = [f"{language.name}-source", f"{language.name}-sink"]
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, partitions=2) for topic in topics])
+
     def work(address: str) -> None:
-        topics = [f"{language.name}-source", f"{language.name}-sink"]
-        with Admin(bootstrap) as admin:
-            admin.create_topics([NewTopic(topic, partitions=2) for topic in topics])
         for what, given in _steps(*topics):
             answer = subprocess.run(
                 [*command, what, address, json.dumps(given)],
@@ -139,7 +140,7 @@ def page(seen: list[Seen]) -> str:
         *(f"| {one.name} | {one.version} | {one.trouble or 'all of it worked'} |" for one in seen),
         "| @confluentinc/kafka-javascript | | absent: its build downloads the sources of other projects |",
         "",
-        "A client takes the highest version that both sides know: several versions in one cell mean that parts of a client differ.",
+        "A client takes the highest version that both sides know: several in one cell mean that its parts differ.",
         "",
         "| key | API | served | " + " | ".join(one.name for one in seen) + " |",
         "|---:|---|---|" + "---|" * len(seen),
