@@ -46,8 +46,10 @@ def check_commit(
             ErrorCode.ILLEGAL_GENERATION,
             f"member {member.member_id!r} is in generation {member.epoch}, the commit says {epoch}",
         )
+    # TxnOffsetCommit has no such code: producers would take it for fatal.
+    code = ErrorCode.ILLEGAL_GENERATION if committer.is_transactional else ErrorCode.STALE_MEMBER_EPOCH
     stale = KafkaError(
-        ErrorCode.STALE_MEMBER_EPOCH,
+        code,
         f"member {member.member_id!r} of group {group_id!r} is in epoch {member.epoch}, the commit says {epoch}",
     )
     if epoch > member.epoch or epoch < 0:
