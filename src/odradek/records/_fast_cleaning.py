@@ -22,6 +22,7 @@ from cython.cimports.odradek.records._fast import (
     Field,
     Parsed,
     expect,
+    parse_header,
     parse_record,
     put_varint,
     varint_bytes,
@@ -139,6 +140,34 @@ def _read_seed(seed: bytes, out: cython.pointer(Hash)) -> cython.int:
     return 0
 
 
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _parse(
+    position: cython.p_uchar,
+    end: cython.p_uchar,
+    expected: cython.pointer(Expected),
+    delta: cython.longlong,
+    record: cython.pointer(Parsed),
+) -> cython.pointer(cython.const[cython.char]):
+    """`parse_record`, and all of its headers."""
+    key: Field
+    value: Field
+    fault: cython.pointer(cython.const[cython.char])
+    fault = parse_record(position, end, expected, delta, record)
+    if fault != cython.NULL or record.header_count == 0:
+        return fault
+    position = record.headers
+    for _ in range(record.header_count):
+        position = parse_header(position, record.end, cython.address(key), cython.address(value))
+        if position == cython.NULL:
+            return b"a record header is longer than its record, or has no key"
+    if position != record.end:
+        return b"a record does not end where it says"
+    return cython.NULL
+
+
 Tally = cython.struct(
     record_count=cython.longlong,
     max_timestamp=cython.longlong,
@@ -221,7 +250,7 @@ class KeyMap:
         offset: cython.longlong
         refused[0] = -1
         for _ in range(expected.record_count):
-            fault = parse_record(position, end, expected, delta, cython.address(record))
+            fault = _parse(position, end, expected, delta, cython.address(record))
             if fault != cython.NULL:
                 return fault
             position = record.end
@@ -294,7 +323,7 @@ class KeyMap:
         tally.record_count = tally.tombstone_count = tally.used = 0
         tally.max_timestamp = _NO_TIMESTAMP
         for _ in range(expected.record_count):
-            fault = parse_record(position, end, expected, delta, cython.address(record))
+            fault = _parse(position, end, expected, delta, cython.address(record))
             if fault != cython.NULL:
                 return fault
             delta = record.offset_delta
@@ -384,10 +413,15 @@ def _rebase(
     rest_bytes: cython.longlong
     overflows[0] = False
     for _ in range(expected.record_count):
-        fault = parse_record(position, end, expected, delta, cython.address(record))
+        fault = _parse(position, end, expected, delta, cython.address(record))
         if fault != cython.NULL:
             return fault
         delta = record.offset_delta
+        if expected.is_append_time:  # the distances mean nothing: they stay
+            memcpy(target, position, record.end - position)
+            target += record.end - position
+            position = record.end
+            continue
         if (base_timestamp > 0 and record.timestamp < _INT64_MIN + base_timestamp) or (
             base_timestamp < 0 and record.timestamp > _INT64_MAX + base_timestamp
         ):
@@ -420,10 +454,6 @@ def rebase(data: Buffer, frame: Frame, base_timestamp: cython.longlong) -> bytea
     PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
     try:
         expect(cython.address(expected), frame, view.len)
-        if expected.is_append_time:  # their distances mean nothing: they stay
-            batch = bytearray(_HEADER_BYTES)
-            batch += data
-            return batch
         PyByteArray_Resize(batch, _HEADER_BYTES + view.len + expected.record_count * _GROWTH_BYTES_MAX)
         start = cython.cast(cython.p_uchar, view.buf)
         first = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(batch))

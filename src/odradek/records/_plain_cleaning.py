@@ -79,14 +79,16 @@ def rebase(data: Buffer, frame: Frame, base_timestamp: int) -> bytearray:
     is_append_time = frame.timestamp_type is TimestampType.LOG_APPEND_TIME
     position = 0
     for timestamp, *_ in each_record(raw, frame):
-        length, start = _read_varint(raw, position)
+        first = position
+        length, start = _read_varint(raw, first)
         position = start + length
-        if is_append_time:
-            delta, rest = _read_varlong(raw, start + 1)
-        else:
-            delta, rest = timestamp - base_timestamp, _read_varlong(raw, start + 1)[1]
+        if is_append_time:  # the distances mean nothing: they stay
+            out += raw[first:position]
+            continue
+        delta = timestamp - base_timestamp
         if not _INT64_MIN <= delta <= _INT64_MAX:
             raise OverflowError("a timestamp's distance from the batch's base must fit in 64 bits")
+        rest = _read_varlong(raw, start + 1)[1]
         body = raw[start : start + 1] + _varint(delta) + raw[rest:position]
         out += _varint(len(body)) + body
     return out
