@@ -137,3 +137,29 @@ def test_settings_of_groups_and_loggers_are_changed(run: Callable[..., str], ser
     levels = json.loads(run("config", "show", "--loggers", "1", "--json"))
     assert {row["from"] for row in levels} == {"dynamic broker logger"}
     assert "name one of" in run("config", "show", "--group", "g", "--topic", "t", code=2)
+
+
+def test_a_producer_over_its_quota_is_told_and_loses_nothing(
+    bootstrap: str, topic: Callable[..., str], server: Server, run: Callable[..., str]
+) -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    name, told, delivered = topic(), [], []
+    run("quota", "set", "producer_byte_rate=100000", "--client", "throttled")
+    server.eventually(lambda: "throttled" in run("quota", "list"))
+    producer = confluent.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": "throttled",
+            "throttle_cb": lambda event: told.append(event.throttle_time),
+            "batch.num.messages": 10,
+        }
+    )
+    for number in range(60):
+        producer.produce(name, bytes(20_000), on_delivery=lambda error, _: delivered.append(error))
+        producer.poll(0)
+        if number % 10 == 9:
+            producer.flush(30)
+    assert producer.flush(30) == 0
+    assert delivered == [None] * 60
+    assert max(told) > 0
+    run("quota", "delete", "--client", "throttled")
