@@ -1,0 +1,139 @@
+"""A muted connection: what was asked before is answered, what comes later waits."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+
+from odradek.net.connection import Chunks, Connection, Reply
+from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.runtime.real import real_runtime
+
+LONG_SECONDS = 3600.0
+
+
+class Handler:
+    """Echoes; `mute` mutes the connection, `later` is answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.handled: list[bytes] = []
+        self.mute_seconds = LONG_SECONDS
+        self.connection: Connection | None = None
+        self.later: asyncio.Future[Chunks | None] | None = None
+
+    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+        payload = bytes(frame)
+        self.handled.append(payload)
+        self.connection = connection
+        if payload == b"mute":
+            connection.mute_for(self.mute_seconds)
+        if payload == b"later":
+            self.later = asyncio.get_running_loop().create_future()
+            return self.later
+        return [framed(payload)]
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Peer:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *payloads: bytes) -> None:
+        self.writer.write(b"".join(map(framed, payloads)))
+
+    async def receive(self) -> bytes:
+        async with asyncio.timeout(20):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            return await self.reader.readexactly(size)
+
+
+@pytest.fixture
+def handler() -> Handler:
+    return Handler()
+
+
+@pytest.fixture
+async def server(handler: Handler) -> AsyncIterator[Server]:
+    made = Server(handler, ServerLimits(), now=real_runtime().clock.monotonic)
+    yield made
+    await made.stop(drain_seconds=0)
+
+
+@pytest.fixture
+async def peer(server: Server) -> AsyncIterator[Peer]:
+    port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
+    made = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    yield made
+    made.writer.close()
+
+
+async def test_the_request_that_mutes_is_answered_and_the_next_is_not_even_served(
+    handler: Handler, peer: Peer
+) -> None:
+    peer.send(b"mute", b"after")
+    assert await peer.receive() == b"mute"
+    peer.send(b"more")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert handler.handled == [b"mute"]
+
+
+async def test_an_answer_that_was_under_way_is_sent_in_its_turn(handler: Handler, peer: Peer) -> None:
+    peer.send(b"later", b"mute", b"after")
+    while len(handler.handled) < 2:
+        await asyncio.sleep(0.001)
+    assert handler.later is not None
+    handler.later.set_result([framed(b"done")])
+    assert [await peer.receive(), await peer.receive()] == [b"done", b"mute"]
+    assert handler.handled == [b"later", b"mute"]
+
+
+async def test_what_waited_is_served_in_order_once_it_is_over(handler: Handler, peer: Peer) -> None:
+    handler.mute_seconds = 0.01
+    peer.send(b"mute", b"1", b"2")
+    assert [await peer.receive() for _ in range(3)] == [b"mute", b"1", b"2"]
+    peer.send(b"3")
+    assert await peer.receive() == b"3"
+
+
+async def test_a_shorter_mute_does_not_end_a_longer_one(handler: Handler, peer: Peer) -> None:
+    peer.send(b"mute", b"after")
+    assert await peer.receive() == b"mute"
+    assert handler.connection is not None
+    handler.connection.mute_for(0.0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert handler.handled == [b"mute"]
+
+
+async def test_a_muted_connection_does_not_hold_up_a_stop(
+    handler: Handler, server: Server, peer: Peer
+) -> None:
+    peer.send(b"mute", b"after")
+    assert await peer.receive() == b"mute"
+    await server.stop(drain_seconds=20)
+    assert server.connection_count == 0
+    assert handler.handled == [b"mute"]
+
+
+async def test_new_connections_wait_or_are_closed_as_the_server_is_told(
+    handler: Handler, server: Server
+) -> None:
+    server.pace = lambda host: (0.01, False)
+    port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
+    patient = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    patient.send(b"hello")
+    assert await patient.receive() == b"hello"
+    server.pace = lambda host: (0.01, True)
+    refused = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    refused.send(b"hello")
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await refused.receive()
+    assert handler.handled == [b"hello"]
+    for one in (patient, refused):
+        one.writer.close()
