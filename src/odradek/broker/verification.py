@@ -94,7 +94,7 @@ class Admission:
         assert self._producer is not None
         self._refused[partition] = _as_produce_error(partition, code, self._version)
         if code not in _COMES_BACK:
-            partition.log.end_verification(self._producer[0], self._guards[partition])
+            partition.log.producers.verifications.refused(self._producer[0], self._guards[partition])
 
     def guard_of(self, partition: Partition) -> Guard:
         """Raises what the coordinator said against an append."""

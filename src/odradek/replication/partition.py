@@ -101,14 +101,14 @@ class Partition:
 
     def ongoing_transaction(self, producer_id: int) -> int | None:
         """The first offset of the producer's open transaction; None when it has none here."""
-        state = self.log.producer(producer_id)
+        state = self.log.producers.get(producer_id)
         return None if state is None or state.transaction_first_offset < 0 else state.transaction_first_offset
 
     def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard | None:
-        """See `Log.begin_verification`: the guard for a client's transactional batch, None when it needs none."""
+        """See `Producers.begin_verification`: the guard for a client's transactional batch, None when it needs none."""
         if self.retired is not None:
             raise self.retired
-        return self.log.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
+        return self.log.producers.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
 
     def check_leader_epoch(self, expected: int) -> None:
         """FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless the client's epoch is ours; -1 is 'not known' (KIP-320)."""

@@ -383,7 +383,7 @@ class LogDirectories:
         """Delete what a log's settings no longer keep, its files included, and forget producers that are idle."""
         if opened.failed is not None and opened.failed.kind is FaultKind.BROKEN:
             return []
-        opened.expire_producers(now_ms, self._producer_expiration_ms)
+        opened.producers.expire(now_ms, self._producer_expiration_ms)
         deleted = opened.apply_retention(now_ms, below=below)
         job = opened.removal_job(now_ms)
         if job is not None:

@@ -6,7 +6,7 @@ only after the write behind it succeeded, so an error at any point leaves the lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -19,17 +19,18 @@ from odradek.storage import checkpoints, naming, timestamps
 from odradek.storage.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.appending import note_batches, place
 from odradek.storage.cleaning.choice import roll_due
+from odradek.storage.deletion import candidates, take_out
 from odradek.storage.durability import Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
 from odradek.storage.faults import Fault, Health, OnBroken, RepairJob
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.opening import OpenedLog, Opening, open_log
 from odradek.storage.producer_snapshot import encode_snapshot
-from odradek.storage.producers import Marker, ProducerState, WrittenBatch, check_marker
+from odradek.storage.producers import Marker, WrittenBatch, check_marker
 from odradek.storage.reader import read_batches
 from odradek.storage.removal import RemovalJob, Removals
 from odradek.storage.results import AppendResult, DeletedSegment, LogRead
-from odradek.storage.retention import Candidate, RetentionTerms, deletable
+from odradek.storage.retention import RetentionTerms, deletable
 from odradek.storage.rolling import RollReason
 from odradek.storage.segment import Segment
 from odradek.storage.tail import Batches, Tail
@@ -66,7 +67,6 @@ class Log:
         self._life = Life()
         self._segments = opened.segments
         self._epochs = opened.epochs
-        self._producers = opened.producers
         self._durability = Durability(runtime.disk, self._life, opened.flushed_offset)
         self._removals = Removals(runtime.disk, opening.directory, self._life)
         self._health = Health(opening.topic_partition, on_broken)
@@ -78,7 +78,7 @@ class Log:
             segments=opened.segments,
             durability=self._durability,
             health=self._health,
-            snapshot=lambda: encode_snapshot(self._producers),
+            snapshot=lambda: encode_snapshot(self.producers),
         )
         self._unflushed_since: float | None = None
         self._size_bytes = opened.segments.size_bytes
@@ -87,6 +87,8 @@ class Log:
         self.topic_partition: Final = opening.topic_partition
         self.directory: Final = opening.directory
         self.topic_id: Final = opened.topic_id
+        self.producers: Final = opened.producers
+        """Who wrote, and which of their transactions are open. Only this log puts anything in."""
         self.start_offset = opened.start_offset
         """The first offset that may be read."""
         self.end_offset = opened.end_offset
@@ -214,12 +216,12 @@ class Log:
         headers: Iterable[BatchHeader] = (header for header, _ in batches)
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
             headers = (header._replace(max_timestamp=now_ms) for header in headers)
-        producers, repeated = self._producers.check(headers, self.end_offset, now_ms, guard)
+        producers, repeated = self.producers.check(headers, self.end_offset, now_ms, guard)
         if repeated:
             return self._known(repeated)
         _, result = self._write(batches, append_bytes, leader_epoch, now_ms)
         for state in producers:
-            self._producers.put(state)
+            self.producers.put(state)
         return result
 
     def append_marker(
@@ -230,7 +232,7 @@ class Log:
         Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or KAFKA_STORAGE_ERROR; nothing is appended then.
         """
         self._health.check_writable()
-        check_marker(self._producers.get(marker.producer_id), marker, transaction_version)
+        check_marker(self.producers.get(marker.producer_id), marker, transaction_version)
         batch = memoryview(
             control_batch(
                 ControlKind.COMMIT if marker.is_commit else ControlKind.ABORT,
@@ -241,7 +243,7 @@ class Log:
             )
         )
         segment, result = self._write([(read_header(batch), batch)], len(batch), leader_epoch, now_ms)
-        ended = self._producers.mark(marker, result.first_offset, now_ms)
+        ended = self.producers.mark(marker, result.first_offset, now_ms)
         if ended is not None and not ended.is_commit:
             self._segments.note_aborted(segment, AbortedTransaction.of(ended))
         return result
@@ -287,35 +289,16 @@ class Log:
 
     def _write_snapshot(self) -> None:
         path = naming.join(self.directory, naming.offset_file(self.end_offset, naming.SNAPSHOT))
-        self._durability.file_changed(path, encode_snapshot(self._producers))
+        self._durability.file_changed(path, encode_snapshot(self.producers))
 
     # ---- producers and their transactions ---------------------------------------------------------------------------
-
-    def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard | None:
-        """Before a client's transactional batch is appended: the guard under which that may be done once the producer's
-        coordinator agreed; None when the batch belongs to a transaction that is under way here.
-
-        `bumps_epoch`: each of the producer's transactions has an epoch of its own (transaction version 2).
-        """
-        return self._producers.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
-
-    def end_verification(self, producer_id: int, guard: Guard) -> None:
-        """The coordinator refused for good."""
-        self._producers.verifications.refused(producer_id, guard)
-
-    def producers(self) -> Iterator[ProducerState]:
-        """By producer id, as they are at this moment."""
-        return iter(self._producers)
-
-    def producer(self, producer_id: int) -> ProducerState | None:
-        return self._producers.get(producer_id)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed records stop: everything below is decided, by markers below the high watermark.
 
         `high_watermark` must not go back from call to call.
         """
-        stable = self._producers.transactions.stable_below(high_watermark)
+        stable = self.producers.transactions.stable_below(high_watermark)
         return stable if stable >= self.start_offset else min(self.start_offset, high_watermark)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
@@ -331,10 +314,6 @@ class Log:
             message = f"{self.topic_partition}: a transaction index is damaged: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
         return [(entry.producer_id, entry.first_offset) for entry in found]
-
-    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that wrote nothing for `producer.id.expiration.ms`; return how many."""
-        return self._producers.expire(now_ms, expiration_ms)
 
     # ---- durability and disk errors --------------------------------------------------------------------------------
 
@@ -515,7 +494,7 @@ class Log:
             self.config, start_offset=self.start_offset, deletable_below=deletable_below, now_ms=now_ms
         )
         try:
-            reasons = deletable(self._candidates(), self._size_bytes, terms)
+            reasons = deletable(candidates(self._segments, self.end_offset), self._size_bytes, terms)
         except OSError as error:
             raise self._health.failed(error) from error
         if len(reasons) == len(self._segments):
@@ -523,40 +502,21 @@ class Log:
                 reasons.pop()
             else:
                 self._tail.roll(RollReason.AGE, self.end_offset)
-        ends = [self._segments.end_of(number, self.end_offset) for number in range(len(reasons))]
-        dropped = self._segments.drop_first(len(reasons))
-        deleted = []
-        for segment, end_offset, reason in zip(dropped, ends, reasons, strict=True):
-            self._size_bytes -= segment.size_bytes
+        deleted = take_out(self._segments, reasons, self.end_offset)
+        for segment, one in deleted:
+            self._size_bytes -= one.size_bytes
             self._files.forget(segment.path(naming.LOG))
             self._durability.forget_file(segment.path(naming.SNAPSHOT))
-            one = DeletedSegment(
-                base_offset=segment.base_offset,
-                end_offset=end_offset,
-                size_bytes=segment.size_bytes,
-                reason=reason,
-            )
-            deleted.append(one)
             log.info(
                 "segment_deleted",
                 partition=self.topic_partition,
                 base_offset=one.base_offset,
-                reason=reason.value,
+                reason=one.reason.value,
             )
         if deleted:
-            self._removals.add(dropped)
+            self._removals.add([segment for segment, _ in deleted])
             self._move_start(self._segments[0].base_offset)
-        return deleted
-
-    def _candidates(self) -> Iterator[Candidate]:
-        for number, segment in enumerate(self._segments):
-            if segment.held or (segment is self._segments.active and not segment.size_bytes):
-                return
-            yield Candidate(
-                end_offset=self._segments.end_of(number, self.end_offset),
-                size_bytes=segment.size_bytes,
-                last_append_ms=segment.last_append_ms(),
-            )
+        return [one for _, one in deleted]
 
     @property
     def cleaning(self) -> CleaningAccess:

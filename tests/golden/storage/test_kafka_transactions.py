@@ -108,7 +108,7 @@ def test_producers_that_are_read_off_the_batches_are_those_of_kafkas_snapshot(
     for path in directory.glob("*.snapshot"):
         path.unlink()
     log = opened(runtime, directory, clean=False)
-    assert sorted(map(known, log.producers())) == sorted(map(known, snapshot(END_OFFSET)))
+    assert sorted(map(known, log.producers)) == sorted(map(known, snapshot(END_OFFSET)))
     log.close()
 
 

@@ -165,7 +165,7 @@ def again(bench: Bench, log: Any, what: str) -> Any:
 
 def check(log: Any, model: Model) -> None:
     assert (log.end_offset, log.last_stable_offset(log.end_offset)) == (model.end, model.stable)
-    states = {state.producer_id: state.transaction_first_offset for state in log.producers()}
+    states = {state.producer_id: state.transaction_first_offset for state in log.producers}
     assert {producer: first for producer, first in states.items() if first >= 0} == model.open
     for start in range(log.start_offset, model.end + 1, max((model.end - log.start_offset) // 5, 1)):
         for end_offset in {start, start + 1, model.stable, model.end}:

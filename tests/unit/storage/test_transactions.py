@@ -197,9 +197,9 @@ def test_the_coordinators_epoch_is_known_after_a_restart(lab: Lab, how: str) -> 
 def test_a_producer_with_an_open_transaction_never_expires(lab: Lab) -> None:
     log = lab.open()
     Writer(lab, ONE).send(log)
-    assert log.expire_producers(lab.now_ms + 10**12, 1000) == 0
+    assert log.producers.expire(lab.now_ms + 10**12, 1000) == 0
     lab.end(log, ONE, commit=True)
-    assert log.expire_producers(lab.now_ms + 10**12, 1000) == 1
+    assert log.producers.expire(lab.now_ms + 10**12, 1000) == 1
 
 
 # -- aborted transactions
@@ -316,9 +316,9 @@ def test_a_clients_first_batch_of_a_transaction_needs_a_verification(lab: Lab) -
     assert refused(Writer(lab, ONE).send, log, guard=UNVERIFIED) is ErrorCode.INVALID_TXN_STATE
     writer = Writer(lab, ONE)
     (header, _) = lab.batch(producer=(ONE, 0, 0), transactional=True)[0]
-    guard = log.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms)
+    guard = log.producers.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms)
     assert writer.send(log, guard=guard) == 0
-    assert log.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms) is None
+    assert log.producers.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms) is None
     assert writer.send(log, guard=UNVERIFIED) == 1
 
 
@@ -326,10 +326,10 @@ def test_a_verification_does_not_outlive_a_marker(lab: Lab) -> None:
     """The produce that arrives after the abort: it must not begin a transaction that nobody ends (KAFKA-14402)."""
     log = lab.open()
     (header, _) = lab.batch(producer=(ONE, 0, 0), transactional=True)[0]
-    guard = log.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms)
+    guard = log.producers.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms)
     lab.end(log, ONE, commit=False)
     assert refused(Writer(lab, ONE).send, log, guard=guard) is ErrorCode.INVALID_TXN_STATE
-    again = log.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms)
+    again = log.producers.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms)
     assert again is not guard
     assert refused(Writer(lab, ONE).send, log, guard=guard) is ErrorCode.INVALID_TXN_STATE
 
@@ -338,7 +338,7 @@ def test_in_version_2_a_verification_of_the_next_epoch_outlives_the_marker_befor
     log = lab.open()
     Writer(lab, ONE, epoch=1).send(log)
     (header, _) = lab.batch(producer=(ONE, 2, 0), transactional=True)[0]
-    guard = log.begin_verification(header, bumps_epoch=True, now_ms=lab.now_ms)
+    guard = log.producers.begin_verification(header, bumps_epoch=True, now_ms=lab.now_ms)
     lab.end(log, ONE, commit=True, epoch=2, version=2)
     assert Writer(lab, ONE, epoch=2).send(log, guard=guard) == 2
 
@@ -346,7 +346,7 @@ def test_in_version_2_a_verification_of_the_next_epoch_outlives_the_marker_befor
 def test_a_later_batch_does_not_overtake_the_one_whose_verification_failed(lab: Lab) -> None:
     log = lab.open()
     (first, _) = lab.batch(producer=(ONE, 0, 4), transactional=True)[0]
-    guard = log.begin_verification(first, bumps_epoch=False, now_ms=lab.now_ms)
+    guard = log.producers.begin_verification(first, bumps_epoch=False, now_ms=lab.now_ms)
     later = Writer(lab, ONE, sequence=5)
     assert refused(later.send, log, guard=guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert Writer(lab, ONE, sequence=4).send(log, guard=guard) == 0
@@ -355,7 +355,7 @@ def test_a_later_batch_does_not_overtake_the_one_whose_verification_failed(lab: 
 def test_in_version_2_an_unknown_producer_begins_with_sequence_0(lab: Lab) -> None:
     log = lab.open()
     (header, _) = lab.batch(producer=(ONE, 1, 3), transactional=True)[0]
-    guard = log.begin_verification(header, bumps_epoch=True, now_ms=lab.now_ms)
+    guard = log.producers.begin_verification(header, bumps_epoch=True, now_ms=lab.now_ms)
     assert refused(Writer(lab, ONE, epoch=1, sequence=3).send, log, guard=guard) is (
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     )

@@ -43,7 +43,7 @@ def _partition(parts: Parts, topic: str, index: int) -> PartitionResponse:
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
-        active_producers=[_producer(state) for state in partition.log.producers()],
+        active_producers=[_producer(state) for state in partition.log.producers],
     )
 
 

@@ -108,7 +108,7 @@ async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) ->
         place.partition
     )  # NOT_COORDINATOR says where to look; a partition that is missing does not
     partition = parts.replicas.leader(*place)
-    before = partition.log.producer(request.producer_id)
+    before = partition.log.producers.get(request.producer_id)
     _check_epoch(before, request)
     if _is_under_way(before, request):
         return
@@ -124,7 +124,7 @@ async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) ->
         verdict = ErrorCode.INVALID_TXN_STATE
     if verdict is not ErrorCode.NONE:
         raise KafkaError(verdict)
-    after = partition.log.producer(request.producer_id)
+    after = partition.log.producers.get(request.producer_id)
     _check_epoch(after, request)
     if after is not before and not _is_under_way(after, request):
         raise KafkaError(

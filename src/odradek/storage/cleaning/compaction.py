@@ -93,7 +93,7 @@ class Compaction:
         """By the clock as it is now: what was written over in groups before this one is gone for every reader."""
         producers = {
             state.producer_id: LastWrite(state.epoch, state.batches[-1].last_offset if state.batches else -1)
-            for state in self._log.producers()
+            for state in self._log.producers
         }
         return Terms.of(
             reading.keys,
