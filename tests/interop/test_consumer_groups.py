@@ -224,6 +224,28 @@ def test_offsets_are_kept_for_who_comes_next(member, bootstrap, group, topic):
     assert [one.offset for one in second.consumer.committed(places, timeout=10)] == [10] * 4
 
 
+def test_offsets_are_committed_in_a_transaction(member, bootstrap, topic):
+    name, results = topic(partitions=4), topic()
+    _produce(bootstrap, name, 40)
+    one = member().subscribe(name)
+    until(lambda: len(one.values) == 40, one)
+    producer = ck.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": f"txn-{time.time_ns()}", "log_level": 2}
+    )
+    producer.init_transactions(SECONDS_MAX)
+    for counts in (False, True):
+        producer.begin_transaction()
+        producer.produce(results, b"result")
+        positions = one.consumer.position(one.consumer.assignment())
+        producer.send_offsets_to_transaction(positions, one.consumer.consumer_group_metadata(), SECONDS_MAX)
+        if counts:
+            producer.commit_transaction(SECONDS_MAX)
+        else:
+            producer.abort_transaction(SECONDS_MAX)
+        found = one.consumer.committed([ck.TopicPartition(name, number) for number in range(4)], timeout=10)
+        assert [place.offset for place in found] == ([10] * 4 if counts else [ck.OFFSET_INVALID] * 4)
+
+
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_choose_the_assignor(member, bootstrap, group, topic, assignor):
     names = [topic(partitions=2), topic(partitions=2)]
