@@ -265,3 +265,29 @@ async def test_expired_offsets_are_gone_and_their_group_with_them(scene: Any, un
         await asyncio.sleep(0.01)
     listed = await offsets.wire.call("ListGroups", 5, ListGroupsRequest())
     assert [one.group_id for one in listed.groups] == ["kept"]
+
+
+async def test_offsets_outlive_the_compaction_of_their_log(scene: Any, until: Any) -> None:
+    settings = {
+        "offsets_topic_num_partitions": "1",
+        "offsets_topic_segment_bytes": "1048576",
+        "log_cleaner_backoff_ms": "20",
+    }
+    await scene.start(**settings)
+    offsets = await connected(scene)
+    await offsets.create("t")
+    await offsets.commit("t", 0, 1, group_id="gone")
+    await offsets.wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["gone"]))
+    for number in range(600):
+        assert await offsets.commit("t", number % 2, number, metadata="x" * 4096) == 0
+    log = scene.broker._parts.replicas.leader("__consumer_offsets", 0).log
+    await until(lambda: log.size_bytes < 1_500_000)
+    ids = offsets.ids
+    await scene.stop()
+    await scene.start(**settings)
+    again = await connected(scene)
+    again.ids = ids
+    found = await again.fetch()
+    assert {place: one[0] for place, one in found.items()} == {("t", 0): 598, ("t", 1): 599}
+    listed = await again.wire.call("ListGroups", 5, ListGroupsRequest())
+    assert [one.group_id for one in listed.groups] == ["g"]

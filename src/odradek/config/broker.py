@@ -517,7 +517,7 @@ class BrokerConfig(TransactionConfig):
         INT,
         100 << 20,
         "Where the log of __consumer_offsets begins a new segment: small, so that it is compacted and loaded fast.",
-        at_least(1),
+        at_least(1 << 20),
         importance=HIGH,
     )
 
