@@ -189,6 +189,18 @@ async def test_the_time_spent_on_requests_is_limited_for_every_api(wire: Any) ->
     assert 0 < response.throttle_time_ms <= 1000
 
 
+async def test_time_counts_while_a_request_works_and_not_while_it_waits(wire: Any, make_fetch: Any) -> None:
+    await wire.create("t")
+    await set_quota(wire, ANONYMOUS, request_percentage=90.0)
+    empty = await wire.call("Fetch", 11, make_fetch("t", 0, max_wait_ms=200))
+    assert empty.throttle_time_ms == 0
+    assert await creation(wire, 7, "made", 1) == (0, 0)
+    assert await wire.produce("t", [b"x"])
+    await set_quota(wire, ANONYMOUS, request_percentage=0.0001)
+    code, throttle_ms = await creation(wire, 7, "made at last", 1)
+    assert (code, throttle_ms > 0) == (17, True)
+
+
 async def test_a_client_without_a_quota_is_not_held_up_by_anothers(scene: Any) -> None:
     await scene.start()
     wire = await scene.connect()
