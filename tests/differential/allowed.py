@@ -239,11 +239,6 @@ ON_PURPOSE: Final = (
         why="Kafka takes any negative epoch for none; Odradek only -1.",
     ),
     Allowed(
-        places=("fetching/last epoch 5: *",),
-        why="An epoch newer than the log's: Kafka calls the offset out of range, Odradek tells where the logs part.",
-        gap=True,
-    ),
-    Allowed(
         places=("fetching/as a follower: *",),
         why="Nobody follows a single broker: Odradek refuses the request, Kafka the partition.",
     ),

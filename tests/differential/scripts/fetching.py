@@ -30,6 +30,9 @@ def _offsets(peer: Peer) -> None:
     for epoch in (0, 5, -2):
         peer.ask(f"last epoch {epoch}", fetch("fe-one", 4, last_epoch=epoch, max_wait_ms=0), 12)
     peer.ask("last epoch 0 past the end", fetch("fe-one", 9, last_epoch=0, max_wait_ms=0), 12)
+    for epoch in (0, 5):
+        empty = fetch("fe-one", 0, partition=1, last_epoch=epoch, max_wait_ms=0)
+        peer.ask(f"last epoch {epoch} of an empty partition", empty, 12)
     peer.ask("committed only", fetch("fe-one", 0, isolation_level=1), 12)
     peer.ask("an isolation that does not exist", fetch("fe-one", 0, isolation_level=9), 12)
 

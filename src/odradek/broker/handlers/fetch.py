@@ -256,6 +256,11 @@ def _divergence(partition: Partition, wanted: WantedPartition) -> EpochEndOffset
     if wanted.last_fetched_epoch < 0:
         return None
     epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
+    if end_offset < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition.name} knows no leader epoch {wanted.last_fetched_epoch} after which to go on",
+        )
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return None
     return EpochEndOffset(epoch=epoch, end_offset=end_offset)
