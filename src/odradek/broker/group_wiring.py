@@ -21,6 +21,8 @@ from odradek.groups.settings import GroupSettings
 from odradek.runtime.ports import Runtime
 
 KINDS: Final[tuple[KindParts, ...]] = (CLASSIC, OFFSETS)
+_SEGMENT_BYTES_MIN: Final = 1 << 20
+"""Of any topic."""
 _GROUP: Final = 32
 """The type of resource (KIP-1043) that a group's own settings are kept under."""
 
@@ -81,7 +83,10 @@ def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: in
 
 
 def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
-    return {"cleanup.policy": "compact", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+    return {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(max(config.offsets_topic_segment_bytes, _SEGMENT_BYTES_MIN)),
+    }
 
 
 class _Kept:

@@ -516,8 +516,9 @@ class BrokerConfig(TransactionConfig):
         "offsets.topic.segment.bytes",
         INT,
         100 << 20,
-        "Where the log of __consumer_offsets begins a new segment: small, so that it is compacted and loaded fast.",
-        at_least(1 << 20),
+        "Where the log of __consumer_offsets begins a new segment: small, so that it is compacted and loaded fast. Counts as 1 MiB "
+        "where it is less, which no topic may have.",
+        at_least(1),
         importance=HIGH,
     )
 
