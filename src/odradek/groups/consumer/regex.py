@@ -24,8 +24,9 @@ from odradek.model.errors import ErrorCode, KafkaError
 
 WORK_MAX: Final = 200_000
 """Instructions that an expression may visit in its life, states already known not counted."""
-_VERDICTS_MAX: Final = 100_000
-_PATTERNS_MAX: Final = 1000
+_VERDICTS_MAX: Final = 20_000
+_WEIGHT_MAX: Final = 2_000_000
+_WEIGHT_LEAST: Final = 1_000
 _END: Final = ""
 
 
@@ -53,6 +54,11 @@ class TopicPattern:
         self._begin = _State(frozenset([0]), at_begin=True, after_word=False)
         self._states: dict[tuple[frozenset[int], bool], _State] = {}
         self._verdicts: dict[str, bool] = {}
+
+    @property
+    def weight(self) -> int:
+        """How much it remembers: program, states, names."""
+        return len(self._program) + WORK_MAX - self._work_left + len(self._verdicts)
 
     def matches(self, name: str) -> bool:
         """Whether the whole name matches."""
@@ -133,28 +139,38 @@ def _holds(place: Place, state: _State, following: str) -> bool:
 
 
 class TopicPatterns:
-    """Compiled expressions, kept because groups ask for the same ones again and again: the last thousand that were used."""
+    """Compiled expressions, kept because groups ask for the same ones again and again: those used last, up to a weight."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, TopicPattern | KafkaError] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def matching(self, pattern: str, names: Iterable[str]) -> frozenset[str]:
         """INVALID_REGULAR_EXPRESSION; an expression that was refused once is refused without being looked at again."""
         known = self._known.get(pattern)
-        if known is None:
-            try:
-                known = TopicPattern(pattern)
-            except KafkaError as error:
-                known = error
         try:
             if isinstance(known, KafkaError):
                 raise KafkaError(known.code, known.message)
+            if known is None:
+                known = TopicPattern(pattern)
             return known.matching(names)
         except KafkaError as error:
-            known = error
+            known = KafkaError(error.code, error.message)  # without a traceback, which holds what was compiled
             raise
         finally:
+            assert known is not None
             self._known[pattern] = known
             self._known.move_to_end(pattern)
-            if len(self._known) > _PATTERNS_MAX:
-                self._known.popitem(last=False)
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        weight = sum(map(_weight, self._known.values()))
+        while weight > _WEIGHT_MAX and len(self._known) > 1:
+            weight -= _weight(self._known.popitem(last=False)[1])
+
+
+def _weight(known: TopicPattern | KafkaError) -> int:
+    """About what it holds in memory, in entries of some fifty bytes."""
+    return _WEIGHT_LEAST if isinstance(known, KafkaError) else _WEIGHT_LEAST + known.weight

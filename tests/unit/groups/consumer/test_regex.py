@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.groups.consumer.regex import WORK_MAX, TopicPattern
+from odradek.groups.consumer.regex import WORK_MAX, TopicPattern, TopicPatterns
 from odradek.model.errors import ErrorCode, KafkaError
 
 NAMES = ["a", "aa", "ab", "b", "orders", "orders-eu", "orders.eu.1", "_x", "A", "payments-2024", "x.y", "x-y"]
@@ -104,3 +104,20 @@ def test_known_names_and_states_cost_no_more_work():
     before = pattern._work_left
     assert len(pattern.matching(f"orders-{number}" for number in range(1000))) == 1000
     assert before - pattern._work_left < 1000
+
+
+def test_thousands_of_expressions_are_not_all_remembered():
+    patterns = TopicPatterns()
+    for number in range(3000):
+        patterns.matching(f"orders-{number}-.*", ["orders-7-x"])
+    assert len(patterns) <= 2000
+    assert patterns.matching("orders-7-.*", ["orders-7-x"]) == {"orders-7-x"}
+
+
+def test_one_that_was_refused_is_refused_again():
+    patterns = TopicPatterns()
+    for _ in range(2):
+        with pytest.raises(KafkaError) as refused:
+            patterns.matching("(", [])
+        assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert len(patterns) == 1
