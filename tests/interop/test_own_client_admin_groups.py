@@ -1,0 +1,116 @@
+"""Our admin client: groups, their offsets, elections, features."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from odradek import (
+    Admin,
+    Consumer,
+    ErrorCode,
+    KafkaError,
+    OffsetAndMetadata,
+    PartialFailureError,
+    TopicPartition,
+)
+
+SECONDS = 20.0
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> Iterator[Admin]:
+    with Admin(bootstrap) as made:
+        yield made
+
+
+@contextmanager
+def a_member(bootstrap: str, group: str, topic: str, **options: Any) -> Iterator[Consumer]:
+    """With partitions."""
+    with Consumer(bootstrap, group_id=group, client_id="somebody", **options) as consumer:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + SECONDS
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        yield consumer
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [({}, "classic"), ({"group_protocol": "consumer"}, "consumer")],
+    ids=["classic", "consumer"],
+)
+def test_a_group_is_described_with_its_members(
+    admin: Admin, bootstrap: str, topic: MakeTopic, options: Any, kind: str
+) -> None:
+    name = topic(partitions=2)
+    group = f"described-{name}"
+    with a_member(bootstrap, group, name, **options) as consumer:
+        deadline = time.monotonic() + SECONDS
+        while (found := admin.describe_groups([group])[group]).state != "Stable":
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        assert (found.type, found.protocol_type, found.active) == (kind, "consumer", True)
+        [member] = found.members
+        assert (member.member_id, member.client_id) == (consumer.group_metadata().member_id, "somebody")
+        assert member.assignment == (TopicPartition(name, 0), TopicPartition(name, 1))
+        assert group in {each.group_id for each in admin.list_groups(types=[kind], states=["Stable"])}
+    found = admin.describe_groups([group])[group]
+    assert (found.state, found.members, found.active) == ("Empty", (), False)
+
+
+def test_groups_that_are_not_there_and_groups_that_are_busy(
+    admin: Admin, bootstrap: str, topic: MakeTopic
+) -> None:
+    name = topic()
+    group = f"busy-{name}"
+    only = TopicPartition(name, 0)
+    with a_member(bootstrap, group, name):
+        with pytest.raises(PartialFailureError) as caught:
+            admin.describe_groups([group, "nobody-knows"])
+        assert caught.value.errors["nobody-knows"].code is ErrorCode.GROUP_ID_NOT_FOUND
+        with pytest.raises(KafkaError, match="has members"):
+            admin.alter_group_offsets(group, {only: 1})
+        with pytest.raises(KafkaError, match="stop them first"):
+            admin.delete_groups([group])
+        with pytest.raises(KafkaError) as refused:
+            admin.delete_group_offsets(group, [only])
+        assert refused.value.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    admin.delete_groups([group])
+    with pytest.raises(KafkaError, match="there is no such group"):
+        admin.describe_groups([group])
+
+
+def test_offsets_are_set_listed_and_forgotten(admin: Admin, topic: MakeTopic) -> None:
+    name = topic(partitions=2)
+    group = f"offsets-{name}"
+    first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+    admin.alter_group_offsets(group, {first: OffsetAndMetadata(3, "note"), second: 4})
+    assert admin.list_group_offsets(group) == {
+        first: OffsetAndMetadata(3, "note"),
+        second: OffsetAndMetadata(4),
+    }
+    admin.delete_group_offsets(group, [first])
+    assert admin.list_group_offsets(group, [first, second]) == {first: None, second: OffsetAndMetadata(4)}
+
+
+def test_an_election_that_is_not_needed_is_no_error(admin: Admin, topic: MakeTopic) -> None:
+    only = TopicPartition(topic(), 0)
+    assert admin.elect_leaders([only]) == {only: False}
+    with pytest.raises(KafkaError):
+        admin.elect_leaders([TopicPartition(only.topic, 7)], timeout_s=2)
+
+
+def test_features_have_levels(admin: Admin) -> None:
+    found = admin.describe_features()["transaction.version"]
+    low, high = found.supported
+    assert low <= found.finalized <= high
+    admin.update_features({"transaction.version": found.finalized}, validate_only=True)
+    with pytest.raises(KafkaError):
+        admin.update_features({"transaction.version": 99}, validate_only=True)
