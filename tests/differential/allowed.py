@@ -272,18 +272,6 @@ GAPS: Final = (
         gap=True,
     ),
     Allowed(
-        places=("configs/what was appended: results.cf-one.configs.cleanup.policy.value",),
-        why="Appending puts the new word last; Odradek sorts the words.",
-        gap=True,
-    ),
-    Allowed(
-        places=("configs/without a name: responses[[]0].error_code",),
-        kafka=42,
-        here=3,
-        why="A topic without a name is an invalid request.",
-        gap=True,
-    ),
-    Allowed(
         places=("configs/setting a broker's unknown key: responses.1.error_code",),
         kafka=0,
         here=42,

@@ -120,6 +120,10 @@ def each_once(resources: Iterable[R]) -> list[tuple[R, KafkaError | None]]:
 async def alter(parts: Parts, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
     """Carry out a change of one resource's settings, or raise a `KafkaError` that says why not."""
     if kind == TOPIC:
+        if not name:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "a topic's settings cannot be changed without its name"
+            )
         await parts.controller.alter_topic_configs(name, change, validate_only=validate_only)
     elif kind == BROKER and name == "":
         await _alter_all_brokers(parts, change, validate_only=validate_only)

@@ -57,7 +57,9 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
         described.append(
             DescribedSetting(
                 key=setting.key,
-                value=setting.text(getattr(config, TOPIC_ATTRIBUTES[setting.key])),
+                value=_as_given(setting, overrides[setting.key])
+                if setting.key in overrides
+                else setting.text(getattr(config, TOPIC_ATTRIBUTES[setting.key])),
                 source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
                 type=setting.type,
                 documentation=_documentation(setting),
@@ -136,9 +138,16 @@ def _documentation(setting: Setting) -> str:
 
 def _of_topic(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig) -> Iterator[Synonym]:
     if setting.key in overrides:
-        value = setting.text(setting.parse(overrides[setting.key]))
+        value = _as_given(setting, overrides[setting.key])
         yield Synonym(key=setting.key, value=value, source=ConfigSource.DYNAMIC_TOPIC)
     yield from _of_broker(setting.synonyms, broker)
+
+
+def _as_given(setting: Setting, text: str) -> str | None:
+    """A value as it is read; but words stay in the order in which they were given."""
+    if setting.type is SettingType.LIST:
+        return ",".join(word.strip() for word in text.split(","))
+    return setting.text(setting.parse(text))
 
 
 def _of_broker(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]:

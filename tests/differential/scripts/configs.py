@@ -128,6 +128,7 @@ def _replacing(peer: Peer) -> None:
     _settings(peer, "what replaced them", {"retention.ms": "2000"})
     peer.ask("replacing with an unknown key", replace(TOPIC, "cf-one", no_such="1"))
     peer.ask("replacing with a bad value", replace(TOPIC, "cf-one", retention_ms="soon"))
+    peer.ask("replacing without a name", replace(TOPIC, "", retention_ms="1"))
     peer.ask("replacing with null", replace(TOPIC, "cf-one", retention_ms=None))
     peer.ask("replacing an unknown topic's", replace(TOPIC, "cf-none", retention_ms="1"))
     peer.ask("replacing an unknown broker's", replace(BROKER, "9", log_retention_ms="1"))
