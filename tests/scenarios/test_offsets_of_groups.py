@@ -291,3 +291,14 @@ async def test_offsets_outlive_the_compaction_of_their_log(scene: Any, until: An
     assert {place: one[0] for place, one in found.items()} == {("t", 0): 598, ("t", 1): 599}
     listed = await again.wire.call("ListGroups", 5, ListGroupsRequest())
     assert [one.group_id for one in listed.groups] == ["g"]
+
+
+async def test_segments_of_internal_topics_too_small_for_a_topic_count_as_what_it_may_have(
+    scene: Any,
+) -> None:
+    await scene.start(offsets_topic_segment_bytes="1", transaction_state_log_segment_bytes="1")
+    offsets = await connected(scene)
+    await offsets.create("t")
+    assert await offsets.commit("t", 0, 1) == 0
+    request = FindCoordinatorRequest(key="x", key_type=1)
+    assert (await offsets.wire.call("FindCoordinator", 2, request)).error_code == 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from odradek.broker.context import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Parts
 from odradek.cluster.planning import NewTopic
@@ -29,7 +29,15 @@ __all__ = [
     "Coordinators",
     "InternalTopic",
     "PartitionLog",
+    "segment_bytes",
 ]
+
+_SEGMENT_BYTES_MIN: Final = 1 << 20
+
+
+def segment_bytes(setting: int) -> str:
+    """An internal topic's `segment.bytes`: what its broker setting says, but at least what a topic may have."""
+    return str(max(setting, _SEGMENT_BYTES_MIN))
 
 
 class PartitionLog:

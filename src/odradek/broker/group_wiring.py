@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.coordinators import CONSUMER_OFFSETS, Coordinators, InternalTopic
+from odradek.broker.coordinators import CONSUMER_OFFSETS, Coordinators, InternalTopic, segment_bytes
 from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.groups.classic.kind import CLASSIC
@@ -21,8 +21,6 @@ from odradek.groups.settings import GroupSettings
 from odradek.runtime.ports import Runtime
 
 KINDS: Final[tuple[KindParts, ...]] = (CLASSIC, OFFSETS)
-_SEGMENT_BYTES_MIN: Final = 1 << 20
-"""Of any topic."""
 _GROUP: Final = 32
 """The type of resource (KIP-1043) that a group's own settings are kept under."""
 
@@ -85,7 +83,7 @@ def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: in
 def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
     return {
         "cleanup.policy": "compact",
-        "segment.bytes": str(max(config.offsets_topic_segment_bytes, _SEGMENT_BYTES_MIN)),
+        "segment.bytes": segment_bytes(config.offsets_topic_segment_bytes),
     }
 
 

@@ -6,7 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE, Coordinators, InternalTopic
+from odradek.broker.coordinators import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    Coordinators,
+    InternalTopic,
+    segment_bytes,
+)
 from odradek.broker.features import TRANSACTION_VERSION, level_of
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
@@ -28,7 +34,7 @@ _TRANSACTION_TOPIC: Final = InternalTopic(
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
         "unclean.leader.election.enable": "false",
-        "segment.bytes": str(parts.config.transaction_state_log_segment_bytes),
+        "segment.bytes": segment_bytes(parts.config.transaction_state_log_segment_bytes),
     },
 )
 

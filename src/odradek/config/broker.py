@@ -516,8 +516,8 @@ class BrokerConfig(TransactionConfig):
         "offsets.topic.segment.bytes",
         INT,
         100 << 20,
-        "Where the log of __consumer_offsets begins a new segment: small, so that it is compacted and loaded fast. Counts as 1 MiB "
-        "where it is less, which no topic may have.",
+        "Where the log of __consumer_offsets begins a new segment: small, so that it is compacted and loaded fast. "
+        "Less than 1 MiB, which no topic may have, counts as that.",
         at_least(1),
         importance=HIGH,
     )
