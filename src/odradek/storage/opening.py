@@ -17,13 +17,13 @@ from odradek.storage.epochs import EpochHistory, EpochStart
 from odradek.storage.index_checks import BuiltIndex, build_index, resume_index
 from odradek.storage.leftovers import clear_leftovers
 from odradek.storage.open_files import OpenFiles
-from odradek.storage.producer_replay import replay_segment
+from odradek.storage.producer_replay import replay_log
 from odradek.storage.producer_snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.producers import Producers
 from odradek.storage.recovery import ScannedSegment, cut, rewrite, scan_file, set_aside
-from odradek.storage.segment import Segment, write_index_files
+from odradek.storage.segment import OFFSET_MAX, Segment, write_index_files
 from odradek.storage.segments import SegmentList
-from odradek.storage.transaction_index import TransactionIndex, is_sound
+from odradek.storage.transaction_index import is_sound
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -445,45 +445,18 @@ class _Opener:
         return producers
 
     def _replay(self, producers: Producers, offset: int) -> None:
-        for number, segment in enumerate(self._segments):
-            following = (
-                self._segments[number + 1].base_offset
-                if number + 1 < len(self._segments)
-                else self._end_offset
+        recovered = self._recovered[0].base_offset if self._recovered else OFFSET_MAX
+        try:
+            replay_log(
+                self._disk,
+                producers,
+                self._segments,
+                end_offset=self._end_offset,
+                from_offset=offset,
+                index_from=recovered,
+                now_ms=self._now_ms,
             )
-            recovered = segment in self._recovered
-            if recovered:
-                segment.aborted = TransactionIndex(
-                    self._disk, self._files, segment.path(naming.TRANSACTION_INDEX)
-                )
-            if following > offset and segment.size_bytes:
-                try:
-                    replay_segment(
-                        producers, segment, offset, self._now_ms, segment.aborted.note if recovered else None
-                    )
-                except BrokenChain as damage:
-                    raise self._lost(f"segment {segment.base_offset}: {damage}") from None
-            if recovered:
-                self._keep_transaction_index(segment)
-        producers.transactions.forget_decided()
+        except BrokenChain as damage:
+            raise self._lost(str(damage)) from None
         if self._recovered:
             self._disk.sync_directory(self._directory)
-
-    def _keep_transaction_index(self, segment: Segment) -> None:
-        """Durably what the batches say: a later clean start believes the file."""
-        path = segment.path(naming.TRANSACTION_INDEX)
-        if not segment.aborted:
-            if self._disk.exists(path):
-                self._disk.remove(path)
-            return
-        try:
-            segment.aborted.write()
-        finally:
-            file = segment.aborted.file
-            if file is not None and segment.writer is not None:
-                segment.writer.transaction_file = file
-        if file is not None:
-            file.sync()
-            if segment.writer is None:
-                segment.aborted.detach()
-                file.close()

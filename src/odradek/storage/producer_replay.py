@@ -6,14 +6,67 @@ index is made again: which transactions a marker ended, and what was open then, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from odradek.model.errors import KafkaError
 from odradek.records import BatchHeader, read_control
+from odradek.runtime.ports import Disk
+from odradek.storage import naming
 from odradek.storage.batch_walk import BrokenChain, walk_headers
 from odradek.storage.producers import Marker, Producers
 from odradek.storage.segment import Segment
 from odradek.storage.transaction_index import AbortedTransaction
+
+
+def replay_log(
+    disk: Disk,
+    producers: Producers,
+    segments: Sequence[Segment],
+    *,
+    end_offset: int,
+    from_offset: int,
+    index_from: int,
+    now_ms: int,
+) -> None:
+    """Take in all batches from `from_offset` on, and make the transaction indexes of segments that begin at `index_from` or
+    behind it again, durably but for their names. Raises BrokenChain for a damaged segment.
+    """
+    bounds = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    for segment, following in zip(segments, bounds, strict=True):
+        is_indexed = segment.base_offset >= index_from
+        if is_indexed:
+            segment.forget_aborted()
+        if following > from_offset and segment.size_bytes:
+            noted = segment.aborted.note if is_indexed else None
+            try:
+                replay_segment(producers, segment, from_offset, now_ms, noted)
+            except BrokenChain as damage:
+                raise BrokenChain(
+                    damage.position, f"in segment {segment.base_offset}: {damage.reason}"
+                ) from None
+        if is_indexed:
+            _keep_transaction_index(disk, segment)
+    producers.transactions.forget_decided()
+
+
+def _keep_transaction_index(disk: Disk, segment: Segment) -> None:
+    """What the batches say becomes durable: a later clean start believes the file."""
+    if not segment.aborted:
+        path = segment.path(naming.TRANSACTION_INDEX)
+        if disk.exists(path):
+            disk.remove(path)
+        return
+    try:
+        segment.aborted.write()
+    finally:
+        file = segment.aborted.file
+        if file is not None and segment.writer is not None:
+            segment.writer.transaction_file = file
+    if file is not None:
+        file.sync()
+        if segment.writer is None:
+            segment.aborted.detach()
+            file.close()
 
 
 def replay_segment(

@@ -129,7 +129,7 @@ class Segment:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.index_interval_bytes = index_interval_bytes
-        self.aborted = TransactionIndex(disk, files, self.path(naming.TRANSACTION_INDEX))
+        self.forget_aborted()
         self.appended_ms = -1
         """When it was last written, by the wall clock; -1 until asked for or written."""
         self.first_append_ms = -1
@@ -145,6 +145,10 @@ class Segment:
         """From now on read through `files`."""
         self._files = files
         self.aborted.share(files)
+
+    def forget_aborted(self) -> None:
+        """What its transaction index said is to be found out anew."""
+        self.aborted = TransactionIndex(self._disk, self._files, self.path(naming.TRANSACTION_INDEX))
 
     def path(self, kind: str) -> str:
         return naming.join(self._directory, naming.offset_file(self.base_offset, kind))

@@ -16,7 +16,7 @@ from odradek.net.connection import Connection
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage import log as log_module
-from odradek.storage import opening, producer_snapshot, recovery
+from odradek.storage import opening, producer_replay, producer_snapshot, recovery
 from odradek.storage.batch_walk import walk
 from odradek.storage.durability import Durability, FlushJob
 from odradek.storage.log import Log
@@ -300,7 +300,7 @@ def transaction_index_not_recovered() -> Patches:
     def replay(producers: Producers, segment: Segment, offset: int, now_ms: int, _: Any) -> None:
         replay_segment(producers, segment, offset, now_ms)
 
-    yield patch.object(opening, "replay_segment", replay)
+    yield patch.object(producer_replay, "replay_segment", replay)
 
 
 @mutant("the index of aborted transactions is not synced before a clean shutdown")
