@@ -124,8 +124,7 @@ def enter(draft: Draft, member: Member, profile: Profile, situation: Situation) 
     Returns whether the member's subscription changed. INVALID_REGULAR_EXPRESSION.
     """
     member_id, before, topics = member.member_id, member.profile, situation.topics
-    is_new = member_id not in draft.group.members
-    if is_new or profile != before:
+    if member_id not in draft.group.members or profile != before:
         draft.write_profile(member_id, profile)
     if profile.regex != before.regex:
         change_regex(draft, before.regex, profile.regex, situation.patterns, topics, situation.now)
@@ -134,9 +133,9 @@ def enter(draft: Draft, member: Member, profile: Profile, situation: Situation) 
     is_checked = group.checked_version == topics.version
     if not is_checked:
         is_checked = refresh_regexes(draft, situation.patterns, topics, situation.now)
-    elif not (is_new or changed or group.epoch == 0):
+    elif not (changed or group.epoch == 0):
         return False
-    bump_epoch(draft, topics, always=is_new or changed)
+    bump_epoch(draft, topics, always=changed)
     if is_checked:
         draft.group.checked_version = topics.version
     return changed
