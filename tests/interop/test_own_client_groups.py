@@ -339,6 +339,30 @@ def test_who_does_not_poll_loses_the_partitions_and_may_not_commit(
             assert lost == [TopicPartition(name, 0)]
 
 
+def test_a_listener_may_ask_seek_commit_and_raise(bootstrap: str, topic: MakeTopic) -> None:
+    name, group = topic(), a_group()
+    only = TopicPartition(name, 0)
+    fill(bootstrap, name, 1, 10)
+    with Consumer(bootstrap, group_id=group) as early:
+        early.commit({only: 4})
+    places: list[int] = []
+
+    class Told(RebalanceListener):
+        def partitions_assigned(self, partitions: Any) -> None:
+            places.append(consumer.position(only))
+            consumer.seek(only, 7)
+            consumer.commit({only: 6})
+            raise ZeroDivisionError
+
+    with Consumer(bootstrap, group_id=group, enable_auto_commit=False) as consumer:
+        consumer.subscribe([name], listener=Told())
+        with pytest.raises(ZeroDivisionError):
+            consumer.poll(SECONDS)
+        assert [record.offset for record in consumer.poll(SECONDS)] == [7, 8, 9]
+        assert places == [4]
+        assert consumer.committed([only]) == {only: OffsetAndMetadata(6)}
+
+
 def test_a_consumer_with_a_group_may_also_assign_for_itself(bootstrap: str, topic: MakeTopic) -> None:
     name, group = topic(), a_group()
     fill(bootstrap, name, 1, 10)

@@ -318,7 +318,6 @@ class AsyncConsumer:
             except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
                 problem = problem or error
         group.membership.handed_over(handover.number)
-        self._core.fetcher.turn_soon()
         if problem is not None:
             raise problem
 

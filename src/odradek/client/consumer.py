@@ -309,7 +309,6 @@ class Consumer:
             except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
                 problem = problem or error
         self._thread.post(lambda: group.membership.handed_over(handover.number))
-        self._thread.post(self._core.fetcher.turn_soon)
         if problem is not None:
             raise problem
 

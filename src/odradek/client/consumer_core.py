@@ -370,6 +370,7 @@ class ConsumerCore:
             entropy=entropy,
             positions=self.positions,
             give_up=self.drop_kept,
+            wake=self._wake,
         )
 
     def _metadata_changed(self) -> None:

@@ -69,12 +69,14 @@ class Participation:
         entropy: Entropy,
         positions: Callable[[], dict[TopicPartition, int]],
         give_up: Callable[[Iterable[TopicPartition]], None],
+        wake: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._assignment = assignment
         self._clock = clock
         self._positions = positions
         self._give_up = give_up
+        self._wake = wake
         self.member: Final[Member] = _make_member(settings, entropy)
         self.coordinator: Final = Coordinator(cluster, settings.group_id, GROUP)
         self.membership: Final = Membership(self.member, cluster, self.coordinator, on_change=self._changed)
@@ -152,6 +154,7 @@ class Participation:
         if handover.taken is not None:
             added = handover.added(before)
             self._assignment.assign(handover.taken, committed=True)
+            self._wake()  # so that the listener may ask for positions
             yield Step.ASSIGNED, added
 
     def tell_listener(self, step: Step, partitions: Partitions) -> Awaitable[None] | None:
