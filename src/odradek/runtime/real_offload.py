@@ -50,7 +50,10 @@ class ThreadOffload:
             else:
                 self._free -= 1
         self._queue.put(_Work(loop, future, work, arguments))
-        return await future
+        try:
+            return await future
+        finally:
+            del future  # it holds the error, whose traceback holds this frame: a cycle that keeps what the work expanded
 
     def close(self) -> None:
         """Wait for work that has begun, drop what has not. Idempotent; `run` raises RuntimeError after it."""
