@@ -126,6 +126,21 @@ def test_a_block_commits_and_a_block_that_fails_aborts(
     assert read_eventually(bootstrap, into, 2) == [b"kept", b"kept, too"]
 
 
+def test_arrow_shows_committed_records_only(bootstrap: str, topic: MakeTopic, producer: Producer) -> None:
+    into = topic()
+    for value, commit in ((b"1", True), (b"aborted", False), (b"2", True)):
+        producer.begin_transaction()
+        producer.send(into, value).result(SECONDS)
+        (producer.commit_transaction if commit else producer.abort_transaction)()
+    read_eventually(bootstrap, into, 2)
+    values: list[Any] = []
+    with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+        consumer.assign([TopicPartition(into, 0)])
+        while len(values) < 2:
+            values += consumer.poll_arrow(SECONDS).column("value").to_pylist()
+    assert values == [b"1", b"2"]
+
+
 def test_an_empty_transaction_costs_nothing(producer: Producer) -> None:
     for _ in range(3):
         with producer.transaction():
