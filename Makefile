@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 SEEDS  ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format sim interop bench docs clean
+.PHONY: help install demo test check format sim interop answers bench docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ sim: $(READY) ## the broker on simulated clock, network and disk: SEEDS=200 seed
 interop: $(READY) ## unmodified third-party clients, in five languages, against one broker
 	$(BIN)/python -m tests.interop.languages.prepare
 	$(BIN)/python -m pytest -q -m interop
+
+answers: $(READY) ## record Apache Kafka's answers anew, which make test compares ours with
+	$(BIN)/python -m tests.differential.record
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file
 	$(BIN)/python -m benchmarks.run
