@@ -209,7 +209,7 @@ class Log:
         Each batch is a writable view of exactly one batch whose CRC and records were checked. Raises MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, or
         KAFKA_STORAGE_ERROR; nothing is appended then. `guard` must come with a client's transactional batches: see
-        `begin_verification`.
+        `Producers.begin_verification`.
         """
         self._health.check_writable()
         append_bytes = check_batches(batches, self.config, now_ms)
@@ -321,6 +321,11 @@ class Log:
     def flushed_offset(self) -> int:
         """Everything below it survives a power cut."""
         return self._durability.flushed_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Below it nothing has to be looked at after a crash; at most `flushed_offset`."""
+        return self._durability.recovery_point
 
     @property
     def flush_due(self) -> bool:
