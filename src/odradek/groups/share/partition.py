@@ -1,0 +1,297 @@
+"""One partition as one share group sees it: which records are in flight, who has them, and until when. Pure.
+
+The window reaches from `start_offset`, below which everything is settled, to `end_offset`, up to which records were ever given
+to somebody. Each offset in it is available, acquired by one member for a time, acknowledged, or archived: given up, because
+somebody rejected it, because it was delivered too often, or because the log has no record there. The window moves on over what
+is settled at its beginning, and is never longer than the group's limit of locks.
+
+What changes for good comes back as `StateBatch`es, which the caller makes durable before it answers. An acquisition is not one
+of them: after a crash its records are available again, with the delivery count of before (as in Kafka).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from odradek.model.errors import ErrorCode, KafkaError
+
+
+class RecordState(IntEnum):
+    """The numbers are those of Kafka's records and messages."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+class AcknowledgeType(IntEnum):
+    """What a member says about records that it has."""
+
+    GAP = 0
+    """There is no record at this offset."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    """Not done yet: the lock begins anew (KIP-1222)."""
+
+
+class StateBatch(NamedTuple):
+    """Neighbouring offsets with one state and delivery count, both ends included."""
+
+    first_offset: int
+    last_offset: int
+    state: RecordState
+    delivery_count: int
+
+
+class AcquiredRange(NamedTuple):
+    """Neighbouring offsets given to a member together, both ends included."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class AcknowledgedRange(NamedTuple):
+    """A member's word about a range: one type for each offset, or one for all of them."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+
+
+class ShareLimits(NamedTuple):
+    """The group's settings, as they are now."""
+
+    record_locks_max: int
+    delivery_count_max: int
+    lock_ms: int
+
+
+class _InFlight(NamedTuple):
+    """One offset of the window."""
+
+    state: RecordState
+    delivery_count: int
+    member_id: str = ""
+    until_ms: int = 0
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in _SETTLED
+
+
+_SETTLED: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+_FRESH: Final = _InFlight(RecordState.AVAILABLE, 0)
+
+
+class SharePartition:
+    """`batches` is what was made durable before; offsets of the window that they leave out are available."""
+
+    def __init__(
+        self, start_offset: int, limits: Callable[[], ShareLimits], batches: Iterable[StateBatch] = ()
+    ) -> None:
+        self.start_offset = start_offset
+        self._limits = limits
+        self._window: deque[_InFlight] = deque()
+        for batch in batches:
+            self._restore(batch)
+        self._advance()
+
+    @property
+    def end_offset(self) -> int:
+        return self.start_offset + len(self._window)
+
+    @property
+    def next_fetch_offset(self) -> int:
+        """The first offset that could be given to somebody: one that came back, or the end of the window."""
+        for index, one in enumerate(self._window):
+            if one.state is RecordState.AVAILABLE:
+                return self.start_offset + index
+        return self.end_offset
+
+    @property
+    def has_room(self) -> bool:
+        """Whether anything may be acquired: some record came back, or the window may grow."""
+        return self.next_fetch_offset < self.end_offset or self._growth > 0
+
+    @property
+    def _growth(self) -> int:
+        return max(self._limits().record_locks_max - len(self._window), 0)
+
+    def acquire(
+        self, member_id: str, first_offset: int, last_offset: int, *, records_max: int, now_ms: int
+    ) -> list[AcquiredRange]:
+        """Give the member what is available among the offsets, which were read from the log; at most `records_max`.
+
+        Offsets below the first, between it and the end of the window, that were never seen are gaps of the log: they are given
+        along, and come back as gaps. Nothing beyond the group's limit of locks is given.
+        """
+        limits = self._limits()
+        self._grow(last_offset)
+        taken: list[int] = []
+        for offset in range(max(first_offset, self.start_offset), min(last_offset + 1, self.end_offset)):
+            if len(taken) == records_max:
+                break
+            one = self._window[offset - self.start_offset]
+            if one.state is RecordState.AVAILABLE:
+                self._window[offset - self.start_offset] = _InFlight(
+                    RecordState.ACQUIRED, one.delivery_count + 1, member_id, now_ms + limits.lock_ms
+                )
+                taken.append(offset)
+        self._shrink()
+        return [
+            AcquiredRange(batch.first_offset, batch.last_offset, batch.delivery_count)
+            for batch in self._batches(taken)
+        ]
+
+    def acknowledge(
+        self, member_id: str, ranges: Sequence[AcknowledgedRange], *, now_ms: int
+    ) -> list[StateBatch]:
+        """Take the member's word. All of it counts or none: INVALID_RECORD_STATE if the member has not every record,
+        INVALID_REQUEST if the ranges make no sense."""
+        said = [pair for one in ranges for pair in _each(one)]
+        if len({offset for offset, _ in said}) < len(said):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a record is acknowledged twice in one request")
+        for offset, _ in said:
+            if not self._has(member_id, offset, now_ms):
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    f"offset {offset} is not acquired by member {member_id!r}, or no longer",
+                )
+        changed = [offset for offset, kind in said if self._settle(offset, kind, now_ms)]
+        return self._changes(changed)
+
+    def release(self, member_id: str) -> list[StateBatch]:
+        """The member left: what it has comes back."""
+        return self._give_back(lambda one: one.member_id == member_id)
+
+    def expire(self, now_ms: int) -> list[StateBatch]:
+        """What was not acknowledged in time comes back."""
+        return self._give_back(lambda one: one.until_ms <= now_ms)
+
+    def begin_at(self, start_offset: int) -> list[StateBatch]:
+        """The log begins later now, or an administrator says so: what is below is archived."""
+        below = range(self.start_offset, min(start_offset, self.end_offset))
+        changed = []
+        for offset in below:
+            one = self._window[offset - self.start_offset]
+            if not one.is_settled:
+                self._window[offset - self.start_offset] = _InFlight(RecordState.ARCHIVED, one.delivery_count)
+                changed.append(offset)
+        batches = self._changes(changed)
+        self.start_offset = max(self.start_offset, start_offset)
+        return batches
+
+    def next_deadline_ms(self) -> int | None:
+        """When the first lock ends; None without locks."""
+        return min((one.until_ms for one in self._window if one.state is RecordState.ACQUIRED), default=None)
+
+    def snapshot(self) -> list[StateBatch]:
+        """What a coordinator has to keep, beside `start_offset`: acquired records as the available ones that they were."""
+        kept = []
+        for offset, one in enumerate(self._window, start=self.start_offset):
+            if one.state is RecordState.ACQUIRED:
+                kept.append((offset, RecordState.AVAILABLE, one.delivery_count - 1))
+            elif one.is_settled or one.delivery_count:
+                kept.append((offset, one.state, one.delivery_count))
+        return _merged(kept)
+
+    # -- one offset
+
+    def _has(self, member_id: str, offset: int, now_ms: int) -> bool:
+        if not self.start_offset <= offset < self.end_offset:
+            return False
+        one = self._window[offset - self.start_offset]
+        return one.state is RecordState.ACQUIRED and one.member_id == member_id and one.until_ms > now_ms
+
+    def _settle(self, offset: int, kind: AcknowledgeType, now_ms: int) -> bool:
+        """Whether anything that must be kept changed."""
+        index = offset - self.start_offset
+        one = self._window[index]
+        if kind is AcknowledgeType.RENEW:
+            self._window[index] = one._replace(until_ms=now_ms + self._limits().lock_ms)
+            return False
+        if kind is AcknowledgeType.RELEASE:
+            self._window[index] = self._back(one)
+        else:
+            state = RecordState.ACKNOWLEDGED if kind is AcknowledgeType.ACCEPT else RecordState.ARCHIVED
+            self._window[index] = _InFlight(state, one.delivery_count)
+        return True
+
+    def _back(self, one: _InFlight) -> _InFlight:
+        """Available again, unless it was delivered as often as it may be."""
+        given_up = one.delivery_count >= self._limits().delivery_count_max
+        return _InFlight(RecordState.ARCHIVED if given_up else RecordState.AVAILABLE, one.delivery_count)
+
+    def _give_back(self, belongs: Callable[[_InFlight], bool]) -> list[StateBatch]:
+        changed = []
+        for index, one in enumerate(self._window):
+            if one.state is RecordState.ACQUIRED and belongs(one):
+                self._window[index] = self._back(one)
+                changed.append(self.start_offset + index)
+        return self._changes(changed)
+
+    # -- the window
+
+    def _restore(self, batch: StateBatch) -> None:
+        first, last = max(batch.first_offset, self.start_offset), batch.last_offset
+        self._window.extend([_FRESH] * (last + 1 - self.end_offset))
+        for offset in range(first, last + 1):
+            self._window[offset - self.start_offset] = _InFlight(batch.state, batch.delivery_count)
+
+    def _grow(self, last_offset: int) -> None:
+        count = min(last_offset + 1 - self.end_offset, self._growth)
+        self._window.extend([_FRESH] * count)
+
+    def _shrink(self) -> None:
+        """Fresh offsets at the end that nobody got are not in flight."""
+        while self._window and self._window[-1] is _FRESH:
+            self._window.pop()
+
+    def _advance(self) -> None:
+        while self._window and self._window[0].is_settled:
+            self._window.popleft()
+            self.start_offset += 1
+
+    def _changes(self, offsets: Sequence[int]) -> list[StateBatch]:
+        batches = self._batches(offsets)
+        self._advance()
+        return batches
+
+    def _batches(self, offsets: Sequence[int]) -> list[StateBatch]:
+        found = [(offset, self._window[offset - self.start_offset]) for offset in sorted(offsets)]
+        return _merged((offset, one.state, one.delivery_count) for offset, one in found)
+
+
+def _each(one: AcknowledgedRange) -> Iterator[tuple[int, AcknowledgeType]]:
+    count = one.last_offset - one.first_offset + 1
+    if count < 1 or len(one.types) not in (1, count):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"offsets {one.first_offset} to {one.last_offset} need 1 or {count} acknowledge types, "
+            f"not {len(one.types)}",
+        )
+    for index in range(count):
+        number = one.types[index if len(one.types) > 1 else 0]
+        try:
+            yield one.first_offset + index, AcknowledgeType(number)
+        except ValueError:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no acknowledge type {number}") from None
+
+
+def _merged(offsets: Iterable[tuple[int, RecordState, int]]) -> list[StateBatch]:
+    batches: list[StateBatch] = []
+    for offset, state, delivery_count in offsets:
+        if batches:
+            last = batches[-1]
+            if (last.last_offset + 1, last.state, last.delivery_count) == (offset, state, delivery_count):
+                batches[-1] = last._replace(last_offset=offset)
+                continue
+        batches.append(StateBatch(offset, offset, state, delivery_count))
+    return batches

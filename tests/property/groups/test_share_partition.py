@@ -1,0 +1,173 @@
+"""A share partition against a plain model: one word for each record."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from odradek.groups.share.partition import (
+    AcknowledgedRange,
+    AcknowledgeType,
+    RecordState,
+    ShareLimits,
+    SharePartition,
+    StateBatch,
+)
+from odradek.model.errors import KafkaError
+
+LOCK_MS = 100
+LIMITS = ShareLimits(record_locks_max=12, delivery_count_max=3, lock_ms=LOCK_MS)
+MEMBERS = st.sampled_from(["a", "b", "c"])
+
+
+class Sharing(RuleBasedStateMachine):
+    """Members acquire, acknowledge, forget and die; a coordinator keeps what it was told, and restarts from it."""
+
+    acquired = Bundle("acquired")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000
+        self.partition = SharePartition(0, lambda: LIMITS)
+        self.owner: dict[int, tuple[str, int]] = {}
+        """Offset -> who has it, and until when."""
+        self.deliveries: dict[int, int] = {}
+        self.settled: dict[int, str] = {}
+        self.kept: dict[int, StateBatch] = {}
+        self.kept_start = 0
+        self.log_start = 0
+
+    def keep(self, batches: list[StateBatch]) -> None:
+        for batch in batches:
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                self.kept[offset] = StateBatch(offset, offset, batch.state, batch.delivery_count)
+        self.kept_start = self.partition.start_offset
+
+    def give_back(self, offset: int) -> None:
+        del self.owner[offset]
+        if self.deliveries[offset] >= LIMITS.delivery_count_max:
+            self.settled[offset] = "archived"
+
+    @rule(member=MEMBERS, records_max=st.integers(1, 8), length=st.integers(1, 20), target=acquired)
+    def acquire(self, member: str, records_max: int, length: int) -> tuple[str, list[tuple[int, int]]]:
+        first = self.partition.next_fetch_offset
+        had_room = self.partition.has_room
+        ranges = self.partition.acquire(
+            member, first, first + length - 1, records_max=records_max, now_ms=self.now
+        )
+        assert bool(ranges) == had_room
+        got = [offset for one in ranges for offset in range(one.first_offset, one.last_offset + 1)]
+        assert len(got) <= records_max
+        for one in ranges:
+            for offset in range(one.first_offset, one.last_offset + 1):
+                assert offset not in self.owner, "a record has one owner"
+                assert offset not in self.settled, "what is settled is never delivered again"
+                self.deliveries[offset] = self.deliveries.get(offset, 0) + 1
+                assert one.delivery_count == self.deliveries[offset] <= LIMITS.delivery_count_max
+                self.owner[offset] = (member, self.now + LOCK_MS)
+        return member, [(one.first_offset, one.last_offset) for one in ranges]
+
+    @rule(what=acquired, member=MEMBERS, kind=st.sampled_from(list(AcknowledgeType)))
+    def acknowledge(
+        self, what: tuple[str, list[tuple[int, int]]], member: str, kind: AcknowledgeType
+    ) -> None:
+        ranges = [AcknowledgedRange(first, last, [kind]) for first, last in what[1]]
+        offsets = [offset for first, last in what[1] for offset in range(first, last + 1)]
+        has_all = all(
+            offset in self.owner and self.owner[offset][0] == member and self.owner[offset][1] > self.now
+            for offset in offsets
+        )
+        try:
+            batches = self.partition.acknowledge(member, ranges, now_ms=self.now)
+        except KafkaError:
+            assert not has_all
+            return
+        assert has_all
+        self.keep(batches)
+        for offset in offsets:
+            if kind is AcknowledgeType.RENEW:
+                self.owner[offset] = (member, self.now + LOCK_MS)
+            elif kind is AcknowledgeType.RELEASE:
+                self.give_back(offset)
+            else:
+                del self.owner[offset]
+                self.settled[offset] = "done" if kind is AcknowledgeType.ACCEPT else "archived"
+
+    @rule(member=MEMBERS)
+    def leave(self, member: str) -> None:
+        self.keep(self.partition.release(member))
+        for offset in [offset for offset, (owner, _) in self.owner.items() if owner == member]:
+            self.give_back(offset)
+
+    @rule(step=st.integers(1, 150))
+    def wait(self, step: int) -> None:
+        self.now += step
+        self.keep(self.partition.expire(self.now))
+        for offset in [offset for offset, (_, until) in self.owner.items() if until <= self.now]:
+            self.give_back(offset)
+
+    @rule(step=st.integers(0, 5))
+    def log_begins_later(self, step: int) -> None:
+        self.log_start = max(self.log_start, self.partition.start_offset + step)
+        self.keep(self.partition.begin_at(self.log_start))
+        for offset in range(self.log_start):
+            self.owner.pop(offset, None)
+            self.settled.setdefault(offset, "archived")
+
+    @rule()
+    def restart(self) -> None:
+        """Only what was kept is left: acquired records come back with their earlier count."""
+        batches = [one for offset, one in sorted(self.kept.items()) if offset >= self.kept_start]
+        self.partition = SharePartition(self.kept_start, lambda: LIMITS, batches)
+        for offset in list(self.owner):
+            del self.owner[offset]
+            self.deliveries[offset] = self.kept[offset].delivery_count if offset in self.kept else 0
+
+    @rule()
+    def snapshot(self) -> None:
+        """A snapshot says as much as all that was kept before it."""
+        self.kept = {}
+        self.keep(self.partition.snapshot())
+
+    @invariant()
+    def everything_below_the_start_is_settled(self) -> None:
+        start = self.partition.start_offset
+        assert all(offset in self.settled for offset in range(start))
+        assert start not in self.settled
+        assert self.partition.end_offset - start <= LIMITS.record_locks_max
+
+    @invariant()
+    def the_deadline_is_the_first_lock_that_ends(self) -> None:
+        ends = [until for _, until in self.owner.values()]
+        assert self.partition.next_deadline_ms() == (min(ends) if ends else None)
+
+
+TestSharing = Sharing.TestCase
+TestSharing.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def acknowledged(partition: SharePartition, *ranges: tuple[int, int, Any]) -> list[StateBatch]:
+    return partition.acknowledge("a", [AcknowledgedRange(*one) for one in ranges], now_ms=0)
+
+
+def test_one_bad_range_leaves_everything_as_it_was() -> None:
+    partition = SharePartition(10, lambda: LIMITS)
+    partition.acquire("a", 10, 14, records_max=5, now_ms=0)
+    with pytest.raises(KafkaError, match="offset 15"):
+        acknowledged(partition, (10, 12, [1]), (15, 15, [1]))
+    with pytest.raises(KafkaError, match="twice"):
+        acknowledged(partition, (10, 12, [1]), (12, 13, [1]))
+    with pytest.raises(KafkaError, match="1 or 3 acknowledge types, not 2"):
+        acknowledged(partition, (10, 12, [1, 1]))
+    with pytest.raises(KafkaError, match="no acknowledge type 9"):
+        acknowledged(partition, (10, 10, [9]))
+    assert partition.start_offset == 10
+    assert acknowledged(partition, (10, 14, [1, 3, 0, 2, 1])) == [
+        StateBatch(10, 10, RecordState.ACKNOWLEDGED, 1),
+        StateBatch(11, 12, RecordState.ARCHIVED, 1),
+        StateBatch(13, 13, RecordState.AVAILABLE, 1),
+        StateBatch(14, 14, RecordState.ACKNOWLEDGED, 1),
+    ]
+    assert (partition.start_offset, partition.next_fetch_offset, partition.end_offset) == (13, 13, 15)
