@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
@@ -367,6 +368,25 @@ def test_a_java_member_of_the_classic_protocol_is_upgraded(java_member, member, 
     until(lambda: shared(name, 4, java, other), java, other)
     other.close()
     until(lambda: shared(name, 4, java), java)
+
+
+def test_java_subscribes_by_a_pattern_and_comes_back(jars, bootstrap, group, server):
+    stem = f"pattern-{time.time_ns()}"
+    server.create_topic(f"{stem}-a", 2)
+    server.create_topic(f"{stem}-b", 1)
+
+    def run(pattern, count):
+        program = Path(__file__).parent / "languages" / "java" / "PatternConsumer.java"
+        command = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-cp", jars.class_path, str(program)]
+        command += [bootstrap, group, "same", pattern, str(count), str(SECONDS_MAX // 2)]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False)
+        assert answer.returncode == 0, answer.stderr
+        return [line for line in answer.stdout.splitlines() if line.startswith(("assigned", "refused"))]
+
+    expected = f"assigned {stem}-a-0 {stem}-a-1 {stem}-b-0"
+    assert run(f"{stem}-[ab]", 3) == [expected]
+    assert run(f"{stem}-[ab]", 3) == [expected]
+    assert run("(?=nothing", 1) == ["refused"]
 
 
 def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
