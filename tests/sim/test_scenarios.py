@@ -95,7 +95,7 @@ def test_a_consumer_group_survives_a_crash_at_any_io_point_of_the_brokers_first_
         assert run.failure is None, run.command
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", range(0, 80, 20))
 def test_compaction_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
     for seed in range(first, first + 20):
         run = run_twice("compaction", seed, FaultPlan.draw(seed))

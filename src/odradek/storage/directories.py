@@ -433,7 +433,7 @@ class LogDirectories:
         for name, opened in self._logs.items():
             if self._homes[name][0] is not directory:
                 continue
-            directory.recovery_points[name] = opened.flushed_offset
+            directory.recovery_points[name] = opened.recovery_point
             # Never ahead of what is durable: after a crash a log must not end before it begins.
             start_offset = min(opened.start_offset, opened.flushed_offset)
             if start_offset > 0:

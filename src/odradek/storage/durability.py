@@ -146,6 +146,13 @@ class Durability:
         self._sealed.append(writer)
 
     @property
+    def recovery_point(self) -> int:
+        """From where recovery must look after a crash: not behind a segment whose transaction index may be lost, which is
+        written when it is sealed, though all its batches be durable.
+        """
+        return min([self.flushed_offset, *(one.base_offset for one in self._sealed if not one.durable)])
+
+    @property
     def has_sealed(self) -> bool:
         """Finished segments wait for a job; until then each holds its files open."""
         return bool(self._sealed)

@@ -49,7 +49,7 @@ class SegmentWriter:
     `sync` runs on any thread, one at a time under the log's lock; everything else on the loop.
     """
 
-    __slots__ = ("durable", "index_files", "log_file", "sealed", "transaction_file")
+    __slots__ = ("base_offset", "durable", "index_files", "log_file", "sealed", "transaction_file")
 
     def __init__(self, log_file: DiskFile) -> None:
         self.log_file = log_file
@@ -57,6 +57,8 @@ class SegmentWriter:
         """`.index` and `.timeindex`, once there was something to write: an idle partition holds one open file."""
         self.transaction_file: DiskFile | None = None
         """`.txnindex`, once there were aborted transactions to write."""
+        self.base_offset = 0
+        """Of its segment, once that is sealed."""
         self.sealed = False
         """Nothing more will be written, and the index files are complete."""
         self.durable = False
@@ -217,6 +219,7 @@ class Segment:
         """The segment is complete and from now on read through the shared files. The writer is for who makes it durable."""
         writer, _ = self.writing()
         writer.sealed = True
+        writer.base_offset = self.base_offset
         self.aborted.detach()
         self._offsets_checked = self._times_checked = True
         self.writer = None

@@ -150,6 +150,9 @@ class CleaningAccess:
         new.appended_ms = group.modified_ms
         new.first_append_ms = group.segments[0].first_append_ms
         new.pinned, new.index = target.file, target.index
+        new.held = (
+            True  # until its files have its names: a deletion would miss them, and a crash bring them back
+        )
         for entry in target.aborted:
             new.aborted.note(entry)
         self._segments.replace(group.segments, new)
@@ -161,6 +164,7 @@ class CleaningAccess:
         """The target's files have their own names: it is a segment like any other."""
         self._forget((segment,))
         segment.unpin()
+        segment.held = False
         segment.aborted = TransactionIndex(self._disk, self._files, segment.path(naming.TRANSACTION_INDEX))
         segment.aborted.found(len(target.aborted) * ENTRY.size)
         target.close()

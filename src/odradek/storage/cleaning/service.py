@@ -121,7 +121,7 @@ class LogCleaner:
                 access.sealed(),
                 cleaned_offset=self._directories.cleaned_offset(log.topic_partition),
                 start_offset=log.start_offset,
-                limit_offset=min(partition.last_stable_offset, log.flushed_offset),
+                limit_offset=min(partition.last_stable_offset, log.recovery_point),
                 config=log.config,
                 now_ms=self._runtime.clock.wall_ms(),
             )

@@ -7,7 +7,6 @@ from typing import Any
 from unittest.mock import patch
 
 from odradek.records.batch import BatchHeader
-from odradek.storage import naming
 from odradek.storage.cleaning.access import CleaningAccess
 from odradek.storage.cleaning.fates import Fates, Terms
 from odradek.storage.cleaning.keys import KeyReading
@@ -19,38 +18,40 @@ from odradek.testing.sim.mutant import Patches, mutant
 
 @mutant("the originals are removed before the name of what replaces them is durable", "compaction")
 def replaced_before_durable() -> Patches:
-    def commit(self: CleanedSegment) -> bool:
-        for kind in (*self._kinds, naming.LOG):
-            self._disk.rename(self._path(kind, naming.CLEANED), self._path(kind, naming.SWAP))
-        self._decided = True
-        return True
+    def hasty(real: Any) -> Any:
+        def work(self: CleanedSegment, *arguments: Any) -> Any:
+            disk, self._disk = self._disk, _Unsynced(self._disk)
+            try:
+                return real(self, *arguments)
+            finally:
+                self._disk = disk
 
-    def take_place(self: CleanedSegment, others: Any) -> None:
-        for base_offset in (*others, self.base_offset):
-            self._remove(base_offset, naming.LOG)
-        self._disk.sync_directory(self._directory)
-        for kind in (*self._kinds, naming.LOG):
-            self._disk.rename(self._path(kind, naming.SWAP), self._path(kind, ""))
+        return work
 
-    yield patch.object(CleanedSegment, "_commit", commit)
-    yield patch.object(CleanedSegment, "_take_place", take_place)
+    yield patch.object(CleanedSegment, "_commit", hasty(CleanedSegment._commit))
+    yield patch.object(CleanedSegment, "_take_place", hasty(CleanedSegment._take_place))
+
+
+class _Unsynced:
+    """A disk, or a file, that syncs nothing."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def sync(self) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
 
 @mutant("what a compaction wrote is not synced before it replaces the originals", "compaction")
 def compacted_log_not_synced() -> Patches:
     real = CleanedSegment.finish
 
-    class Unsynced:
-        def __init__(self, file: Any) -> None:
-            self._file = file
-
-        def sync(self) -> None: ...
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._file, name)
-
     def finish(self: CleanedSegment, *arguments: Any, **rest: Any) -> None:
-        self._file = Unsynced(self.file)
+        self._file = _Unsynced(self.file)
         real(self, *arguments, **rest)
 
     yield patch.object(CleanedSegment, "finish", finish)

@@ -23,7 +23,7 @@ from odradek.storage.cleaning.service import LogCleaner
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.compaction_history import CompactionHistory
 from odradek.testing.sim.compaction_writers import IdempotentWriter, TransactionalWriter
-from odradek.testing.sim.disk_faults import CrashKind, DiskFault
+from odradek.testing.sim.disk_faults import CrashAt, CrashKind, DiskFault
 from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.fault_plan import FaultPlan
@@ -102,6 +102,7 @@ class CompactionScenario:
             name: CompactionHistory(str(name), plan.config.delete_retention_ms) for name in self._names
         }
         self._writers = {name: self._make_writers(seed, name) for name in self._names}
+        self._power_cuts = self._draw_power_cuts(seed) if lives else []
 
     def _make_writers(self, seed: int, name: TopicPartition) -> list[IdempotentWriter | TransactionalWriter]:
         plan, history = self._plan, self._histories[name]
@@ -129,12 +130,28 @@ class CompactionScenario:
             ]
         return writers
 
+    @staticmethod
+    def _draw_power_cuts(seed: int) -> list[DiskFault]:
+        """Beside what is planned: some lives end where files take the place of others, which a plan seldom meets."""
+        rng = stream(seed, "power cuts")
+        return [
+            CrashAt(
+                number=rng.randint(1, 800),
+                kind=CrashKind.POWER_LOSS,
+                rng=stream(seed, f"power cut {number}"),
+                operations=frozenset({"rename"}),
+                suffix=naming.LOG + naming.SWAP,
+            )
+            for number in range(rng.choice((0, 1, 3)))
+        ]
+
     # -- lives -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
         for number in range(_LIVES_MAX):
-            life = self._host.boot(faults=self._lives[number] if number < len(self._lives) else ())
+            planned = self._lives[number] if number < len(self._lives) else ()
+            life = self._host.boot(faults=[*planned, *self._power_cuts[number : number + 1]])
             if await self._live(life):
                 break
             self._lose_snapshots()
