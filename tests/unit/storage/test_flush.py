@@ -218,3 +218,15 @@ def test_a_process_out_of_descriptors_flushes_later(lab: Lab) -> None:
     lab.disk.faults.clear()
     lab.flush(log)
     assert log.flushed_offset == 1
+
+
+def test_recovery_begins_at_a_sealed_segment_until_all_of_it_is_synced(lab: Lab, small: LogConfig) -> None:
+    log = lab.open(small)
+    lab.fill(log, 10)
+    lab.flush(log)
+    assert log.recovery_point == log.flushed_offset == 10
+    while log.segment_count == 1:
+        lab.fill(log, 1)
+    assert (log.recovery_point, log.flushed_offset) == (0, 10)
+    lab.flush(log)
+    assert log.recovery_point == log.flushed_offset == log.end_offset
