@@ -57,7 +57,7 @@ class TopicPattern:
 
     @property
     def weight(self) -> int:
-        """How much it remembers: program, states, names."""
+        """How much it remembers, in entries of some fifty bytes: program, states, names."""
         return len(self._program) + WORK_MAX - self._work_left + len(self._verdicts)
 
     def matches(self, name: str) -> bool:
@@ -142,14 +142,16 @@ class TopicPatterns:
     """Compiled expressions, kept because groups ask for the same ones again and again: those used last, up to a weight."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, TopicPattern | KafkaError] = OrderedDict()
+        self._known: OrderedDict[str, tuple[TopicPattern | KafkaError, int]] = OrderedDict()
+        """What became of each, and what it weighed when it was used last."""
+        self._weight = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
     def matching(self, pattern: str, names: Iterable[str]) -> frozenset[str]:
         """INVALID_REGULAR_EXPRESSION; an expression that was refused once is refused without being looked at again."""
-        known = self._known.get(pattern)
+        known, _ = self._known.get(pattern, (None, 0))
         try:
             if isinstance(known, KafkaError):
                 raise KafkaError(known.code, known.message)
@@ -157,20 +159,18 @@ class TopicPatterns:
                 known = TopicPattern(pattern)
             return known.matching(names)
         except KafkaError as error:
-            known = KafkaError(error.code, error.message)  # without a traceback, which holds what was compiled
+            # Without its traceback, which holds what was compiled.
+            known = KafkaError(error.code, error.message)
             raise
         finally:
             assert known is not None
-            self._known[pattern] = known
-            self._known.move_to_end(pattern)
-            self._forget_oldest()
+            self._remember(pattern, known)
 
-    def _forget_oldest(self) -> None:
-        weight = sum(map(_weight, self._known.values()))
-        while weight > _WEIGHT_MAX and len(self._known) > 1:
-            weight -= _weight(self._known.popitem(last=False)[1])
-
-
-def _weight(known: TopicPattern | KafkaError) -> int:
-    """About what it holds in memory, in entries of some fifty bytes."""
-    return _WEIGHT_LEAST if isinstance(known, KafkaError) else _WEIGHT_LEAST + known.weight
+    def _remember(self, pattern: str, known: TopicPattern | KafkaError) -> None:
+        weight = _WEIGHT_LEAST if isinstance(known, KafkaError) else _WEIGHT_LEAST + known.weight
+        _, before = self._known.pop(pattern, (None, 0))
+        self._known[pattern] = (known, weight)
+        self._weight += weight - before
+        while self._weight > _WEIGHT_MAX and len(self._known) > 1:
+            _, (_, lost) = self._known.popitem(last=False)
+            self._weight -= lost
