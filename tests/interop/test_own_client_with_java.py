@@ -69,21 +69,13 @@ def poll_until(consumer: Consumer, wanted: int) -> list[bytes]:
     ("ours", "theirs"),
     [
         (
-            {"partition_assignment_strategy": "range"},
-            {"partition.assignment.strategy": f"{ASSIGNORS}.RangeAssignor"},
-        ),
-        (
-            {"partition_assignment_strategy": "sticky"},
-            {"partition.assignment.strategy": f"{ASSIGNORS}.StickyAssignor"},
-        ),
-        (
             {"partition_assignment_strategy": "cooperative-sticky"},
             {"partition.assignment.strategy": f"{ASSIGNORS}.CooperativeStickyAssignor"},
         ),
         ({}, {}),
         ({"group_protocol": "consumer"}, {"group.protocol": "consumer"}),
     ],
-    ids=["range", "sticky", "cooperative-sticky", "defaults", "consumer"],
+    ids=["cooperative-sticky", "range", "consumer"],
 )
 def test_a_group_mixed_with_java(
     command: list[str], bootstrap: str, topic: MakeTopic, ours: Any, theirs: dict[str, str]
