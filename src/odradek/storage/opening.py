@@ -419,33 +419,47 @@ class _Opener:
             return None
 
     def _load_producers(self, names: list[str]) -> Producers:
-        """From a good snapshot, and the batches behind it: the newest, but none that leaves out batches that were recovered."""
-        latest = self._recovered[0].base_offset if self._recovered else self._end_offset
+        """From the newest good snapshot, and the batches behind it: what retention took is nowhere else.
+
+        The transaction indexes of segments that were scanned are made again, for which all of their batches are gone through.
+        """
+        scanned = self._recovered[0].base_offset if self._recovered else OFFSET_MAX
+        loaded = self._load_snapshots(names, scanned)
+        if loaded:
+            self._snapshot_offset = loaded[0][0]
+        if not loaded or loaded[-1][0] > scanned:
+            loaded.append((self._segments[0].base_offset, Producers()))
+        if len(loaded) > 1:
+            self._replay(*loaded[-1], index_from=scanned)
+            scanned = OFFSET_MAX
+        self._replay(*loaded[0], index_from=scanned)
+        if self._recovered:
+            self._disk.sync_directory(self._directory)
+        return loaded[0][1]
+
+    def _load_snapshots(self, names: list[str], scanned: int) -> list[tuple[int, Producers]]:
+        """The newest good one, and, if that is behind the offset `scanned`, the newest that is not. Others may go."""
         bases = {segment.base_offset for segment in self._segments}
         offsets = [
             file.offset
             for name in names
             if (file := naming.parse_offset_file(name)) and file.kind == naming.SNAPSHOT
         ]
-        producers, replay_from = Producers(), self._segments[0].base_offset
-        loaded = False
+        loaded: list[tuple[int, Producers]] = []
         for offset in sorted(offsets, reverse=True):
             path = naming.join(self._directory, naming.offset_file(offset, naming.SNAPSHOT))
-            if offset > self._end_offset or (loaded and offset not in bases):
+            is_wanted = not loaded or loaded[-1][0] > scanned >= offset
+            if offset > self._end_offset or not (is_wanted or offset in bases):
                 self._disk.remove(path)
-            elif not loaded and offset <= latest:
+            elif is_wanted:
                 try:
-                    producers = Producers(decode_snapshot(self._disk.read(path), self._now_ms))
-                    replay_from = self._snapshot_offset = offset
-                    loaded = True
+                    loaded.append((offset, Producers(decode_snapshot(self._disk.read(path), self._now_ms))))
                 except BadSnapshotError as error:
                     log.warning("snapshot_ignored", path=path, reason=str(error))
                     self._disk.remove(path)
-        self._replay(producers, replay_from)
-        return producers
+        return loaded
 
-    def _replay(self, producers: Producers, offset: int) -> None:
-        recovered = self._recovered[0].base_offset if self._recovered else OFFSET_MAX
+    def _replay(self, offset: int, producers: Producers, *, index_from: int) -> None:
         try:
             replay_log(
                 self._disk,
@@ -453,10 +467,8 @@ class _Opener:
                 self._segments,
                 end_offset=self._end_offset,
                 from_offset=offset,
-                index_from=recovered,
+                index_from=index_from,
                 now_ms=self._now_ms,
             )
         except BrokenChain as damage:
             raise self._lost(str(damage)) from None
-        if self._recovered:
-            self._disk.sync_directory(self._directory)

@@ -212,3 +212,19 @@ def test_a_batch_sent_again_is_answered_with_the_time_of_its_first_append(lab: L
     lab.now_ms += 1000
     again = lab.append(log, b"v", producer=(9, 0, 0), timestamps=(5,))
     assert (first.log_append_time_ms, again.log_append_time_ms, again.duplicate) == (at, at, True)
+
+
+def test_what_retention_took_is_known_from_a_snapshot_although_all_that_is_left_is_scanned(
+    lab: Lab, small: LogConfig
+) -> None:
+    log = lab.open(small)
+    send(lab, log, 0)
+    lab.fill(log, 40)
+    log.close()
+    bases = [int(name[:20]) for name in lab.segment_names()]
+    for name in lab.segment_names(".snapshot")[:-1]:
+        lab.disk.remove(f"/data/flights-0/{name}")
+    lab.disk.remove(f"/data/flights-0/{lab.segment_names()[0]}")
+    log = lab.open(small, clean=False, recovery_point=0)
+    assert log.start_offset == bases[1]
+    assert send(lab, log, 0).duplicate
