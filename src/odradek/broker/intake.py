@@ -6,15 +6,19 @@ inside, decompressed within bounds. Pure: bytes and the topic's settings in, che
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Final
 
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError
 from odradek.records import (
     BatchBuilder,
     BatchHeader,
     Codec,
+    Record,
     RecordsSummary,
     assign,
     check_crc,
@@ -27,6 +31,10 @@ from odradek.runtime.ports import Buffer
 
 ZSTD_SINCE_PRODUCE: Final = 7
 ZSTD_SINCE_FETCH: Final = 10
+RECORDS_NAMED_MAX: Final = 1000
+"""How many records of a refused batch are named."""
+RECORDS_SEARCHED_MAX: Final = 100_000
+"""In a batch of more records none is named: small batches may expand to millions, and all would be in memory at once."""
 
 Batches = list[tuple[BatchHeader, memoryview]]
 
@@ -75,7 +83,7 @@ def checked_batches(records: Buffer | None, terms: Terms) -> Batches:
     if header.is_transactional and header.producer_id < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
     summary = validate_records(batch, header)
-    _check_content(summary, terms)
+    _check_content(summary, terms, batch, header)
     if summary.max_timestamp != header.max_timestamp:
         # Indexes and retention go by the header, so it must not lie about what is inside.
         assign(batch, header.base_offset, header.partition_leader_epoch, max_timestamp=summary.max_timestamp)
@@ -100,23 +108,41 @@ def _check_size(header: BatchHeader, config: LogConfig) -> None:
         )
 
 
-def _check_content(summary: RecordsSummary, terms: Terms) -> None:
+def _check_content(summary: RecordsSummary, terms: Terms, batch: memoryview, header: BatchHeader) -> None:
+    """The topic's demands. Kafka's clients fail only those records of a refused batch that are named, so they are."""
     config = terms.config
     if summary.null_key_count and "compact" in config.cleanup_policy:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a compacted topic accepts only records with a key")
+        why = "a compacted topic accepts only records with a key"
+        raise _refused(
+            ErrorCode.INVALID_RECORD, batch, header, lambda one: None if one.key is not None else why
+        )
     if config.message_timestamp_type == "LogAppendTime":
         return
-    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    if 0 <= summary.min_timestamp < terms.now_ms - before:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {summary.min_timestamp} is more than message.timestamp.before.max.ms={before} in the past",
-        )
-    if summary.max_timestamp > terms.now_ms + after:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {summary.max_timestamp} is more than message.timestamp.after.max.ms={after} in the future",
-        )
+    judged = partial(_out_of_time, terms)
+    if judged(summary.min_timestamp) or judged(summary.max_timestamp):
+        raise _refused(ErrorCode.INVALID_TIMESTAMP, batch, header, lambda one: judged(one.timestamp))
+
+
+def _out_of_time(terms: Terms, timestamp: int) -> str | None:
+    """Why a record's time is refused."""
+    before = terms.config.message_timestamp_before_max_ms
+    after = terms.config.message_timestamp_after_max_ms
+    if 0 <= timestamp < terms.now_ms - before:
+        return f"timestamp {timestamp} is more than message.timestamp.before.max.ms={before} in the past"
+    if timestamp > terms.now_ms + after:
+        return f"timestamp {timestamp} is more than message.timestamp.after.max.ms={after} in the future"
+    return None
+
+
+def _refused(
+    code: ErrorCode, batch: memoryview, header: BatchHeader, judge: Callable[[Record], str | None]
+) -> KafkaError:
+    """With the first of the records that `judge` finds wrong."""
+    if header.record_count > RECORDS_SEARCHED_MAX:
+        return KafkaError(code)
+    judged = ((index, judge(record)) for index, record in enumerate(decode_batch(batch, header)))
+    found = list(islice(((index, why) for index, why in judged if why is not None), RECORDS_NAMED_MAX))
+    return RecordsRefusedError(code, found[0][1], found)
 
 
 def _recompressed(

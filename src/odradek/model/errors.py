@@ -6,6 +6,7 @@ succeed later without the caller changing anything.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, Self
 
@@ -190,6 +191,14 @@ class KafkaError(OdradekError):
     @property
     def retriable(self) -> bool:
         return self.code.retriable
+
+
+class RecordsRefusedError(KafkaError):
+    """A produced batch is refused for some of its records. `records`: their positions in the batch, and why; bounded."""
+
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.records: Final = tuple(records)
 
 
 def _bounded(message: str) -> str:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.broker.intake import Terms, checked_batches
+from odradek.broker.intake import RECORDS_NAMED_MAX, RECORDS_SEARCHED_MAX, Terms, checked_batches
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError
 from odradek.records import BatchBuilder, Codec, check_crc, control_batch, crc_of, decode_batch
 from odradek.records.control import ControlKind
 
@@ -84,6 +84,33 @@ def test_timestamps_out_of_bounds_are_refused_unless_the_broker_stamps() -> None
     assert refusal(batch(timestamp=NOW_MS + 1001), terms(config)) is ErrorCode.INVALID_TIMESTAMP
     stamped = replace(config, message_timestamp_type="LogAppendTime")
     assert checked_batches(batch(timestamp=NOW_MS - 99999), terms(stamped))
+
+
+def test_a_refused_batch_names_the_records_that_are_wrong() -> None:
+    config = replace(LogConfig(), message_timestamp_after_max_ms=1000, cleanup_policy=frozenset({"compact"}))
+    builder = BatchBuilder(Codec.ZSTD)
+    for timestamp, key in ((NOW_MS, b"k"), (NOW_MS + 2000, b"k"), (NOW_MS, None), (NOW_MS + 3000, b"k")):
+        builder.append(timestamp, key, b"v", [])
+    mixed = builder.build()
+    with pytest.raises(RecordsRefusedError, match="with a key") as refused:
+        checked_batches(bytearray(mixed), terms(config))
+    assert [position for position, _ in refused.value.records] == [2]
+    config = replace(config, cleanup_policy=frozenset({"delete"}))
+    with pytest.raises(RecordsRefusedError, match=f"timestamp {NOW_MS + 2000} is more than") as refused:
+        checked_batches(bytearray(mixed), terms(config))
+    assert [position for position, _ in refused.value.records] == [1, 3]
+    assert str(NOW_MS + 3000) in refused.value.records[1][1]
+
+
+def test_of_many_wrong_records_only_so_many_are_named() -> None:
+    compacted = terms(replace(LogConfig(), cleanup_policy=frozenset({"compact"})))
+    with pytest.raises(RecordsRefusedError) as refused:
+        checked_batches(batch(Codec.GZIP, count=RECORDS_NAMED_MAX + 1, key=None), compacted)
+    assert len(refused.value.records) == RECORDS_NAMED_MAX
+    with pytest.raises(KafkaError) as unnamed:
+        checked_batches(batch(Codec.GZIP, count=RECORDS_SEARCHED_MAX + 1, key=None, size=0), compacted)
+    assert unnamed.value.code is ErrorCode.INVALID_RECORD
+    assert not isinstance(unnamed.value, RecordsRefusedError)
 
 
 def test_a_header_that_lies_about_its_latest_timestamp_is_mended() -> None:

@@ -20,8 +20,9 @@ from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.dispatch import closing_error, with_timeout
 from odradek.broker.intake import Batches, Terms, checked_batches
 from odradek.broker.verification import Admission
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError
 from odradek.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -275,8 +276,17 @@ async def _all_settled(futures: list[asyncio.Future[None]]) -> None:
 
 
 def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
+    named = error.records if isinstance(error, RecordsRefusedError) else ()
     return PartitionProduceResponse(
-        index=index, error_code=error.code, base_offset=-1, log_start_offset=-1, error_message=error.message
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=position, batch_index_error_message=why)
+            for position, why in named
+        ],
+        error_message=error.message,
     )
 
 
