@@ -34,7 +34,7 @@ def handle(
     if refusal is not None:
         return _response(batched, [_refused(key, refusal) for key in keys])
     assert topic is not None
-    if topic in parts.image.topics:
+    if topic in parts.image.topics or not parts.coordinators.has(topic):
         return _response(batched, [_one(parts, circumstances, topic, key) for key in keys])
     return _make_then_answer(parts, circumstances, topic, keys, batched=batched)
 
@@ -48,8 +48,6 @@ def _refusal(
         return KafkaError(
             ErrorCode.INVALID_REQUEST, f"share groups need FindCoordinator version {_SINCE_SHARE_GROUPS}"
         )
-    if not parts.coordinators.has(topic):
-        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker keeps no {topic}")
     return None
 
 
@@ -67,6 +65,8 @@ def _one(parts: Parts, circumstances: Circumstances, topic: str, key: str) -> Co
     try:
         if topic == SHARE_GROUP_STATE:
             _check_share_key(key)
+        if not parts.coordinators.has(topic):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker keeps no {topic}")
         index = parts.coordinators.shards(topic).index_for(key)
         leader = parts.image.topics[topic].partitions[index].leader
         for broker in parts.image.brokers:
