@@ -200,12 +200,6 @@ ON_PURPOSE: Final = (
         why="Where a batch is refused late, Kafka tells the log's start beside the error; clients ignore it.",
     ),
     Allowed(
-        places=("produce/*.record_errors",),
-        here=[],
-        why="Odradek names the record in its message, not in a list.",
-        gap=True,
-    ),
-    Allowed(
         places=("idempotence/*: *.log_append_time_ms",),
         here=-1,
         why="To a duplicate, Kafka answers the batch's largest time as that of the append; it is none.",
@@ -249,33 +243,8 @@ GAPS: Final = (
         places=(
             *_api_keys(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
             "api_versions/*: *_features.share.version",
-            "coordinators/*share key*",
         ),
         why="Share groups are declared, not served.",
-        gap=True,
-    ),
-    Allowed(
-        places=(
-            "topics/*.configs.errors.*",
-            "topics/*.remote.copy.*",
-            "configs/*.errors.*",
-            "configs/*.remote.copy.*",
-        ),
-        kafka=NOT_THERE,
-        why="Settings that Kafka 4.3.1 does not have: they are from a later version.",
-        gap=True,
-    ),
-    Allowed(
-        places=("configs/the broker: results.1.configs.unclean.leader.election.enable",),
-        here=NOT_THERE,
-        why="The broker's default of a topic's setting is not among its settings.",
-        gap=True,
-    ),
-    Allowed(
-        places=("configs/setting a broker's unknown key: responses.1.error_code",),
-        kafka=0,
-        here=42,
-        why="Kafka stores keys that it does not know for brokers, where its plugins look for them.",
         gap=True,
     ),
 )

@@ -14,10 +14,14 @@ from odradek.cluster.image import ResourceConfigs, TopicImage
 from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.client_metrics import BadPattern, check_client_metrics
 from odradek.config.group import check_group
+from odradek.config.loading import unknown_setting
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import check_topic_name
+from odradek.telemetry import events
 from odradek.telemetry.levels import LEVELS, ROOT, loggers, set_level
+
+_log = events.get("broker")
 
 TOPIC: Final = 2
 _NAMED_TWICE: Final = "the request names this resource more than once"
@@ -183,6 +187,9 @@ def _reconfigure(parts: Parts, defaults: Mapping[str, str], own: Mapping[str, st
         parts.config.reconfigured(defaults, own)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    present = parts.config.dynamic_defaults.keys() | parts.config.dynamic.keys()
+    for key in (defaults.keys() | own.keys()) - present - BROKER_SETTINGS.keys():
+        _log.warning("unknown_broker_setting", key=key, meaning=unknown_setting(key))
 
 
 def _check_group(parts: Parts, configs: Mapping[str, str]) -> None:

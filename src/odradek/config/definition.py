@@ -25,6 +25,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 class SettingType(IntEnum):
     """The type of a setting's value. The numbers are those of DescribeConfigs (KIP-569)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -118,7 +119,7 @@ class Setting:
     @property
     def sensitive(self) -> bool:
         """The value must never be shown."""
-        return self.type is SettingType.PASSWORD
+        return self.type in (SettingType.PASSWORD, SettingType.UNKNOWN)
 
     def parse(self, text: str) -> Any:
         """The value that `text` stands for; ConfigError naming key, value and what is allowed."""

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
-from odradek.config.broker import BROKER_SETTINGS, BrokerConfig
+from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
 from odradek.config.data_directory import default_data_directory
 from odradek.config.definition import Setting, SettingType, Update
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, topic_config
+
+SINCE_KAFKA_4_4: Final = frozenset(
+    {
+        "errors.deadletterqueue.group.enable",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
+        "log.remote.copy.lag.bytes",
+        "log.remote.copy.lag.ms",
+    }
+)
+"""Known, without effect, and newer than the Kafka that clients take this broker for: told only where somebody set them."""
 
 
 class ConfigSource(IntEnum):
@@ -52,7 +65,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
     """Every setting of a topic that sets `overrides`, by key. KafkaError as `topic_config`."""
     config = topic_config(overrides, broker)
     described = []
-    for setting in sorted(_shown(TOPIC_SETTINGS), key=lambda setting: setting.key):
+    for setting in _shown(TOPIC_SETTINGS, SINCE_KAFKA_4_4 - overrides.keys()):
         synonyms = tuple(_of_topic(setting, overrides, broker))
         described.append(
             DescribedSetting(
@@ -72,15 +85,15 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
 
 
 def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
-    """Every setting of the broker that has an effect or that its owner set, by key.
+    """Every setting of the broker that its owner set, or that has an effect or is a topic's default, by key.
 
     Its value is what was written for this very key, else its default: log.retention.ms has none where
     log.retention.hours was used, and its synonyms say so.
     """
+    given = broker.originals.keys() | broker.dynamic_defaults.keys() | broker.dynamic.keys()
+    unknown = {key: setting_of_broker(key) for key in given - BROKER_SETTINGS.keys()}
     described = []
-    for setting in sorted(_shown(BROKER_SETTINGS), key=lambda setting: setting.key):
-        if not setting.effective and setting.key not in broker.originals:
-            continue
+    for setting in _shown(BROKER_SETTINGS | unknown, (UNSUPPORTED.keys() | SINCE_KAFKA_4_4) - given):
         family = (setting.key, *setting.synonyms)
         synonyms = tuple(_of_broker(family, broker))
         own = next((synonym for synonym in synonyms if synonym.key == setting.key), None)
@@ -103,7 +116,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
     """The dynamic settings of all brokers, by key: those that were set."""
     described = []
     for key, text in sorted(broker.dynamic_defaults.items()):
-        setting = BROKER_SETTINGS[key]
+        setting = setting_of_broker(key)
         value = None if setting.sensitive else text
         own = Synonym(key=key, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER)
         described.append(
@@ -113,7 +126,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
                 source=own.source,
                 type=setting.type,
                 documentation=_documentation(setting),
-                read_only=False,
+                read_only=setting.dynamic is Update.READ_ONLY,
                 sensitive=setting.sensitive,
                 synonyms=(own,),
             )
@@ -121,15 +134,25 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
     return described
 
 
+def setting_of_broker(key: str) -> Setting:
+    """A broker's setting. One that nobody knows may belong to a plugin and be a secret: it is never shown, as in Kafka."""
+    known = BROKER_SETTINGS.get(key)
+    return known or Setting(
+        key=key, type=SettingType.UNKNOWN, default=None, meaning="Nothing here knows it.", effective=False
+    )
+
+
 def broker_default(key: str) -> str | None:
     """A broker setting's default as text; where data goes by default depends on the user."""
     if key == "log.dir":
         return default_data_directory()
-    return BROKER_SETTINGS[key].default_text
+    return setting_of_broker(key).default_text
 
 
-def _shown(settings: Mapping[str, Setting]) -> Iterator[Setting]:
-    return (setting for setting in settings.values() if not setting.internal)
+def _shown(settings: Mapping[str, Setting], hidden: AbstractSet[str]) -> list[Setting]:
+    """By key."""
+    shown = (one for one in settings.values() if not one.internal and one.key not in hidden)
+    return sorted(shown, key=lambda setting: setting.key)
 
 
 def _documentation(setting: Setting) -> str:
@@ -162,5 +185,5 @@ def _of_broker(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]
         for key in keys:
             value = values.get(key)
             if value is not None:
-                hidden = BROKER_SETTINGS[key].sensitive
+                hidden = setting_of_broker(key).sensitive
                 yield Synonym(key=key, value=None if hidden else value, source=source)

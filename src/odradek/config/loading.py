@@ -53,8 +53,8 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
     """See `BrokerConfig.reconfigured`."""
     for key in {**defaults, **own}:
         setting = BROKER_SETTINGS.get(key)
-        if setting is None:
-            raise ConfigError(unknown_setting(key))
+        if setting is None:  # kept without effect, as Kafka keeps it for its plugins
+            continue
         if setting.dynamic is Update.READ_ONLY:
             raise ConfigError(f"{key} cannot change while the broker runs")
         if setting.dynamic is Update.PER_BROKER and key in defaults:

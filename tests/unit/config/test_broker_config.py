@@ -154,10 +154,13 @@ def test_a_running_broker_takes_only_what_may_change() -> None:
     assert changed.node_id == 5
     with pytest.raises(ConfigError, match=r"node\.id cannot change while the broker runs"):
         config.reconfigured({"node.id": "6"})
-    with pytest.raises(ConfigError, match="unknown setting"):
-        config.reconfigured({"colour": "red"})
     with pytest.raises(ConfigError, match=r"log\.retention\.ms='soon' is not allowed"):
         config.reconfigured({"log.retention.ms": "soon"})
+
+
+def test_a_running_broker_keeps_what_it_does_not_know() -> None:
+    config = load().reconfigured({"colour": "red"}, {"shape": "round"})
+    assert (config.dynamic_defaults, config.dynamic) == ({"colour": "red"}, {"shape": "round"})
 
 
 def test_what_a_running_broker_took_can_be_taken_back() -> None:

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import SettingType
-from odradek.config.describe import ConfigSource, DescribedSetting, Synonym, describe_broker, describe_topic
+from odradek.config.describe import (
+    ConfigSource,
+    DescribedSetting,
+    Synonym,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
 
 
 def load(**values: str) -> BrokerConfig:
@@ -68,3 +75,27 @@ def test_passwords_are_never_shown() -> None:
     assert described.sensitive
     assert described.value is None
     assert "hunter2" not in repr(described)
+
+
+def test_what_nobody_knows_is_described_without_its_value() -> None:
+    broker = load().reconfigured({"colour": "red"}, {"shape": "round"})
+    for described in (
+        of_broker("colour", broker),
+        of_broker("shape", broker),
+        *describe_broker_defaults(broker),
+    ):
+        assert (described.type, described.value, described.sensitive) == (SettingType.UNKNOWN, None, True)
+        assert [synonym.value for synonym in described.synonyms] == [None]
+    assert of_broker("shape", broker).source is ConfigSource.DYNAMIC_BROKER
+
+
+def test_settings_of_a_newer_kafka_are_told_only_where_they_are_set() -> None:
+    key = "remote.copy.lag.ms"
+    assert key not in {entry.key for entry in describe_topic({}, load())}
+    assert f"log.{key}" not in {entry.key for entry in describe_broker(load())}
+    assert of_topic(key, {key: "7"}, load()).value == "7"
+    assert of_broker(f"log.{key}", load(log_remote_copy_lag_ms="7")).value == "7"
+
+
+def test_a_brokers_default_of_a_topics_setting_is_told_even_without_effect() -> None:
+    assert of_broker("unclean.leader.election.enable", load()).value == "false"
