@@ -59,6 +59,7 @@ class Shard(Generic[M]):
         self.state = ShardState.LOADING
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._tick_refused = False
         self._last_offset = log.end_offset - 1
         self._loading = asyncio.get_running_loop().create_task(self._load(delay_seconds=0.0))
 
@@ -136,16 +137,17 @@ class Shard(Generic[M]):
             return
         batch = _batch(outcome.records, outcome.producer, now.wall_ms)
         if len(batch) > self.batch_bytes_max:
-            raise KafkaError(
+            too_large = KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"the change of {self._name} takes {len(batch)} bytes, max.message.bytes is {self.batch_bytes_max}",
             )
+            if outcome.answers:  # whoever waited for them waits no longer, as far as the machine knows
+                self._give_up(outcome, too_large)
+            raise too_large
         try:
             self._last_offset = self._shard_log.append(batch, now_ms=now.wall_ms)
         except KafkaError as error:
-            self._restart(error)
-            for answer in outcome.answers:
-                answer.ticket.refuse(_unavailable(error))
+            self._give_up(outcome, error)
             raise _unavailable(error) from error
         self._replay_written(outcome, now)
 
@@ -157,8 +159,16 @@ class Shard(Generic[M]):
             for offset, (key, value) in enumerate(outcome.records, start=first_offset):
                 replay(StoredRecord(key, value, offset, now.wall_ms, *producer))
         except Exception as error:
-            self._restart(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}"))
+            self._give_up(
+                outcome, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")
+            )
             raise
+
+    def _give_up(self, outcome: Outcome[Any], reason: KafkaError) -> None:
+        """Soft state is ahead of the log: begin again without it, and refuse those who were to be answered."""
+        self._restart(reason)
+        for answer in outcome.answers:
+            answer.ticket.refuse(_unavailable(reason))
 
     def _released(self, outcome: Outcome[T]) -> Awaitable[T]:
         """Reply and answers, once everything that they may show is durable."""
@@ -224,11 +234,22 @@ class Shard(Generic[M]):
             return
         try:
             self._check_active()
+        except KafkaError as error:
+            if not self._tick_refused:
+                _log.warning("shard_tick_refused", shard=self._name, reason=error.message)
+            self._tick_refused = True
+            self._arm_again(_TICK_AGAIN_SECONDS)
+            return
+        self._tick_refused = False
+        try:
             outcome = self._machine.tick(now)
             self._write(outcome, now)
-        except KafkaError as error:
-            _log.warning("shard_tick_refused", shard=self._name, reason=error.message)
-            self._arm_again(_TICK_AGAIN_SECONDS)
+        except KafkaError as error:  # what was due is done, as far as the machine knows
+            self._restart(error)
+            return
+        except Exception as error:  # noqa: BLE001 - the root of a timer: without a restart it would be the last
+            _log.exception("shard_tick_failed", shard=self._name)
+            self._restart(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}"))
             return
         self._arm()
         self._released(outcome)
@@ -263,6 +284,7 @@ class Shard(Generic[M]):
             machine = self._make_machine()
             try:
                 replayed = await self._replay(machine)
+                machine.loaded(self._now())
             except KafkaError as error:
                 _log.warning("shard_not_loaded", shard=self._name, reason=error.message)
             except Exception:  # noqa: BLE001 - the root of a task: a record nobody can read must not end it in silence
@@ -276,7 +298,6 @@ class Shard(Generic[M]):
         self._machine = machine
         self._last_offset = self._shard_log.end_offset - 1
         self.state = ShardState.ACTIVE
-        machine.loaded(self._now())
         if replayed:
             _log.info("shard_loaded", shard=self._name, records=replayed)
         self._arm()

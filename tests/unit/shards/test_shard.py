@@ -317,3 +317,62 @@ async def test_keys_have_the_partitions_that_kafka_gives_them() -> None:
     with pytest.raises(KafkaError) as refused:
         shards.for_key("my-group")
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+async def test_an_answer_whose_records_are_too_large_or_cannot_be_replayed_is_a_refusal() -> None:
+    for word in ("x" * 100_000, "unreadable"):
+        log = MemoryLog()
+        shard = Shard(log, Picky, SystemClock())
+        await asyncio.sleep(0.0)
+        await asyncio.sleep(0.0)
+        ticket = Ticket()
+        with pytest.raises((KafkaError, ZeroDivisionError)):
+            await shard.execute(say(word, answers=[Answer(ticket, "never")]))
+        with pytest.raises(KafkaError) as refused:
+            await ticket.answered
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        with pytest.raises(KafkaError, match="being loaded"):
+            await shard.execute(listen)
+        shard.close()
+
+
+@pytest.mark.parametrize("trouble", ["too large", "a mistake of ours"])
+async def test_a_tick_that_fails_is_not_the_last(trouble: str) -> None:
+    log = MemoryLog()
+    shard = Shard(log, Failing, SystemClock())
+    await asyncio.sleep(0.0)
+    await asyncio.sleep(0.0)
+    ticket = Ticket()
+
+    def wait(machine: Failing, now: Moment) -> Outcome[None]:
+        machine.waiting.append(ticket)
+        machine.trouble = trouble
+        machine.deadline = now.monotonic_ms
+        return Outcome(None)
+
+    await shard.execute(wait)
+    with pytest.raises(KafkaError) as refused:
+        async with asyncio.timeout(20):
+            await ticket.answered
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(KafkaError, match="being loaded"):
+        await shard.execute(listen)
+    shard.close()
+
+
+class Picky(Words):
+    def replay(self, record: StoredRecord) -> None:
+        if record.key == b"unreadable":
+            raise ZeroDivisionError
+        super().replay(record)
+
+
+class Failing(Words):
+    trouble = ""
+
+    def tick(self, now: Moment) -> Outcome[None]:
+        outcome = super().tick(now)
+        if self.trouble == "too large":
+            return Outcome(None, [NewRecord(bytes(200_000), b"")], outcome.answers)
+        self.waiting = [answer.ticket for answer in outcome.answers]
+        raise ZeroDivisionError
