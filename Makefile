@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 200
+JOBS   ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format sim interop answers bench docs clean
@@ -25,8 +26,8 @@ $(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt
 demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline: table, chart, checked totals
 	@$(BIN)/python examples/flights/demo.py
 
-test: $(READY) ## every test that CI runs
-	$(BIN)/python -m pytest -q
+test: $(READY) ## every test that CI runs, JOBS=2 at a time
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 check: $(READY) ## format, lint, types, imports
 	$(BIN)/ruff format --check .
