@@ -27,6 +27,8 @@ _log = events.get("groups")
 _DUE_A_TICK: Final = 200
 """So many deadlines are handled before the loop serves others."""
 _RECORDS_A_TICK: Final = 500
+_PART_OF_A_BATCH: Final = 8
+"""One eighth of the largest batch may be full before another deadline adds to it: none adds more than the rest."""
 RECORD_OVERHEAD_BYTES: Final = 40
 """The most that a batch adds to a record's key and value."""
 _BATCH_OVERHEAD_BYTES: Final = 100
@@ -96,8 +98,7 @@ class GroupMachine:
 
     def fits(self, records: Sequence[NewRecord]) -> bool:
         """Whether the records can be one batch."""
-        weight = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
-        return weight + _BATCH_OVERHEAD_BYTES <= self.surroundings.batch_bytes_max()
+        return _weight(records) + _BATCH_OVERHEAD_BYTES <= self.surroundings.batch_bytes_max()
 
     def group_of_kind(self, group_id: str, kind: GroupKind) -> Group | None:
         """The group, unless it is of another kind."""
@@ -141,12 +142,14 @@ class GroupMachine:
         must be replayed before the next decision."""
         step = Step(now)
         written: set[str] = set()
+        room = self.surroundings.batch_bytes_max() // _PART_OF_A_BATCH
         for _ in range(_DUE_A_TICK):
             due = self.deadlines.peek(now.monotonic_ms)
             if (
                 due is None
                 or (due.group_id and due.group_id in written)
                 or len(step.records) >= _RECORDS_A_TICK
+                or room < 0
             ):
                 break
             self.deadlines.cancel(due)
@@ -154,7 +157,12 @@ class GroupMachine:
             self._expires[due.kind](self, due, step)
             if len(step.records) > before:
                 written.add(due.group_id)
+                room -= _weight(step.records[before:])
         return step.outcome(None)
 
     def resigned(self) -> Sequence[Ticket]:
         return [ticket for group in self.groups.values() for ticket in group.waiting()]
+
+
+def _weight(records: Sequence[NewRecord]) -> int:
+    return sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)

@@ -91,3 +91,14 @@ def test_what_was_committed_for_a_topic_is_not_found_for_the_next_one_of_its_nam
 
     assert fetched(None) == {("u", 0): 1}
     assert fetched({("t", 0): UUID(int=0), ("u", 0): UUID(int=0)}) == {("t", 0): -1, ("u", 0): 1}
+
+
+def test_groups_with_long_names_expire_in_batches_that_fit() -> None:
+    settings = GroupSettings(offsets_retention_ms=100_000, offsets_retention_check_interval_ms=1_000)
+    bench = GroupBench(settings, batch_bytes_max=BATCH_BYTES_MAX)
+    for number in range(40):
+        commit_many(bench, f"{number}".rjust(30_000, "g"), 1)
+    bench.batches.clear()
+    bench.advance(110_000)
+    assert max(map(weight, bench.batches)) <= BATCH_BYTES_MAX
+    assert bench.machine.groups == {}

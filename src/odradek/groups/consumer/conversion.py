@@ -44,6 +44,7 @@ from odradek.telemetry import events
 _log = events.get("groups")
 
 _REJOIN: Final = ErrorCode.REBALANCE_IN_PROGRESS
+_AGAIN_MS: Final = 1
 
 
 def upgraded(group: Group, situation: Situation, step: Step) -> Draft:
@@ -143,6 +144,10 @@ def downgrade_due(machine: GroupMachine, group: ConsumerGroup, situation: Situat
         or not situation.settings.migration.downgrades
         or len(members) > machine.settings.max_size
     ):
+        return
+    if step.records:  # what others wrote leaves too little room, perhaps
+        situation.timers.begin(ConsumerTimer.DOWNGRADE, _AGAIN_MS)
+        situation.timers.apply()
         return
     records = [*group.tombstones(), _classic_record(group, members, name, situation)]
     if not machine.fits(records):

@@ -17,7 +17,7 @@ from odradek.groups.offsets.committing import tombstone
 from odradek.groups.offsets.table import CommittedOffset, Place
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.shards import Moment, Outcome
+from odradek.shards import Moment, NewRecord, Outcome
 
 _GROUPS_A_STEP: Final = 500
 
@@ -36,10 +36,20 @@ class _Room:
         for place in places:
             if self._bytes_left <= 0:
                 return False
-            record = tombstone(group_id, place)
-            self._bytes_left -= len(record.key) + RECORD_OVERHEAD_BYTES
-            self._step.records.append(record)
+            self._add(tombstone(group_id, place))
         return True
+
+    def take_group(self, group: Group) -> bool:
+        """Delete the group itself; whether there was room for it."""
+        if self._bytes_left <= 0:
+            return False
+        for record in group.tombstones():
+            self._add(record)
+        return True
+
+    def _add(self, record: NewRecord) -> None:
+        self._bytes_left -= len(record.key) + RECORD_OVERHEAD_BYTES
+        self._step.records.append(record)
 
 
 # -- by request
@@ -112,14 +122,14 @@ def cleanup_due(machine: GroupMachine, due: Due, step: Step) -> None:
         group_ids.extend(dict.fromkeys([*machine.groups, *machine.offsets.groups()]))
     room = _Room(machine, step)
     for _ in range(min(len(group_ids), _GROUPS_A_STEP)):
-        if not _clean(machine, group_ids[-1], room, step):
+        if not _clean(machine, group_ids[-1], room, step.now):
             break
         group_ids.pop()
     pause_ms = 1 if group_ids else machine.settings.offsets_retention_check_interval_ms
     machine.deadlines.set(CLEANUP, step.now.monotonic_ms + pause_ms)
 
 
-def _clean(machine: GroupMachine, group_id: str, room: _Room, step: Step) -> bool:
+def _clean(machine: GroupMachine, group_id: str, room: _Room, now: Moment) -> bool:
     """Whether the group is done with; else there is more of it to delete."""
     group = machine.groups.get(group_id)
     if group is None:
@@ -128,15 +138,12 @@ def _clean(machine: GroupMachine, group_id: str, room: _Room, step: Step) -> boo
     expired = [
         place
         for place, committed in offsets.of(group_id).items()
-        if _is_expired(machine, group, place, committed, step.now)
-        and not offsets.is_undecided(group_id, place)
+        if _is_expired(machine, group, place, committed, now) and not offsets.is_undecided(group_id, place)
     ]
     if not room.take(group_id, expired):
         return False
     nothing_left = len(expired) == len(offsets.of(group_id)) and not offsets.undecided(group_id)
-    if nothing_left and group.is_empty:
-        step.records += group.tombstones()
-    return True
+    return room.take_group(group) if nothing_left and group.is_empty else True
 
 
 def _is_expired(

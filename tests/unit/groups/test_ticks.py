@@ -1,0 +1,35 @@
+"""What the machine does about many deadlines at once."""
+
+from enum import Enum
+
+from odradek.groups.deadlines import Due
+from odradek.groups.kinds import KindParts
+from odradek.groups.machine import GroupMachine
+from odradek.groups.step import Step
+from odradek.shards import NewRecord
+from odradek.testing.group_bench import GroupBench
+
+BATCH_BYTES_MAX = 200_000
+
+
+class Timer(Enum):
+    LOUD = "loud"
+
+
+def test_what_many_deadlines_write_comes_in_batches_that_fit() -> None:
+    heard = []
+
+    def expire(machine: GroupMachine, due: Due, step: Step) -> None:
+        heard.append(due.group_id)
+        step.records.append(NewRecord(b"\x7f\xff" + bytes(30_000), None))
+
+    bench = GroupBench(
+        kinds=[KindParts(replays={0x7FFF: lambda machine, record: None}, expires={Timer.LOUD: expire})],
+        batch_bytes_max=BATCH_BYTES_MAX,
+    )
+    names = [f"g{number}" for number in range(30)]
+    for name in names:
+        bench.machine.deadlines.set(Due(Timer.LOUD, name), 1_000)
+    bench.advance(2_000)
+    assert heard == names
+    assert max(sum(len(one.key) for one in batch) for batch in bench.batches) < BATCH_BYTES_MAX
