@@ -78,9 +78,9 @@ ON_PURPOSE: Final = (
         why="Security is not served yet, so it is not offered.",
     ),
     Allowed(
-        places=_api_keys(64, 80, 81),
+        places=_api_keys(80, 81),
         here=NOT_THERE,
-        why="Odradek has no Raft quorum whose voters could be changed, nor brokers to unregister.",
+        why="Odradek has no Raft quorum whose voters could be changed.",
     ),
     Allowed(
         places=_api_keys(88, 89),

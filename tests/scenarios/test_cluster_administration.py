@@ -24,6 +24,7 @@ from odradek.protocol.messages import elect_leaders as elect
 from odradek.protocol.messages import incremental_alter_configs as incremental
 from odradek.protocol.messages import list_config_resources as resources
 from odradek.protocol.messages import list_partition_reassignments as reassignments
+from odradek.protocol.messages import unregister_broker as unregister
 from odradek.protocol.messages import update_features as features
 from odradek.runtime.real import PosixDisk
 
@@ -106,6 +107,7 @@ REQUESTS: dict[str, tuple[Callable[[int], Any], set[int]]] = {
         ),
         {91},
     ),
+    "UnregisterBroker": (lambda version: unregister.UnregisterBrokerRequest(broker_id=9), {102}),
     "DescribeClientQuotas": (lambda version: describe_client_quotas.DescribeClientQuotasRequest(), set()),
     "AlterClientQuotas": (
         lambda version: quotas.AlterClientQuotasRequest(
@@ -161,6 +163,15 @@ async def test_no_election_is_needed_and_what_is_unknown_is_said(wire: Any) -> N
     ]
     unknown = await wire.call("ElectLeaders", 2, election(("t", [0]), election_type=5))
     assert unknown.error_code == 42
+
+
+async def test_a_broker_that_runs_stays_registered(scene: Any) -> None:
+    await scene.start(node_id="7")
+    wire = await scene.connect()
+    itself = unregister.UnregisterBrokerRequest(broker_id=7)
+    response = await wire.call("UnregisterBroker", 0, itself)
+    assert response.error_code == 42
+    assert "is running" in response.error_message
 
 
 def no_space(*_: Any) -> None:

@@ -56,6 +56,7 @@ ELSEWHERE = {
     "ElectLeaders",
     "ListConfigResources",
     "ListPartitionReassignments",
+    "UnregisterBroker",
     "UpdateFeatures",
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",

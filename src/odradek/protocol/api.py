@@ -114,6 +114,7 @@ _ROWS: Final = (
     (57, "UpdateFeatures", 0, 2, 0),
     (60, "DescribeCluster", 0, 2, 0),
     (61, "DescribeProducers", 0, 0, 0),
+    (64, "UnregisterBroker", 0, 0, 0),
     (65, "DescribeTransactions", 0, 0, 0),
     (66, "ListTransactions", 0, 2, 0),
     (68, "ConsumerGroupHeartbeat", 0, 1, 0),

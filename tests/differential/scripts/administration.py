@@ -23,6 +23,7 @@ from odradek.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from odradek.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from odradek.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 PREFERRED, UNCLEAN = 0, 1
@@ -52,6 +53,8 @@ def _electing(peer: Peer) -> None:
     peer.ask("an election for an unknown partition", elect(PREFERRED, ("ad-one", 7)))
     peer.ask("an election for nothing", elect(PREFERRED))
     peer.ask("an election for all", ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), only=_mine)
+
+    peer.ask("unregistering an unknown broker", UnregisterBrokerRequest(broker_id=9))
 
 
 def _mine(answer: Any) -> Any:

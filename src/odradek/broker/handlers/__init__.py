@@ -60,6 +60,7 @@ _NAMES: Final = (
     "UpdateFeatures",
     "DescribeCluster",
     "DescribeProducers",
+    "UnregisterBroker",
     "DescribeTransactions",
     "ListTransactions",
     "ConsumerGroupHeartbeat",
