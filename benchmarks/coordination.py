@@ -76,6 +76,49 @@ def commits(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     )
 
 
+def group_reading(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+    """One member of a group reads 1 KiB values and commits as it goes: from its assignment to its last record."""
+    count = plan.counts[1024]
+    load.create_topic(one.node.bootstrap, TOPIC, 4)
+    try:
+        load.run_producer(one.node.bootstrap, TOPIC, count=count, value_bytes=1024, acks="all")
+        os.sync()
+        before = cpu_seconds(one.node.pid)
+        seconds = _read_as_member(one.node.bootstrap, count)
+        spent = cpu_seconds(one.node.pid) - before
+    finally:
+        load.delete_topic(one.node.bootstrap, TOPIC)
+    figures: dict[str, tuple[float, Better]] = {
+        "MB/s": (count * 1024 / seconds / 1e6, "higher"),
+        "broker CPU s per GB out": (spent / (count * 1024 / 1e9), "lower"),
+    }
+    yield from one.samples("consume in a group", "1 KiB", round_number, figures)
+
+
+def _read_as_member(bootstrap: str, count: int) -> float:
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"bench-{next(_names)}",
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 500,
+            "fetch.wait.max.ms": 10,
+            "queued.min.messages": 1_000_000,
+        }
+    )
+    began: list[float] = []
+    consumer.subscribe([TOPIC], on_assign=lambda *_: began.append(time.perf_counter()))
+    read = 0
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while read < count:
+        read += len(consumer.consume(10_000, 0.1))
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{read} records of {count} came in time")
+    took = time.perf_counter() - began[0]
+    consumer.close()
+    return took
+
+
 def transactions(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     """begin, one record, commit; one producer, no pause."""
     seconds = 1.0 if plan.rounds == 1 else 3.0

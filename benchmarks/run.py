@@ -41,6 +41,7 @@ TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterato
             for size in coordination.group_sizes(plan)
         ),
         partial(coordination.commits, one, plan, number),
+        partial(coordination.group_reading, one, plan, number),
     ),
     "transactions": lambda one, plan, number: (partial(coordination.transactions, one, plan, number),),
 }
