@@ -4,6 +4,9 @@
 it on a socket. An overdue answer means that the broker, or the way to it, is stuck, and everything behind it is stuck as
 well: the connection is closed, and every request under way fails with NETWORK_EXCEPTION or REQUEST_TIMED_OUT. Whether
 the broker acted on them is then unknown.
+
+A broker that asks for a pause (`mute.py`) gets it: requests wait here, in their order, and neither they nor those under way
+spend their time meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from odradek import __version__
 from odradek.client.address import Address
 from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
+from odradek.client.mute import Mute
 from odradek.client.settings import ClientSettings
 from odradek.client.versions import GREETING_FALLBACK, PeerVersions, greeting_retry
 from odradek.client.wrong_peer import closed_while_greeting, connect_problem, describe_peer
@@ -57,6 +61,17 @@ class PendingRequest(NamedTuple):
     answer: asyncio.Future[Any]
 
 
+class HeldRequest(NamedTuple):
+    """A request that waits until the broker may be asked again."""
+
+    api: Api
+    version: int
+    message: Message
+    answer: asyncio.Future[Any] | None
+    """None for a request that is not answered."""
+    timeout_s: float | None
+
+
 class RequestQueue:
     """The requests under way on one connection, oldest first. No I/O."""
 
@@ -93,6 +108,10 @@ class RequestQueue:
     def next_deadline(self) -> float | None:
         return min((each.deadline for each in self._pending), default=None)
 
+    def postpone(self, by_s: float) -> None:
+        """Give every request that much more time."""
+        self._pending = deque(each._replace(deadline=each.deadline + by_s) for each in self._pending)
+
     def clear(self) -> list[PendingRequest]:
         """Take all: they will not be answered."""
         pending = list(self._pending)
@@ -117,8 +136,10 @@ class Connection(asyncio.BufferedProtocol):
         self._timer_due = 0.0
         self._failure: KafkaError | None = None
         self._used_at = clock.monotonic()
-        self.writable = True
-        """False while the peer does not take what was written."""
+        self._takes_bytes = True
+        self._mute = Mute()
+        self._held: deque[HeldRequest] = deque()
+        self._end_of_mute: asyncio.TimerHandle | None = None
         self.on_writable: Callable[[], None] = _nothing
         self.on_closed: Callable[[], None] = _nothing
 
@@ -146,14 +167,19 @@ class Connection(asyncio.BufferedProtocol):
         return self._failure is not None or self._transport is None or self._transport.is_closing()
 
     @property
+    def writable(self) -> bool:
+        """False while the peer does not take what was written, or asked to be left alone; `on_writable` ends both."""
+        return self._takes_bytes and self._end_of_mute is None
+
+    @property
     def in_flight(self) -> int:
         """Requests whose answers are to come."""
-        return len(self._requests)
+        return len(self._requests) + len(self._held)
 
     @property
     def idle_s(self) -> float:
         """Seconds since something was last sent or received; 0 while an answer is awaited."""
-        return 0.0 if self._requests else self._clock.monotonic() - self._used_at
+        return 0.0 if self.in_flight else self._clock.monotonic() - self._used_at
 
     def version_of(self, api: Api, *, at_most: int | None = None) -> int:
         """What `send` would choose; UNSUPPORTED_VERSION when there is no common version."""
@@ -169,12 +195,14 @@ class Connection(asyncio.BufferedProtocol):
     def send(
         self, message: Message, *, at_most: int | None = None, timeout_s: float | None = None
     ) -> asyncio.Future[Any]:
-        """Send now; the future gets the response message, or a KafkaError (NETWORK_EXCEPTION: nobody knows)."""
+        """Send now, or when the broker's mute ends; `timeout_s` counts from then. The future gets the response message, or
+        a KafkaError (NETWORK_EXCEPTION: nobody knows).
+        """
         api = api_of(message)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             version = self._versions.choose(api, at_most=at_most)
-            self._transmit(api, version, message, answer, timeout_s)
+            self._transmit_or_hold(HeldRequest(api, version, message, answer, timeout_s))
         except KafkaError as error:
             answer.set_exception(error)
         return answer
@@ -183,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request to which brokers do not answer (Produce with acks=0)."""
         api = api_of(message)
         version = self._versions.choose(api, at_most=at_most)
-        self._write(api, version, self._requests.next_id(), message)
+        self._transmit_or_hold(HeldRequest(api, version, message, None, None))
 
     def close(self, reason: KafkaError | None = None) -> None:
         """Close at once; requests under way fail with `reason`. Idempotent."""
@@ -192,6 +220,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._end_of_mute is not None:
+            self._end_of_mute.cancel()
+            self._end_of_mute = None
         if self._transport is not None:
             self._transport.abort()
         self._fail_pending(self._failure)
@@ -244,10 +275,10 @@ class Connection(asyncio.BufferedProtocol):
         self.on_closed()
 
     def pause_writing(self) -> None:
-        self.writable = False
+        self._takes_bytes = False
 
     def resume_writing(self) -> None:
-        self.writable = True
+        self._takes_bytes = True
         self.on_writable()
 
     # -- inside
@@ -270,6 +301,48 @@ class Connection(asyncio.BufferedProtocol):
         told = await answer
         assert isinstance(told, ApiVersionsResponse)
         return told
+
+    def _transmit_or_hold(self, request: HeldRequest) -> None:
+        if self._end_of_mute is None:
+            self._transmit_held(request)
+        else:
+            self._held.append(request)
+
+    def _transmit_held(self, request: HeldRequest) -> None:
+        if request.answer is None:
+            self._write(request.api, request.version, self._requests.next_id(), request.message)
+        else:
+            self._transmit(request.api, request.version, request.message, request.answer, request.timeout_s)
+
+    def _throttled(self, throttle_ms: int) -> None:
+        """The broker reads nothing for a while: nothing is sent to it, and no time passes for what was."""
+        now = self._clock.monotonic()
+        longer_s = self._mute.asked(throttle_ms, now)
+        if longer_s > 0:
+            self._requests.postpone(longer_s)
+            if self._end_of_mute is None:
+                self._wait_out_mute(now)
+
+    def _wait_out_mute(self, now: float) -> None:
+        left_s = self._mute.left_s(now)
+        self._end_of_mute = asyncio.get_running_loop().call_later(left_s, self._end_mute)
+
+    def _end_mute(self) -> None:
+        self._end_of_mute = None
+        now = self._clock.monotonic()
+        if self._mute.left_s(now) > 0:
+            self._wait_out_mute(now)
+            return
+        while self._held:
+            request = self._held.popleft()
+            if request.answer is not None and request.answer.done():
+                continue  # nobody waits for it any more
+            try:
+                self._transmit_held(request)
+            except KafkaError as error:
+                if request.answer is not None:
+                    request.answer.set_exception(error)
+        self.on_writable()
 
     def _transmit(
         self, api: Api, version: int, message: Message, answer: asyncio.Future[Any], timeout_s: float | None
@@ -310,6 +383,9 @@ class Connection(asyncio.BufferedProtocol):
             if not request.answer.done():
                 request.answer.set_exception(_unreadable(request.api, self.address, error))
             raise
+        throttle_ms = getattr(message, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._throttled(throttle_ms)
         if not request.answer.done():
             request.answer.set_result(message)
 
@@ -332,9 +408,12 @@ class Connection(asyncio.BufferedProtocol):
             self._arm(following)
 
     def _fail_pending(self, failure: KafkaError) -> None:
-        for request in self._requests.clear():
-            if not request.answer.done():
-                request.answer.set_exception(failure)
+        under_way = [each.answer for each in self._requests.clear()]
+        held = [each.answer for each in self._held if each.answer is not None]
+        self._held.clear()
+        for answer in under_way + held:
+            if not answer.done():
+                answer.set_exception(failure)
 
     def _tune(self, sock: socket.socket) -> None:
         """Options of TCP; asyncio has set TCP_NODELAY already."""

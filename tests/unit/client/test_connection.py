@@ -13,13 +13,15 @@ from odradek.client.address import Address
 from odradek.client.backoff import Backoff
 from odradek.client.connection import Connection, PendingRequest, RequestQueue
 from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
+from odradek.client.mute import MUTE_S_MAX, Mute
 from odradek.client.settings import ClientSettings
 from odradek.client.versions import PeerVersions, greeting_retry
 from odradek.client.wrong_peer import describe_peer
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol import VersionRange, api_by_name, encode
+from odradek.protocol import VersionRange, api_by_name, encode, encode_response
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
 
 Within = Callable[[Awaitable[Any]], Awaitable[Any]]
@@ -31,8 +33,9 @@ def settings(**given: Any) -> ClientSettings:
 
 
 @asynccontextmanager
-async def opened(port: int, **given: Any) -> AsyncIterator[Connection]:
-    connection = await Connection.open(Address("127.0.0.1", port), settings(**given), SystemClock())
+async def opened(port: int, *, clock: Clock | None = None, **given: Any) -> AsyncIterator[Connection]:
+    address = Address("127.0.0.1", port)
+    connection = await Connection.open(address, settings(**given), clock or SystemClock())
     try:
         yield connection
     finally:
@@ -152,6 +155,27 @@ def test_pauses_double_up_to_the_limit_and_vary(chance: Any) -> None:
     assert backoff.delay_s(10**9) == pytest.approx(1.2)
 
 
+def test_a_broker_is_left_alone_for_as_long_as_it_asks() -> None:
+    mute = Mute()
+    assert mute.left_s(5.0) == 0
+    assert mute.asked(2000, 10.0) == 2
+    assert mute.asked(500, 11.0) == 0, "it is shorter than what is left"
+    assert mute.asked(3000, 11.0) == 2
+    assert [mute.left_s(now) for now in (11.0, 13.5, 14.0, 20.0)] == [3, 0.5, 0, 0]
+
+
+def test_a_pause_without_sense_is_not_believed() -> None:
+    assert Mute().asked(0x7FFF_FFFF, 0.0) == MUTE_S_MAX
+
+
+def test_a_mute_does_not_count_against_requests_under_way() -> None:
+    queue = RequestQueue()
+    queue.sent(pending(1, deadline=5.0))
+    queue.postpone(3.0)
+    assert queue.overdue(7.0) is None
+    assert queue.next_deadline == 8.0
+
+
 # -- on sockets
 
 
@@ -163,6 +187,54 @@ async def test_requests_are_pipelined_and_every_answer_finds_its_own(broker: Any
         assert connection.in_flight == 2
         assert [len(each.topics) for each in await within(asyncio.gather(first, second))] == [2, 0]
         assert connection.in_flight == 0
+
+
+def throttling(broker: Any, ms: int) -> Callable[[Any], Any]:
+    return lambda asked: broker.answer_Metadata(asked).replace(throttle_time_ms=ms)
+
+
+async def test_a_muted_broker_is_asked_again_only_when_the_time_is_over(broker: Any, within: Within) -> None:
+    broker.once["Metadata"].append(throttling(broker, 40))
+    freed = asyncio.Event()
+    async with opened(broker.port) as connection:
+        connection.on_writable = freed.set
+        await within(connection.send(MetadataRequest(topics=[])))
+        assert not connection.writable
+        held = [connection.send(MetadataRequest(topics=topics)) for topics in ([], None)]
+        assert connection.in_flight == 2
+        assert len(broker.requests("Metadata")) == 1
+        assert [len(each.topics) for each in await within(asyncio.gather(*held))] == [0, 1]
+        await within(freed.wait())
+        assert connection.writable
+
+
+async def test_what_waits_for_the_end_of_a_mute_fails_with_its_connection(
+    broker: Any, within: Within
+) -> None:
+    broker.once["Metadata"].append(throttling(broker, 30_000))
+    async with opened(broker.port) as connection:
+        await within(connection.send(MetadataRequest(topics=[])))
+        held = connection.send(MetadataRequest(topics=[]))
+        connection.close()
+        with pytest.raises(BrokerUnreachableError, match="was closed"):
+            await within(held)
+
+
+async def test_a_request_under_way_outlives_a_mute(
+    broker: Any, within: Within, silence: object, clock: Any
+) -> None:
+    def answer_after_its_deadline(asked: Any) -> Any:
+        answer = encode_response(3, asked.version, 3, broker.answer_Metadata(asked))
+        asyncio.get_running_loop().call_later(0.1, broker.writers[-1].writelines, answer)
+        return silence
+
+    broker.once["Metadata"] += [throttling(broker, 30_000), answer_after_its_deadline]
+    async with opened(broker.port, clock=clock) as connection:
+        first = connection.send(MetadataRequest(topics=[]))
+        second = connection.send(MetadataRequest(topics=[]), timeout_s=0.05)
+        await within(first)
+        clock.now += 29.0
+        assert (await within(second)).cluster_id == "scripted"
 
 
 async def test_a_broker_that_knows_only_old_greetings_is_asked_again(broker: Any, silence: object) -> None:
