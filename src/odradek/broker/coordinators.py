@@ -20,6 +20,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Clock
+from odradek.runtime.shielded import outcome_of
 from odradek.shards import Shards
 
 __all__ = [
@@ -177,7 +178,7 @@ class Coordinators:
         if task is None:
             task = self._creating[name] = asyncio.get_running_loop().create_task(self._create(name))
             task.add_done_callback(lambda _: self._creating.pop(name, None))
-        await asyncio.shield(task)
+        await outcome_of(task)
 
     async def _create(self, name: str) -> None:
         parts = self._started()

@@ -21,6 +21,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, ProducerId
 from odradek.registry import Create, Delete, Node, Operation, Put, Registry, RegistryError
 from odradek.runtime.ports import Entropy
+from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 
 _log = events.get("cluster")
@@ -152,7 +153,7 @@ class Controller:
         task = asyncio.get_running_loop().create_task(self._in_turn(change))
         self._under_way[task] = None
         task.add_done_callback(lambda done: self._under_way.pop(done, None))
-        return await asyncio.shield(task)
+        return await outcome_of(task)
 
     async def _in_turn(self, change: Callable[[], Awaitable[T]]) -> T:
         async with self._changing:

@@ -1,0 +1,28 @@
+"""Waiting for a task that goes on when whoever waits for it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from odradek.model.errors import OdradekError
+
+T = TypeVar("T")
+
+
+async def outcome_of(task: asyncio.Task[T]) -> T:
+    """What the task returns or raises. Cancelling the wait leaves the task alone; a refusal that nobody is left to hear is no
+    fault to report, as asyncio would with its traceback, but anything else is."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_unheard)
+        raise
+
+
+def _unheard(task: asyncio.Task[T]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, OdradekError):
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "a task failed that nobody waits for", "exception": error, "future": task}
+        )
