@@ -321,8 +321,8 @@ def test_defaults_of_topics_are_changed_on_running_brokers(
 
 
 def test_a_setting_without_effect_is_warned_about(run: Run, topic: Callable[..., str]) -> None:
-    warned = run("config", "set", "--topic", topic(), "cleanup.policy=compact")
-    assert "warning: compaction is not supported yet" in warned.error
+    warned = run("config", "set", "--topic", topic(), "preallocate=true")
+    assert "warning: topic setting preallocate is not supported yet" in warned.error
 
 
 def test_the_cluster_is_described(run: Run, bootstrap: str) -> None:

@@ -78,7 +78,7 @@ def _parts() -> Iterator[str]:
             yield f"{_row(setting)} {', '.join(f'`{key}`' for key in setting.synonyms)} |\n"
     yield "\nAccepted, and without effect in this version: "
     yield _listed(setting.key for setting in topics if not setting.effective)
-    yield ". Topics with `cleanup.policy=compact` are not compacted yet.\n\n"
+    yield ".\n\n"
     yield "## Broker settings\n\n"
     yield _TABLE_HEAD
     own = [BROKER_SETTINGS[key] for key in BROKER_ATTRIBUTES]
