@@ -1,18 +1,13 @@
-"""The asynchronous admin client."""
+"""The asynchronous admin client: topics, settings, records, the cluster. Groups and transactions have files of their own."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from types import TracebackType
-from typing import Any, Self, Unpack
+from collections.abc import Iterable, Mapping
 
-from odradek.client import admin_groups as groups
 from odradek.client import admin_quotas as quotas
 from odradek.client import admin_requests as requests
 from odradek.client import admin_transactions as transactions
-from odradek.client.admin_calls import AdminCalls, AlreadyDone, Failures
+from odradek.client.admin_calls import AlreadyDone, Failures
 from odradek.client.admin_quotas import QuotaChanges, QuotaEntity
 from odradek.client.admin_types import (
     ClusterDescription,
@@ -25,32 +20,14 @@ from odradek.client.admin_types import (
     ResourceType,
     TopicDescription,
 )
-from odradek.client.cluster import Cluster
-from odradek.client.errors import ClientClosedError, PartialFailureError
-from odradek.client.group_descriptions import GroupDescription, GroupListing
-from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
-from odradek.client.groups.offset_store import OffsetStore
-from odradek.client.groups.values import (
-    CommitFailedError,
-    CommittedOffsets,
-    GroupMetadata,
-    OffsetsToCommit,
-    as_committable,
-)
+from odradek.client.aio_admin_groups import GroupAdministration
+from odradek.client.aio_admin_transactions import TransactionAdministration
 from odradek.client.offsets import OffsetAndTimestamp, find_offsets
-from odradek.client.options import AdminOptions
-from odradek.client.settings import AdminSettings
 from odradek.client.transaction_descriptions import (
     FeatureDescription,
-    OpenTransaction,
-    ProducerDescription,
-    TransactionDescription,
-    TransactionListing,
 )
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.runtime.ports import Clock, Entropy
-from odradek.runtime.real_clock import SystemClock, SystemEntropy
 
 _CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
 _DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
@@ -59,46 +36,12 @@ NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
 """Answer to a time after the last record."""
 
 
-class AsyncAdmin:
+class AsyncAdmin(GroupAdministration, TransactionAdministration):
     """Administers a cluster from one event loop.
 
     A call about one thing raises that thing's KafkaError; a call about several raises PartialFailureError, which says what
     became of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
     """
-
-    def __init__(
-        self,
-        bootstrap_servers: str | list[str] | tuple[str, ...],
-        *,
-        clock: Clock | None = None,
-        entropy: Entropy | None = None,
-        **settings: Unpack[AdminOptions],
-    ) -> None:
-        checked = AdminSettings.of(bootstrap_servers, dict(settings))
-        self._cluster = Cluster(checked, clock or SystemClock(), entropy or SystemEntropy())
-        self._calls = AdminCalls(self._cluster)
-        self._patience_s = checked.default_api_timeout_ms / 1000
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
-        """From a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
-        return cls(**AdminSettings.arguments(config), **more)
-
-    async def start(self) -> None:
-        """Begin to work on the running loop; other methods do so by themselves."""
-        if self._closed:
-            raise ClientClosedError("admin client")
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._cluster.start()
-
-    async def close(self) -> None:
-        """Idempotent."""
-        if not self._closed:
-            self._closed = True
-            await self._cluster.close()
 
     # -- topics
 
@@ -229,131 +172,7 @@ class AsyncAdmin:
         )
         return told
 
-    # -- groups, transactions, elections, features
-
-    async def list_groups(
-        self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
-    ) -> list[GroupListing]:
-        """The groups of all brokers, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
-        told = await self._everywhere(
-            "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
-        )
-        return sorted(
-            (each for found in told.values() for each in found), key=lambda each: str(each.group_id)
-        )
-
-    async def describe_groups(
-        self, group_ids: Iterable[str], *, timeout_s: float | None = None
-    ) -> dict[str, GroupDescription]:
-        """State, assignor and members of groups, classic or not."""
-        await self.start()
-        limit_s = self._patience_s if timeout_s is None else timeout_s
-        return await self._describe_groups(list(dict.fromkeys(group_ids)), limit_s)
-
-    async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
-        """Delete groups without members, and all their offsets."""
-        await self._each(
-            "delete_groups", dict.fromkeys(group_ids), timeout_s, groups.delete_groups, by=self._by_group
-        )
-
-    async def list_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        timeout_s: float | None = None,
-    ) -> CommittedOffsets:
-        """What the group has committed, by default for all partitions; None where it has not."""
-        store = await self._offsets_of(group_id)
-        limit_s = self._patience_s if timeout_s is None else timeout_s
-        return await store.fetch(partitions, limit_s, require_stable=False)
-
-    async def alter_group_offsets(
-        self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
-    ) -> None:
-        """Set committed offsets, and make the group if need be. Refused while it has members."""
-        store = await self._offsets_of(group_id)
-        limit_s = self._patience_s if timeout_s is None else timeout_s
-        try:
-            await store.commit(as_committable(offsets), limit_s)
-        except CommitFailedError as error:
-            raise KafkaError(
-                error.code, f"group {group_id!r} has members: its offsets can be set only while it has none"
-            ) from None
-
-    async def delete_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
-    ) -> None:
-        """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        told = await self._each(
-            "delete_group_offsets",
-            {group_id: None},
-            timeout_s,
-            lambda _, __: groups.delete_offsets(group_id, wanted).whole(group_id),
-            by=self._by_group,
-        )
-        Failures("delete_group_offsets", told[group_id].errors).raise_or(told[group_id].results)
-
-    async def list_transactions(
-        self,
-        *,
-        states: Sequence[str] = (),
-        producer_ids: Sequence[int] = (),
-        duration_ms: int | None = None,
-        pattern: str | None = None,
-        timeout_s: float | None = None,
-    ) -> list[TransactionListing]:
-        """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
-        told = await self._everywhere(
-            "list_transactions",
-            timeout_s,
-            lambda broker, _, __: transactions.list_transactions(
-                broker, states, producer_ids, duration_ms, pattern
-            ),
-        )
-        found = (each for some in told.values() for each in some)
-        return sorted(found, key=lambda each: str(each.transactional_id))
-
-    async def describe_transactions(
-        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
-    ) -> dict[str, TransactionDescription]:
-        """State, producer and partitions of transactional ids."""
-        told: dict[str, TransactionDescription] = await self._each(
-            "describe_transactions",
-            dict.fromkeys(transactional_ids),
-            timeout_s,
-            None,
-            by=partial(self._calls.by_coordinator, TRANSACTION),
-            ask_broker=lambda broker, some, _: transactions.describe_transactions(some, broker),
-        )
-        return told
-
-    async def describe_producers(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
-    ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
-        """The producers that each partition remembers, and where their open transactions begin."""
-        wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
-        told: dict[TopicPartition, tuple[ProducerDescription, ...]] = await self._each(
-            "describe_producers",
-            wanted,
-            timeout_s,
-            transactions.describe_producers,
-            by=self._calls.by_leader,
-        )
-        return told
-
-    async def abort_transaction(
-        self, open_transaction: OpenTransaction, *, timeout_s: float | None = None
-    ) -> None:
-        """Write the abort marker that a hanging transaction lacks in one partition: for transactions nobody else will end."""
-        await self._each(
-            "abort_transaction",
-            {open_transaction.partition: open_transaction},
-            timeout_s,
-            transactions.abort_transactions,
-            by=self._calls.by_leader,
-        )
+    # -- elections, features
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
@@ -418,83 +237,6 @@ class AsyncAdmin:
             by=self._calls.by_itself,
         )
         Failures("move_replicas", told[broker].errors).raise_or(told[broker].results)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def _each(
-        self,
-        what: str,
-        wanted: Mapping[Any, Any],
-        timeout_s: float | None,
-        ask: Any,
-        by: Any = None,
-        ask_broker: Any = None,
-        already: AlreadyDone | None = None,
-    ) -> Any:
-        await self.start()
-        limit_s = self._patience_s if timeout_s is None else timeout_s
-        by = by or self._calls.by_controller
-        return await self._calls.each(what, wanted, limit_s, ask, by, ask_broker=ask_broker, already=already)
-
-    async def _everywhere(self, what: str, timeout_s: float | None, ask_broker: Any) -> dict[int, Any]:
-        """What every broker answers."""
-        await self.start()
-        limit_s = self._patience_s if timeout_s is None else timeout_s
-        brokers = dict.fromkeys((await self._cluster.metadata.refresh(limit_s)).brokers)
-        told: dict[int, Any] = await self._each(
-            what, brokers, timeout_s, None, by=self._calls.by_itself, ask_broker=ask_broker
-        )
-        return told
-
-    async def _by_group(self, items: Mapping[Any, Any], timeout_s: float) -> Any:
-        return await self._calls.by_coordinator(GROUP, items, timeout_s)
-
-    async def _describe_groups(self, group_ids: list[str], timeout_s: float) -> dict[str, GroupDescription]:
-        """In the new protocol first; who is not found there, or where there is none of it, in the classic one."""
-        wanted: dict[str, None] = dict.fromkeys(group_ids)
-        found: dict[str, GroupDescription] = {}
-        try:
-            found = await self._each(
-                "describe_groups",
-                wanted,
-                timeout_s,
-                None,
-                by=self._by_group,
-                ask_broker=lambda broker, some, _: groups.describe_consumer(some, broker),
-            )
-        except PartialFailureError as error:
-            found = dict(error.results)
-        except KafkaError as error:
-            if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-                raise
-        rest = {group_id: None for group_id in wanted if group_id not in found}
-        classic: dict[str, GroupDescription] = await self._each(
-            "describe_groups",
-            rest,
-            timeout_s,
-            None,
-            by=self._by_group,
-            ask_broker=lambda broker, some, _: groups.describe_classic(some, broker),
-        )
-        return {group_id: (found | classic)[group_id] for group_id in wanted}
-
-    async def _offsets_of(self, group_id: str) -> OffsetStore:
-        await self.start()
-        await self._cluster.connection()
-        coordinator = Coordinator(self._cluster, group_id, GROUP)
-        nobody = GroupMetadata(group_id=group_id)
-        return OffsetStore(self._cluster, coordinator, who=lambda: nobody, fenced=lambda code: None)
-
-    async def _one(self, what: str, timeout_s: float | None, exchange: Any) -> Any:
-        await self.start()
-        return await self._calls.one(what, self._patience_s if timeout_s is None else timeout_s, exchange)
 
 
 def _new_topic(topic: NewTopic | str) -> NewTopic:
