@@ -102,3 +102,14 @@ def test_groups_with_long_names_expire_in_batches_that_fit() -> None:
     bench.advance(110_000)
     assert max(map(weight, bench.batches)) <= BATCH_BYTES_MAX
     assert bench.machine.groups == {}
+
+
+def test_offsets_may_be_kept_for_longer_than_time_can_be_told() -> None:
+    bench = GroupBench(GroupSettings(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=1_000))
+    topic_id = bench.machine.surroundings.topics.topic_id("t") or UUID(int=0)
+    for partition, retention_ms in enumerate((2**63 - 1, -(2**63), 5_000)):
+        one = Commit(topic="t", partition=partition, offset=1, topic_id=topic_id)
+        request = CommitRequest(group_id="g", committer=Committer(), commits=[one], retention_ms=retention_ms)
+        bench.execute(partial(commit, request=request))
+    bench.advance(10_000)
+    assert set(bench.machine.offsets.of("g")) == {("t", 0)}

@@ -18,6 +18,7 @@ from odradek.groups.offsets.table import Place
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
+from odradek.protocol.schema import INT64_MAX
 from odradek.shards import BatchProducer, Moment, NewRecord, Outcome
 
 _SINCE_GROUP_ID_NOT_FOUND: Final = 9
@@ -58,7 +59,9 @@ def commit(machine: GroupMachine, now: Moment, *, request: CommitRequest) -> Out
     """An error for each partition, NONE among them. Raises what is wrong with the whole request."""
     check_partition = _check(machine, request)
     step = Step(now)
-    expires_ms = -1 if request.retention_ms == NO_RETENTION else now.wall_ms + request.retention_ms
+    expires_ms = -1
+    if request.retention_ms != NO_RETENTION:
+        expires_ms = min(now.wall_ms + request.retention_ms, INT64_MAX)
     verdicts: Verdicts = {}
     for one in request.commits:
         verdicts[one.place] = _verdict(machine, one, request.committer, check_partition)
