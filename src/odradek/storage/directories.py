@@ -6,7 +6,6 @@ and nobody else's. A name is never taken for proof: a log belongs to a topic if 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -16,12 +15,15 @@ from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
 from odradek.storage import naming
+from odradek.storage.checkpointing import Checkpointing
 from odradek.storage.checkpoints import kafka_id
+from odradek.storage.directory_identity import cluster_of
 from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.faults import FaultKind
+from odradek.storage.homes import Homes
 from odradek.storage.interrupted_moves import InterruptedMoves
 from odradek.storage.log import Log
-from odradek.storage.log_directory import Checkpoint, LogDirectory
+from odradek.storage.log_directory import LogDirectory
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.relocation import (
     FUTURE,
@@ -55,12 +57,10 @@ class LogDirectories:
         self._directories = directories
         self._producer_expiration_ms = producer_expiration_ms
         self._files = OpenFiles(runtime.disk, open_files_max)
-        self._homes: dict[TopicPartition, list[LogDirectory]] = {}
+        self._homes = Homes(directories)
         self._logs: dict[TopicPartition, Log] = {}
-        self._not_closed: dict[TopicPartition, bool] = {}
-        """Partitions whose files may not be as a clean close leaves them; True for those that this start touched."""
         self._doomed: list[str] = []
-        self._checkpointing = asyncio.Lock()
+        self._checkpoints = Checkpointing(runtime.offload, self._homes, self._logs)
         self.cluster_id: Final = cluster_id
         self.on_failure: Callable[[str, OSError], None] | None = None
         """Called with the path of a directory that went offline because a log met a disk error."""
@@ -88,7 +88,7 @@ class LogDirectories:
         opened: list[LogDirectory] = []
         try:
             opened += [LogDirectory.open(runtime.disk, path) for path in paths]
-            found = _cluster_of(opened, cluster_id, node_id)
+            found = cluster_of(opened, cluster_id, node_id)
             name = found or cluster_id or (new_cluster_id or (lambda: kafka_id(runtime.entropy.uuid())))()
             self = cls(
                 runtime,
@@ -106,7 +106,7 @@ class LogDirectories:
 
     def _load(self, node_id: int) -> None:
         first, moves = self._directories[0], InterruptedMoves()
-        for directory in self._online():
+        for directory in self._homes.online():
             if first.offline is not None:
                 break  # before others get an identity that the first one, once it is back, does not share
             try:
@@ -115,7 +115,7 @@ class LogDirectories:
                 self._take_in(directory, directory.load(), moves)
             except OSError as error:
                 directory.failed(error)
-        moves.settle(self._runtime.disk, self._homes, self._moved_in, self._doomed.append)
+        moves.settle(self._runtime.disk, self._homes, self._homes.moved_in, self._doomed.append)
         for directory in self._directories:
             if directory.offline is not None:
                 log.error("log_directory_offline", path=directory.path, reason=directory.offline)
@@ -131,17 +131,9 @@ class LogDirectories:
                 continue
             partition = naming.parse_partition_directory(name)
             if partition is not None and self._runtime.disk.is_directory(naming.join(directory.path, name)):
-                self._homes.setdefault(partition, []).append(directory)
-                self._not_closed[partition] = False
-
-    def _moved_in(self, name: TopicPartition, directory: LogDirectory) -> None:
-        self._homes[name] = [directory]
-        self._not_closed[name] = False
+                self._homes.found(partition, directory)
 
     # ---- what there is ---------------------------------------------------------------------------------------------
-
-    def _online(self) -> list[LogDirectory]:
-        return [directory for directory in self._directories if directory.offline is None]
 
     @property
     def home(self) -> str:
@@ -150,15 +142,15 @@ class LogDirectories:
 
     @property
     def all_failed(self) -> bool:
-        return not self._online()
+        return not self._homes.online()
 
     def all(self) -> list[LogDirectory]:
         return list(self._directories)
 
     def home_of(self, name: TopicPartition) -> str | None:
         """The directory that holds a partition."""
-        homes = self._homes.get(name)
-        return homes[0].path if homes else None
+        home = self._homes.first(name)
+        return home.path if home is not None else None
 
     def get(self, name: TopicPartition) -> Log | None:
         """An open log."""
@@ -166,13 +158,7 @@ class LogDirectories:
 
     def strays(self, known: Iterable[TopicPartition]) -> list[str]:
         """Partition directories of partitions that are not `known`."""
-        wanted = set(known)
-        return [
-            naming.join(directory.path, str(name))
-            for name, directories in sorted(self._homes.items(), key=lambda entry: entry[0])
-            for directory in directories
-            if name not in wanted
-        ]
+        return self._homes.strays(known)
 
     # ---- logs come and go ------------------------------------------------------------------------------------------
 
@@ -185,7 +171,7 @@ class LogDirectories:
         its recovery point, or when it is not found while a directory is offline that may have it; `is_new` says that
         it cannot be there.
         """
-        directory = self._existing(name)
+        directory = self._homes.usable(name)
         if directory is not None:
             try:
                 return await self._open(directory, name, topic_id, config)
@@ -193,55 +179,29 @@ class LogDirectories:
                 if error.code is not ErrorCode.INCONSISTENT_TOPIC_ID:
                     raise
             await self._set_aside(directory, name)
-        elif not is_new and len(self._online()) < len(self._directories):
+        elif not is_new and len(self._homes.online()) < len(self._directories):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{name} may be in a log directory that is offline"
             )
-        directory = self._emptiest()
+        directory = self._homes.emptiest()
         directory.forget(name)
         if directory.is_stale(name):
             # The files must not go on speaking of an older partition of this name: recovery would miss its records.
-            await self._write_checkpoints_of(directory)
+            await self._checkpoints.write(directory)
         return await self._open(directory, name, topic_id, config)
-
-    def _existing(self, name: TopicPartition) -> LogDirectory | None:
-        homes = self._homes.get(name)
-        if not homes:
-            return None
-        if len(homes) > 1:
-            paths = ", ".join(directory.path for directory in homes)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is in several log directories: {paths}; keep one"
-            )
-        if homes[0].offline is not None:
-            message = f"{name}: log directory {homes[0].path} is offline: {homes[0].offline}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-        return homes[0]
-
-    def _emptiest(self) -> LogDirectory:
-        online = self._online()
-        if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-        counts = {directory.path: 0 for directory in online}
-        for homes in self._homes.values():
-            for directory in homes:
-                if directory.path in counts:
-                    counts[directory.path] += 1
-        return min(online, key=lambda directory: counts[directory.path])
 
     async def _open(
         self, directory: LogDirectory, name: TopicPartition, topic_id: UUID, config: LogConfig
     ) -> Log:
         is_new = name not in self._homes
-        self._homes.setdefault(name, [directory])
-        self._not_closed[name] = True
+        self._homes.opening(name, directory)
         try:
             opened = await self._runtime.offload.run(
                 self._open_blocking, directory, name, topic_id, config, is_new
             )
         except KafkaError as error:
             if is_new:
-                del self._homes[name]
+                self._homes.forget(name)
             if isinstance(error.__cause__, OSError):
                 log.error("log_not_opened", partition=name, error=error.__cause__)
             raise
@@ -271,7 +231,7 @@ class LogDirectories:
         target = self._retired_path(directory, name, naming.STRAY_DIRECTORY)
         log.warning("stray_log_set_aside", path=path, target=target)
         await self._rename(directory, path, target)
-        self._forget(name)
+        self._homes.forget(name)
 
     async def delete_log(self, name: TopicPartition) -> None:
         """Take a partition's files out of sight, durably; `remove_deleted` removes them. Nothing happens without any."""
@@ -279,14 +239,14 @@ class LogDirectories:
         if opened is not None:
             await self._runtime.offload.run(opened.abandon)
             opened.close()
-        for directory in list(self._homes.get(name, ())):
+        for directory in list(self._homes.of(name)):
             if directory.offline is None:
                 path = naming.join(directory.path, str(name))
                 target = self._retired_path(directory, name, naming.DELETED_DIRECTORY)
                 await self._rename(directory, path, target)
                 self._doomed.append(target)
                 directory.forget(name)
-        self._forget(name)
+        self._homes.forget(name)
 
     # ---- moves -----------------------------------------------------------------------------------------------------
 
@@ -301,7 +261,7 @@ class LogDirectories:
         if target.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline: {target.offline}")
         future = moving_directory(name, self._runtime.entropy.uuid().hex, FUTURE)
-        source = naming.join(self._homes[name][0].path, str(name))
+        source = naming.join(self._home(name).path, str(name))
         return FolderCopy(self._runtime.disk, source, naming.join(path, future))
 
     async def give_up_move(self, copy: FolderCopy) -> None:
@@ -317,7 +277,7 @@ class LogDirectories:
         KAFKA_STORAGE_ERROR when that fails; the log is then closed, where it was or where it should be, and `open_log`
         finds it. Whatever happens, all that was appended is durable in one of the two places before this returns.
         """
-        opened, source = self._logs.pop(name), self._homes[name][0]
+        opened, source = self._logs.pop(name), self._home(name)
         target = next(one for one in self._directories if copy.target.startswith(f"{one.path}/"))
         start_offset, flushed_offset = opened.start_offset, opened.end_offset
         await self._blocking(source, opened.close)
@@ -328,7 +288,7 @@ class LogDirectories:
             target.start_offsets[name] = start_offset
         if name in source.cleaned_offsets:
             target.cleaned_offsets[name] = source.cleaned_offsets[name]
-        await self._write_checkpoints_of(target)
+        await self._checkpoints.write(target)
         disk, replaced = (
             self._runtime.disk,
             copy.source
@@ -336,7 +296,7 @@ class LogDirectories:
             + REPLACED,
         )
         await self._blocking(source, take_away, disk, copy, replaced)
-        self._forget(name)
+        self._homes.forget(name)
         source.forget(name)
         await self._blocking(target, put_in_place, disk, copy.target, naming.join(target.path, str(name)))
         self._doomed.append(replaced)
@@ -371,10 +331,6 @@ class LogDirectories:
             self._fail_directory(directory, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {path}: {error}") from error
 
-    def _forget(self, name: TopicPartition) -> None:
-        self._homes.pop(name, None)
-        self._not_closed.pop(name, None)
-
     # ---- the clockwork ---------------------------------------------------------------------------------------------
 
     async def apply_retention(
@@ -408,56 +364,24 @@ class LogDirectories:
         """Write down from where recovery would start, and where logs begin. Without `high_watermarks`, what is durable
         stands in for them.
         """
-        for directory in self._online():
-            try:
-                await self._write_checkpoints_of(directory, high_watermarks)
-            except KafkaError as error:
-                log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
-
-    async def _write_checkpoints_of(
-        self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int] | None = None
-    ) -> None:
-        async with self._checkpointing:
-            checkpoint = self._checkpoint(directory, high_watermarks)
-            try:
-                if checkpoint.files:
-                    await self._runtime.offload.run(directory.write, checkpoint)
-                directory.written(checkpoint)
-            except OSError as error:
-                message = f"cannot write the checkpoints of {directory.path}: {error}"
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-
-    def _checkpoint(
-        self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int] | None
-    ) -> Checkpoint:
-        for name, opened in self._logs.items():
-            if self._homes[name][0] is not directory:
-                continue
-            directory.recovery_points[name] = opened.recovery_point
-            # Never ahead of what is durable: after a crash a log must not end before it begins.
-            start_offset = min(opened.start_offset, opened.flushed_offset)
-            if start_offset > 0:
-                directory.start_offsets[name] = start_offset
-        marks = directory.recovery_points if high_watermarks is None else high_watermarks
-        own = {name: mark for name, mark in marks.items() if directory in self._homes.get(name, ())}
-        return directory.checkpoint(own)
+        await self._checkpoints.write_all(high_watermarks)
 
     async def checkpoint(self, opened: Log) -> None:
         """Write the checkpoints of a log's directory now. KAFKA_STORAGE_ERROR when that fails."""
-        homes = self._homes.get(opened.topic_partition)
-        if homes and self._logs.get(opened.topic_partition) is opened:
-            await self._write_checkpoints_of(homes[0])
+        home = self._homes.first(opened.topic_partition)
+        if home is not None and self._logs.get(opened.topic_partition) is opened:
+            await self._checkpoints.write(home)
 
     def cleaned_offset(self, name: TopicPartition) -> int | None:
         """Up to where the last compaction of the partition got; None when it is not known."""
-        homes = self._homes.get(name)
-        return homes[0].cleaned_offsets.get(name) if homes else None
+        home = self._homes.first(name)
+        return home.cleaned_offsets.get(name) if home is not None else None
 
     def note_cleaned(self, opened: Log, offset: int) -> None:
         """A compaction got so far; the next checkpoint says so."""
-        homes = self._homes.get(opened.topic_partition)
-        if homes and self._logs.get(opened.topic_partition) is opened:
-            homes[0].cleaned_offsets[opened.topic_partition] = offset
+        home = self._homes.first(opened.topic_partition)
+        if home is not None and self._logs.get(opened.topic_partition) is opened:
+            home.cleaned_offsets[opened.topic_partition] = offset
 
     # ---- failures --------------------------------------------------------------------------------------------------
 
@@ -482,7 +406,7 @@ class LogDirectories:
 
     def fail(self, opened: Log, error: OSError) -> str:
         """A disk error that is final: take the log's whole directory offline; return its path."""
-        directory = self._homes[opened.topic_partition][0]
+        directory = self._home(opened.topic_partition)
         self._fail_directory(directory, error)
         return directory.path
 
@@ -490,16 +414,22 @@ class LogDirectories:
         was_online = directory.offline is None
         directory.failed(error)
         for name, opened in self._logs.items():
-            if self._homes[name][0] is directory:
+            if self._homes.first(name) is directory:
                 opened.disk_failed(error)
         if was_online and self.on_failure is not None:
             self.on_failure(directory.path, error)
 
     def _broken(self, name: TopicPartition, error: OSError) -> None:
         """A log met an error in reading or writing."""
-        homes = self._homes.get(name)
-        if homes:
-            self._fail_directory(homes[0], error)
+        home = self._homes.first(name)
+        if home is not None:
+            self._fail_directory(home, error)
+
+    def _home(self, name: TopicPartition) -> LogDirectory:
+        """Where a log is that is open."""
+        home = self._homes.first(name)
+        assert home is not None, f"{name} is open and has no directory"
+        return home
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
@@ -517,53 +447,20 @@ class LogDirectories:
             log.error("log_not_closed", partition=name, error=error)
         else:
             if clean:
-                self._not_closed.pop(name, None)
+                self._homes.closed_cleanly(name)
 
     def close(self) -> None:
         """Write the checkpoints, mark the directories whose logs are all closed cleanly, release the locks. Blocks."""
         for name in self._logs:
             if not self._logs[name].closed:
                 self._close_log(name)
-        for directory in self._online():
-            # A directory that was clean stays so where a log was never opened; one that was not may hide damage there.
-            left = [name for name in self._not_closed if directory in self._homes.get(name, ())]
-            touched = [name for name in left if self._not_closed[name]]
+        for directory in self._homes.online():
             try:
-                directory.write(self._checkpoint(directory, None))
-                if not left or (directory.was_clean and not touched):
+                directory.write(self._checkpoints.of(directory))
+                if self._homes.is_clean(directory):
                     directory.mark_clean()
             except OSError as error:
                 log.error("log_directory_not_closed", path=directory.path, error=error)
         for directory in self._directories:
             directory.unlock()
         self._files.close()
-
-
-def _cluster_of(directories: list[LogDirectory], cluster_id: str | None, node_id: int) -> str | None:
-    """The cluster that the directories belong to; None when all are new. ConfigError when they do not agree."""
-    found: dict[str, str] = {}
-    for directory in directories:
-        if directory.offline is not None:
-            continue
-        try:
-            identity = directory.read_identity()
-        except OSError as error:
-            directory.failed(error)
-            continue
-        if identity is None:
-            continue
-        if identity.node_id != node_id:
-            raise ConfigError(
-                f"data directory {directory.path} belongs to broker {identity.node_id}, this is broker {node_id}: "
-                f"set node.id={identity.node_id} or use another directory"
-            )
-        if cluster_id is not None and identity.cluster_id != cluster_id:
-            raise ConfigError(
-                f"data directory {directory.path} belongs to cluster {identity.cluster_id}, not to {cluster_id}: "
-                "a broker cannot change its cluster; use another directory"
-            )
-        found[identity.cluster_id] = directory.path
-    if len(found) > 1:
-        where = " and ".join(f"{path} to {cluster}" for cluster, path in found.items())
-        raise ConfigError(f"the data directories belong to different clusters: {where}")
-    return next(iter(found), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from odradek.model.ids import TopicPartition
@@ -37,7 +37,7 @@ class InterruptedMoves:
     def settle(
         self,
         disk: Disk,
-        homes: Mapping[TopicPartition, object],
+        homes: Container[TopicPartition],
         found: Callable[[TopicPartition, LogDirectory], None],
         doom: Callable[[str], None],
     ) -> None:
