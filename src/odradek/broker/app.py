@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.context import Parts
-from odradek.broker.coordinators import CONSUMER_OFFSETS, TRANSACTION_STATE, Coordinators
+from odradek.broker.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Coordinators
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.handlers import Handlers
@@ -159,7 +159,13 @@ class Broker:
                 image=lambda: controller.image,
             )
 
+        def shares() -> object:
+            from odradek.broker.share_wiring import add_shares
+
+            return add_shares(coordinators, replicas, runtime.clock, config, lambda: controller.image)
+
         coordinators.expect(CONSUMER_OFFSETS, groups)
+        coordinators.expect(SHARE_GROUP_STATE, shares)
         coordinators.expect(TRANSACTION_STATE, transactions)
 
     async def _listen(self, parts: Parts) -> None:
@@ -207,6 +213,8 @@ class Broker:
             ending.callback(
                 self._coordinators.close
             )  # before that: whoever waits for a group would hold up the drain
+            if (shares := self._coordinators.made(SHARE_GROUP_STATE)) is not None:
+                ending.callback(shares.close)
             if (transactions := self._coordinators.made(TRANSACTION_STATE)) is not None:
                 ending.push_async_callback(transactions.close)
 
@@ -241,6 +249,14 @@ class Broker:
         groups = parts.coordinators.made(CONSUMER_OFFSETS)
         if gone and groups is not None:
             await groups.topics_deleted(gone)
+        shares = parts.coordinators.made(SHARE_GROUP_STATE)
+        if gone and shares is not None:
+            await shares.topics_deleted(frozenset(before.topics[name].topic_id for name in gone))
+
+    async def _prune_share_state(self) -> None:
+        shares = self._coordinators.made(SHARE_GROUP_STATE)
+        if shares is not None:
+            await shares.prune()
 
     # -- the clockwork
 
@@ -255,6 +271,11 @@ class Broker:
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
             ("compaction", config.log_cleaner_backoff_ms / 1000, replicas.compact),
             ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
+            (
+                "share state",
+                config.share_coordinator_state_topic_prune_interval_ms / 1000,
+                self._prune_share_state,
+            ),
         ]
         loop = asyncio.get_running_loop()
         self._background = [

@@ -20,6 +20,7 @@ from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
     from odradek.broker.coordinators import Coordinators
+    from odradek.broker.share_partitions import SharePartitions
     from odradek.groups.service import GroupService
     from odradek.transactions.service import Transactions
 
@@ -57,6 +58,11 @@ class Parts:
     @property
     def transactions(self) -> Transactions:
         service: Transactions = self.coordinators.service(TRANSACTION_STATE)
+        return service
+
+    @property
+    def shares(self) -> SharePartitions:
+        service: SharePartitions = self.coordinators.service(SHARE_GROUP_STATE)
         return service
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.coordinators import CONSUMER_OFFSETS, Coordinators, InternalTopic, segment_bytes
+from odradek.broker.share_settings import ShareSettingsByGroup
 from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.groups.classic.kind import CLASSIC
@@ -18,6 +19,7 @@ from odradek.groups.machine import GroupMachine, Surroundings
 from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.service import GroupService
 from odradek.groups.settings import GroupSettings
+from odradek.groups.share.kind import ShareGroups
 from odradek.runtime.ports import Runtime
 
 KINDS: Final[tuple[KindParts, ...]] = (CLASSIC, OFFSETS)
@@ -72,8 +74,9 @@ def add_groups(
         configs=lambda parts: _topic_configs(parts.config),
     )
     consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)
-    make = partial(_machine, surroundings, (*KINDS, consumer.parts()))
-    return GroupService(coordinators.add(topic, make, runtime.clock), consumer)
+    share = ShareGroups(ShareSettingsByGroup(config, image))
+    make = partial(_machine, surroundings, (*KINDS, consumer.parts(), share.parts()))
+    return GroupService(coordinators.add(topic, make, runtime.clock), consumer, share)
 
 
 def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:

@@ -27,8 +27,8 @@ from odradek.config.definition import (
     declared,
 )
 from odradek.config.listeners import Listener
+from odradek.config.shares import ShareConfig
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, LogConfig
-from odradek.config.transactions import TransactionConfig
 from odradek.config.unsupported import unsupported_settings
 
 BOOLEAN, STRING, LIST = SettingType.BOOLEAN, SettingType.STRING, SettingType.LIST
@@ -62,7 +62,7 @@ def _broker(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(TransactionConfig):
+class BrokerConfig(ShareConfig):
     """What governs one broker. `BrokerConfig()` is a broker on 127.0.0.1:9092 with Kafka's defaults.
 
     Build it with `load`, which checks what people write; the constructor trusts its caller.
@@ -548,7 +548,7 @@ class BrokerConfig(TransactionConfig):
         """This configuration with dynamic settings on top of what it was loaded from: those of all brokers (`defaults`),
         and above them this broker's own. ConfigError as in `load`.
 
-        Only settings that a running broker may take are accepted.
+        Of the settings that are known, only those that a running broker may take are accepted.
         """
         from odradek.config.loading import reconfigure
 

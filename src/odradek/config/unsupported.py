@@ -94,25 +94,13 @@ AREAS: Final = (
         reason=NOT_YET,
         keys="""
         errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix
-        group.share.assignment.interval.ms group.share.assignor.offload.enable group.share.assignors
-        group.share.delivery.count.limit group.share.dlq.manager.class.name group.share.enable
-        group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
-        group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.groups
-        group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
-        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
-        group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
-        group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
-        group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
-        group.share.min.session.timeout.ms group.share.partition.max.record.locks
-        group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
-        share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
-        share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
-        share.coordinator.snapshot.update.records.per.snapshot
+        group.share.assignor.offload.enable group.share.assignors group.share.dlq.manager.class.name
+        group.share.enable group.share.initialize.retry.interval.ms group.share.max.groups
+        group.share.persister.class.name share.coordinator.append.linger.ms
+        share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
         share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
-        share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
-        share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
-        share.coordinator.threads share.coordinator.write.timeout.ms
-        share.fetch.purgatory.purge.interval.requests
+        share.coordinator.state.topic.replication.factor share.coordinator.threads
+        share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
         """,
     ),
     Area(

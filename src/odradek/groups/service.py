@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from odradek.groups.classic import operations as classic
 from odradek.groups.consumer.kind import ConsumerGroups
@@ -14,6 +15,8 @@ from odradek.groups.offsets import committing, fetching, removing
 from odradek.groups.offsets.committing import CommitRequest, Verdicts
 from odradek.groups.offsets.fetching import FetchedOffset, Wanted
 from odradek.groups.offsets.table import Place
+from odradek.groups.share.group import StateTopic
+from odradek.groups.share.kind import ShareGroups
 from odradek.groups.showing import Described, Listed, describe_classic, list_groups
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_group_describe import DescribedGroup
@@ -24,6 +27,11 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from odradek.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Shard, Shards, Ticket
 from odradek.telemetry import events
@@ -39,9 +47,10 @@ class GroupService:
     """Used on the event loop only. What is refused is raised as KafkaError, COORDINATOR_LOAD_IN_PROGRESS and NOT_COORDINATOR
     among them; refusals of JoinGroup and SyncGroup that concern a member come as responses."""
 
-    def __init__(self, shards: Shards[GroupMachine], consumer: ConsumerGroups) -> None:
+    def __init__(self, shards: Shards[GroupMachine], consumer: ConsumerGroups, share: ShareGroups) -> None:
         self.shards: Final = shards
         self._consumer = consumer
+        self._share = share
 
     # -- the classic protocol
 
@@ -82,6 +91,39 @@ class GroupService:
     async def describe_consumer(self, group_id: str) -> DescribedGroup:
         """GROUP_ID_NOT_FOUND for groups of other kinds too."""
         return await self._shard(group_id).execute(partial(self._consumer.describe, group_id=group_id))
+
+    # -- share groups (KIP-932)
+
+    async def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> ShareGroupHeartbeatResponse:
+        return await self._shard(request.group_id).execute(
+            partial(self._share.heartbeat, request=request, caller=caller)
+        )
+
+    async def describe_share(self, group_id: str) -> DescribedShareGroup:
+        """GROUP_ID_NOT_FOUND for groups of other kinds too."""
+        return await self._shard(group_id).execute(partial(self._share.describe, group_id=group_id))
+
+    async def share_topics(self, group_id: str) -> Mapping[UUID, StateTopic]:
+        """The partitions that the group has begun to read; none for what is no share group."""
+        return await self._shard(group_id).execute(partial(self._share.state_topics, group_id=group_id))
+
+    async def check_share_unused(self, group_id: str, *, may_be_new: bool = False) -> None:
+        """NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        await self._shard(group_id).execute(
+            partial(self._share.check_unused, group_id=group_id, may_be_new=may_be_new)
+        )
+
+    async def begin_share_topics(self, group_id: str, topics: Mapping[UUID, StateTopic]) -> None:
+        await self._shard(group_id).execute(
+            partial(self._share.begin_topics, group_id=group_id, topics=topics)
+        )
+
+    async def end_share_topics(self, group_id: str, topic_ids: frozenset[UUID]) -> None:
+        await self._shard(group_id).execute(
+            partial(self._share.end_topics, group_id=group_id, topic_ids=topic_ids)
+        )
 
     # -- offsets
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -103,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software: tuple[str, str] = ("", "")
         self.reported: dict[tuple[int, int], float] = {}
         """When the broker last logged which refusal of this client's requests."""
+        self.on_lost: dict[object, Callable[[], None]] = {}
+        """What to do when the connection is gone, by who wants it done."""
         self._dropped = False
 
     # -- asyncio's side
@@ -150,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
             self._sending.drop()
         self._count_unread(0)
         self._server.forget(self)
+        for tell in list(self.on_lost.values()):
+            tell()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)

@@ -26,7 +26,13 @@ from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, StructKi
 from odradek.protocol.versions import NO_VERSIONS, parse_versions
 
 RECORDED = Path(__file__).parents[2] / "golden" / "protocol" / "kafka-4.3.1"
-RECORD_FORMATS = ("odradek.groups.formats", "odradek.groups.consumer.formats", "odradek.transactions.formats")
+RECORD_FORMATS = (
+    "odradek.groups.formats",
+    "odradek.groups.consumer.formats",
+    "odradek.groups.share.formats",
+    "odradek.groups.share.state_formats",
+    "odradek.transactions.formats",
+)
 MESSAGES: list[type[Message]] = [cls for api in APIS.values() for cls in (api.request, api.response)]
 
 

@@ -67,6 +67,13 @@ _NAMES: Final = (
     "ConsumerGroupDescribe",
     "ListConfigResources",
     "DescribeTopicPartitions",
+    "ShareGroupHeartbeat",
+    "ShareGroupDescribe",
+    "ShareFetch",
+    "ShareAcknowledge",
+    "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets",
 )
 """Every API that has a handler, by key."""
 

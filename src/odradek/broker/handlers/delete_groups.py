@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share_forgetting import forget_group
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -21,6 +22,7 @@ async def handle(
 
 async def _delete(parts: Parts, group_id: str) -> DeletableGroupResult:
     try:
+        await forget_group(parts, group_id)
         await parts.groups.delete_group(group_id)
     except KafkaError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)

@@ -154,8 +154,13 @@ class SharePartition:
         self, member_id: str, ranges: Sequence[AcknowledgedRange], *, now_ms: int
     ) -> list[StateBatch]:
         """Take the member's word. All of it counts or none: INVALID_RECORD_STATE if the member has not every record,
-        INVALID_REQUEST if the ranges make no sense."""
-        said = [pair for one in ranges for pair in _each(one)]
+        INVALID_REQUEST if the ranges make no sense. What is settled for good, below the window, is said in vain."""
+        for one in ranges:
+            if one.last_offset >= self.end_offset:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"offset {one.last_offset} was never given to anybody"
+                )
+        said = [pair for one in ranges for pair in _each(one) if pair[0] >= self.start_offset]
         if len({offset for offset, _ in said}) < len(said):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a record is acknowledged twice in one request")
         for offset, _ in said:

@@ -1,0 +1,92 @@
+"""DescribeShareGroupOffsets (90): where share groups are in partitions (KIP-932). Versions 0-1; with the lag from v1.
+
+A partition that the group has not read has start offset -1, as has one that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators import SHARE_GROUP_STATE
+from odradek.groups.share.state import UNKNOWN_OFFSET
+from odradek.groups.share.state_formats import SharePlace
+from odradek.model.errors import KafkaError
+from odradek.model.ids import ZERO_UUID
+from odradek.protocol.messages.describe_share_group_offsets import (
+    DescribedGroup,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    GroupAsked,
+    PartitionAnswer,
+    TopicAnswer,
+)
+
+_SINCE_LAG = 1
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    with_lag = circumstances.api_version >= _SINCE_LAG
+    groups = [await _group(parts, asked, with_lag=with_lag) for asked in request.groups]
+    return DescribeShareGroupOffsetsResponse(groups=groups)
+
+
+async def _group(parts: Parts, asked: GroupAsked, *, with_lag: bool) -> DescribedGroup:
+    try:
+        if asked.topics is None:
+            wanted: list[tuple[str, Sequence[int]]] = [
+                (topic.name, sorted(topic.partitions))
+                for topic in (await parts.groups.share_topics(asked.group_id)).values()
+            ]
+        else:
+            wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+        topics = [
+            await _topic(parts, asked.group_id, name, partitions, with_lag=with_lag)
+            for name, partitions in wanted
+        ]
+    except KafkaError as error:
+        return DescribedGroup(group_id=asked.group_id, error_code=error.code, error_message=error.message)
+    return DescribedGroup(group_id=asked.group_id, topics=topics)
+
+
+async def _topic(
+    parts: Parts, group_id: str, name: str, partitions: Sequence[int], *, with_lag: bool
+) -> TopicAnswer:
+    image = parts.image.topics.get(name)
+    topic_id = ZERO_UUID if image is None else image.topic_id
+    return TopicAnswer(
+        topic_name=name,
+        topic_id=topic_id,
+        partitions=[
+            await _partition(parts, SharePlace(group_id, topic_id, index), with_lag=with_lag)
+            for index in partitions
+        ],
+    )
+
+
+async def _partition(parts: Parts, place: SharePlace, *, with_lag: bool) -> PartitionAnswer:
+    unread = PartitionAnswer(partition_index=place.partition, start_offset=UNKNOWN_OFFSET)
+    if place.topic_id == ZERO_UUID or not _is_kept(parts):
+        return unread
+    try:
+        state = await parts.shares.state(place)
+        if state is None or state.start_offset == UNKNOWN_OFFSET:
+            return unread
+        answer = unread.replace(start_offset=state.start_offset, leader_epoch=state.leader_epoch)
+        if not with_lag:
+            return answer
+        partition = parts.replicas.leader_by_id(place.topic_id, place.partition)
+        lag = partition.high_watermark - state.start_offset - state.complete_count
+        return answer.replace(lag=max(lag, 0))
+    except KafkaError as error:
+        return unread.replace(error_code=error.code, error_message=error.message)
+
+
+def _is_kept(parts: Parts) -> bool:
+    """Whether any share group has ever read: without the topic there is nothing, and no reason to make it."""
+    return SHARE_GROUP_STATE in parts.image.topics
+
+
+SERVED = Served(90, handle)

@@ -1,0 +1,340 @@
+"""Partitions that this broker leads, as share groups read them: soft state beside the partition, kept in `__share_group_state`.
+
+A change takes effect at once and is written behind; whoever caused it is answered when it is durable. When a write is refused,
+what is in memory may be ahead of what is kept: it is thrown away, and loaded again for whoever comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+from uuid import UUID
+
+from odradek.broker.context import SHARE_GROUP_STATE
+from odradek.broker.coordinators import Coordinators
+from odradek.broker.replicas import Replicas
+from odradek.broker.share_offsets import reset_offset
+from odradek.broker.share_sessions import ShareSessions
+from odradek.groups.share.partition import AcknowledgedRange, ShareLimits, SharePartition, StateBatch
+from odradek.groups.share.settings import ShareSettings
+from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange
+from odradek.groups.share.state_formats import SharePlace
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Clock
+from odradek.shards import Moment, Outcome, Shard, Shards
+from odradek.telemetry import events
+
+_log = events.get("groups")
+_TRIES: Final = 100
+_TRY_AGAIN_SECONDS: Final = 0.05
+_PASSES: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+T = TypeVar("T")
+Settings = Callable[[str], ShareSettings]
+
+
+def shard_key(place: SharePlace) -> str:
+    """By which Kafka chooses the partition of `__share_group_state`; the same that FindCoordinator is asked for."""
+    topic_id = base64.urlsafe_b64encode(place.topic_id.bytes).decode().rstrip("=")
+    return f"{place.group_id}:{topic_id}:{place.partition}"
+
+
+class LivePartition:
+    """One partition for one group. `core` is changed through here, so that what changed is kept."""
+
+    def __init__(
+        self,
+        place: SharePlace,
+        partition: Partition,
+        core: SharePartition,
+        state_epoch: int,
+        owner: SharePartitions,
+    ) -> None:
+        self.place: Final = place
+        self.partition: Final = partition
+        self.core: Final = core
+        self._state_epoch = state_epoch
+        self._kept_offset = core.start_offset
+        self._owner = owner
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: dict[Callable[[], None], None] = {}
+        self.is_dropped = False
+
+    @property
+    def settings(self) -> ShareSettings:
+        return self._owner.settings(self.place.group_id)
+
+    # -- who waits for records that come back
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        self._waiting[wake] = None
+
+    def unwatch(self, wake: Callable[[], None]) -> None:
+        self._waiting.pop(wake, None)
+
+    def _wake(self) -> None:
+        for wake in list(self._waiting):
+            wake()
+
+    # -- changes
+
+    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> Awaitable[None] | None:
+        """INVALID_RECORD_STATE, INVALID_REQUEST at once; a refused write when what is returned is awaited."""
+        kept = self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms()))
+        self._wake()
+        return kept
+
+    def release(self, member_id: str) -> Awaitable[None] | None:
+        kept = self._keep(self.core.release(member_id))
+        self._wake()
+        return kept
+
+    def pass_over(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> None:
+        """What the member has there is no record for anybody."""
+        self._behind(self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms())))
+
+    def follow_log_start(self) -> None:
+        """Records that the log has deleted are not waited for any more."""
+        if self.partition.start_offset > self.core.start_offset:
+            self._behind(self._keep(self.core.begin_at(self.partition.start_offset)))
+
+    def locked(self) -> None:
+        """Records were acquired: look after them when their time is over."""
+        if self._timer is None and not self.is_dropped:
+            deadline_ms = self.core.next_deadline_ms()
+            if deadline_ms is not None:
+                seconds = max(deadline_ms - self._owner.now_ms(), 1) / 1000
+                self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        batches = self.core.expire(self._owner.now_ms())
+        if batches:
+            _log.info("share_locks_expired", group=self.place.group_id, partition=str(self.partition.name))
+            self._behind(self._keep(batches))
+        self._wake()
+        self.locked()
+
+    def _behind(self, kept: Awaitable[None] | None) -> None:
+        if kept is not None:
+            self._owner.behind(kept)
+
+    def _keep(self, batches: Sequence[StateBatch]) -> Awaitable[None] | None:
+        """None when there is nothing new to keep."""
+        start_offset = self.core.start_offset
+        news = [one for one in batches if one.last_offset >= start_offset]
+        if not news and start_offset == self._kept_offset:
+            return None
+        self._kept_offset = start_offset
+        change = StateChange(self._state_epoch, self.partition.leader_epoch, start_offset, news)
+        try:
+            written = self._owner.shard(self.place).execute(
+                partial(ShareStates.write, place=self.place, change=change)
+            )
+        except KafkaError as error:
+            self._owner.drop(self.place)
+            return _raising(_refused(error))
+        return self._written(written)
+
+    async def _written(self, written: Awaitable[None]) -> None:
+        try:
+            await written
+        except KafkaError as error:
+            self._owner.drop(self.place)
+            raise _refused(error) from error
+
+    def drop(self) -> None:
+        self.is_dropped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake()
+
+
+class SharePartitions:
+    """The service of share groups' partitions; used on the event loop only."""
+
+    def __init__(
+        self,
+        coordinators: Coordinators,
+        replicas: Replicas,
+        shards: Shards[ShareStates],
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self.sessions: Final = ShareSessions()
+        self.settings: Final = settings
+        self._coordinators = coordinators
+        self._replicas = replicas
+        self._shards = shards
+        self._clock = clock
+        self._live: dict[SharePlace, LivePartition] = {}
+        self._loading: dict[SharePlace, asyncio.Task[LivePartition]] = {}
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def shard(self, place: SharePlace) -> Shard[ShareStates]:
+        return self._shards.for_key(shard_key(place))
+
+    # -- finding
+
+    def loaded(self, place: SharePlace) -> LivePartition | None:
+        """The partition if it is at hand. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        partition = self._replicas.leader_by_id(place.topic_id, place.partition)
+        live = self._live.get(place)
+        if live is not None and live.partition is not partition:
+            self.drop(place)
+            return None
+        return live
+
+    def load(self, place: SharePlace) -> asyncio.Task[LivePartition]:
+        """From what is kept; beginning by the group's `share.auto.offset.reset` where nothing is."""
+        task = self._loading.get(place)
+        if task is None:
+            task = self._loading[place] = asyncio.get_running_loop().create_task(self._load(place))
+            task.add_done_callback(lambda done: self._load_ended(place, done))
+        return task
+
+    def _load_ended(self, place: SharePlace, task: asyncio.Task[LivePartition]) -> None:
+        self._loading.pop(place, None)
+        if not task.cancelled():
+            task.exception()  # told to whoever asked
+
+    async def get(self, place: SharePlace) -> LivePartition:
+        live = self.loaded(place)
+        return live if live is not None else await asyncio.shield(self.load(place))
+
+    async def _load(self, place: SharePlace) -> LivePartition:
+        partition = self._replicas.leader_by_id(place.topic_id, place.partition)
+        state = await self.execute(place, partial(ShareStates.find, place=place))
+        settings = self.settings(place.group_id)
+        begins = (
+            state is None
+            or not partition.start_offset
+            <= max(state.start_offset, partition.start_offset)
+            <= partition.log.end_offset
+        )
+        if begins or state is None or state.start_offset == UNKNOWN_OFFSET:
+            offset = reset_offset(partition, settings, self._clock.wall_ms())
+            epoch = await self.execute(
+                place,
+                partial(
+                    ShareStates.begin, place=place, start_offset=offset, leader_epoch=partition.leader_epoch
+                ),
+            )
+            core = SharePartition(offset, self._limits(place))
+        else:
+            epoch = state.state_epoch
+            core = SharePartition(state.start_offset, self._limits(place), state.batches)
+        live = self._live[place] = LivePartition(place, partition, core, epoch, self)
+        return live
+
+    def _limits(self, place: SharePlace) -> Callable[[], ShareLimits]:
+        return lambda: self.settings(place.group_id).limits
+
+    # -- what is kept
+
+    async def execute(self, place: SharePlace, operation: Callable[[ShareStates, Moment], Outcome[T]]) -> T:
+        """On the shard that keeps the place's state, waiting for it to be made and loaded."""
+        await self._coordinators.ensure_topic(SHARE_GROUP_STATE)
+        for _ in range(_TRIES):
+            try:
+                return await self.shard(place).execute(operation)
+            except KafkaError as error:
+                if error.code not in _PASSES:
+                    raise
+                refused = error
+            await asyncio.sleep(_TRY_AGAIN_SECONDS)
+        raise refused
+
+    async def state(self, place: SharePlace) -> ShareState | None:
+        return await self.execute(place, partial(ShareStates.find, place=place))
+
+    async def begin_at(self, place: SharePlace, start_offset: int) -> None:
+        """The group reads on from there, whatever it had acknowledged or acquired."""
+        partition = self._replicas.leader_by_id(place.topic_id, place.partition)
+        begin = partial(
+            ShareStates.begin, place=place, start_offset=start_offset, leader_epoch=partition.leader_epoch
+        )
+        await self.execute(place, begin)
+        self.drop(place)
+
+    async def forget(self, place: SharePlace) -> None:
+        """The group has never read there."""
+        await self.execute(place, partial(ShareStates.delete, place=place))
+        self.drop(place)
+
+    async def topics_deleted(self, topic_ids: frozenset[UUID]) -> None:
+        for place in [one for one in self._live if one.topic_id in topic_ids]:
+            self.drop(place)
+        for _, shard in self._shards:
+            try:
+                await shard.execute(partial(ShareStates.delete_topics, topic_ids=topic_ids))
+            except KafkaError as error:
+                _log.info("state_of_deleted_topics_kept", topics=len(topic_ids), reason=error.message)
+
+    async def prune(self) -> None:
+        """Delete what no restart needs of `__share_group_state`."""
+        for index, shard in self._shards:
+            try:
+                partition = self._replicas.leader(SHARE_GROUP_STATE, index)
+                end_offset = partition.high_watermark
+                needed = await shard.execute(ShareStates.needed_from)
+                offset = end_offset if needed is None else min(needed, end_offset)
+                if offset > partition.start_offset:
+                    self._replicas.delete_records(partition, offset)
+            except KafkaError as error:
+                _log.info("share_state_not_pruned", partition=index, reason=error.message)
+
+    def drop(self, place: SharePlace) -> None:
+        live = self._live.pop(place, None)
+        if live is not None:
+            live.drop()
+
+    def behind(self, kept: Awaitable[None]) -> None:
+        """Write without anybody who waits for it."""
+        task = asyncio.get_running_loop().create_task(_logged(kept))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    # -- members
+
+    def release(self, group_id: str, member_id: str) -> list[Awaitable[None]]:
+        """All that the member has comes back."""
+        found = [live for place, live in self._live.items() if place.group_id == group_id]
+        released = (live.release(member_id) for live in found)
+        return [one for one in released if one is not None]
+
+    def close(self) -> None:
+        for place in list(self._live):
+            self.drop(place)
+        for task in (*self._loading.values(), *self._writing):
+            task.cancel()
+
+
+async def _raising(error: KafkaError) -> None:
+    raise error
+
+
+async def _logged(kept: Awaitable[None]) -> None:
+    try:
+        await kept
+    except KafkaError as error:
+        _log.warning("share_state_not_kept", reason=error.message)
+
+
+def _refused(error: KafkaError) -> KafkaError:
+    """What a reader of the partition understands: try again, what was acquired is acquired no longer."""
+    fenced = error.code in (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)
+    return error if fenced else KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)

@@ -1,0 +1,94 @@
+"""Share sessions (KIP-932): which partitions a member of a share group reads here, and in which order its requests come.
+
+A member has one session; ShareFetch with epoch 0 opens it, -1 closes it, and in between every ShareFetch and ShareAcknowledge
+says the next epoch. It ends with its connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.net.connection import Connection
+
+OPENING: Final = 0
+CLOSING: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+
+ReadPlace = tuple[UUID, int]
+
+
+class MemberKey(NamedTuple):
+    group_id: str
+    member_id: str
+
+
+class ShareSession:
+    """`partitions` in the order in which they are read next."""
+
+    __slots__ = ("connection", "epoch", "key", "partitions")
+
+    def __init__(self, key: MemberKey, connection: Connection) -> None:
+        self.key = key
+        self.connection = connection
+        self.epoch = 0
+        self.partitions: dict[ReadPlace, None] = {}
+
+    def advance(self, epoch: int) -> None:
+        """INVALID_SHARE_SESSION_EPOCH unless it is the one that comes next."""
+        if epoch != self.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+                f"the session of member {self.key.member_id!r} expects epoch {self.epoch}, not {epoch}",
+            )
+        self.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+
+    def change(self, wanted: Iterable[ReadPlace], forgotten: Iterable[ReadPlace]) -> None:
+        self.partitions.update(dict.fromkeys(wanted))
+        for place in forgotten:
+            self.partitions.pop(place, None)
+
+    def rotate(self) -> None:
+        """The next fetch begins with another partition, so that a full answer leaves none out for long."""
+        if len(self.partitions) > 1:
+            first = next(iter(self.partitions))
+            del self.partitions[first]
+            self.partitions[first] = None
+
+
+class ShareSessions:
+    """All sessions of a broker."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[MemberKey, ShareSession] = {}
+
+    def open(self, key: MemberKey, connection: Connection, sessions_max: int) -> ShareSession:
+        """Instead of the one that the member had. SHARE_SESSION_LIMIT_REACHED."""
+        if key not in self._sessions and len(self._sessions) >= sessions_max:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"{sessions_max} members read from share groups here: group.share.max.share.sessions allows no more",
+            )
+        session = self._sessions[key] = ShareSession(key, connection)
+        session.advance(OPENING)
+        return session
+
+    def find(self, key: MemberKey) -> ShareSession:
+        """SHARE_SESSION_NOT_FOUND."""
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id!r} has no share session here"
+            )
+        return session
+
+    def has(self, key: MemberKey) -> bool:
+        return key in self._sessions
+
+    def close(self, key: MemberKey) -> None:
+        self._sessions.pop(key, None)
+
+    def of_connection(self, connection: Connection) -> list[MemberKey]:
+        return [key for key, session in self._sessions.items() if session.connection is connection]

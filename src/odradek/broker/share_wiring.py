@@ -1,0 +1,47 @@
+"""How the state of share groups is wired: its topic, its machine, and the service of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from odradek.broker.coordinators import SHARE_GROUP_STATE, Coordinators, InternalTopic, segment_bytes
+from odradek.broker.replicas import Replicas
+from odradek.broker.share_partitions import SharePartitions
+from odradek.broker.share_settings import ShareSettingsByGroup
+from odradek.cluster.image import ClusterImage
+from odradek.config.broker import BrokerConfig
+from odradek.groups.share.state import ShareStates, StateSettings
+from odradek.runtime.ports import Clock
+
+
+def add_shares(
+    coordinators: Coordinators,
+    replicas: Replicas,
+    clock: Clock,
+    config: Callable[[], BrokerConfig],
+    image: Callable[[], ClusterImage],
+) -> SharePartitions:
+    """Before the logs are opened: their shards load as they are."""
+    topic = InternalTopic(
+        name=SHARE_GROUP_STATE,
+        partition_count=lambda parts: parts.config.share_coordinator_state_topic_num_partitions,
+        configs=lambda parts: _topic_configs(parts.config),
+    )
+    shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), clock)
+    return SharePartitions(coordinators, replicas, shards, ShareSettingsByGroup(config, image), clock)
+
+
+def _state_settings(config: BrokerConfig) -> StateSettings:
+    return StateSettings(
+        updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
+        cold_interval_ms=config.share_coordinator_cold_partition_snapshot_interval_ms,
+    )
+
+
+def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
+    """Not compacted: an update means nothing without those before it. What is superfluous is deleted by the service."""
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "segment.bytes": segment_bytes(config.share_coordinator_state_topic_segment_bytes),
+    }

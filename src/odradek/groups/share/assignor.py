@@ -1,0 +1,73 @@
+"""The `simple` assignor (KIP-932): each partition to as few members as keep all of them busy.
+
+A partition may belong to several members, so there is always enough for everybody: with more members than partitions, each
+partition is shared; with fewer, each member has several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+NAME: Final = "simple"
+Assignment = Mapping[UUID, frozenset[int]]
+NOTHING: Final[Assignment] = {}
+_Place = tuple[UUID, int]
+
+
+def assign(
+    subscriptions: Mapping[str, frozenset[UUID]],
+    partition_counts: Mapping[UUID, int],
+    before: Mapping[str, Assignment],
+) -> dict[str, Assignment]:
+    """For each member what it shall read. Who has a partition already keeps it, as far as the others are not left short."""
+    given: dict[str, set[_Place]] = {member_id: set() for member_id in subscriptions}
+    readers: dict[_Place, int] = {
+        (topic_id, partition): 0
+        for topic_id in sorted(set().union(*subscriptions.values()), key=lambda one: one.bytes)
+        for partition in range(partition_counts.get(topic_id, 0))
+    }
+    share = -(-len(readers) // len(given)) if given else 0
+    crowd = -(-len(given) // len(readers)) if readers else 0
+    for member_id in sorted(given):
+        kept = (
+            (topic_id, number)
+            for topic_id, all_of in before.get(member_id, NOTHING).items()
+            for number in all_of
+        )
+        for place in sorted(kept, key=lambda one: (one[0].bytes, one[1])):
+            wanted = place in readers and place[0] in subscriptions[member_id]
+            if wanted and readers[place] < crowd and len(given[member_id]) < share:
+                given[member_id].add(place)
+                readers[place] += 1
+    _spread(given, readers, subscriptions)
+    return {member_id: _by_topic(places) for member_id, places in given.items()}
+
+
+def _spread(
+    given: dict[str, set[_Place]], readers: dict[_Place, int], subscriptions: Mapping[str, frozenset[UUID]]
+) -> None:
+    """Every partition gets a reader if anybody wants it; then every member gets a partition if it wants any."""
+    interested: dict[UUID, list[str]] = {}
+    for member_id in sorted(subscriptions):
+        for topic_id in subscriptions[member_id]:
+            interested.setdefault(topic_id, []).append(member_id)
+    for place, count in readers.items():
+        if count == 0 and (members := interested.get(place[0])):
+            given[min(members, key=lambda one: len(given[one]))].add(place)
+            readers[place] += 1
+    for member_id in sorted(given):
+        if not given[member_id]:
+            open_to = [place for place in readers if place[0] in subscriptions[member_id]]
+            if open_to:
+                place = min(open_to, key=readers.__getitem__)
+                given[member_id].add(place)
+                readers[place] += 1
+
+
+def _by_topic(places: set[_Place]) -> Assignment:
+    found: dict[UUID, set[int]] = {}
+    for topic_id, partition in places:
+        found.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}

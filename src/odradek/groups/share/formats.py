@@ -1,0 +1,140 @@
+"""The records of a share group in `__consumer_offsets`, in the versions that Kafka 4.3 writes.
+
+10  a member: what it is and what it subscribes to
+11  the group: its epoch, and a hash of the topics it reads
+12  the target assignment: its epoch, and when it was worked out
+13  the target assignment of one member
+14  the current assignment of one member
+15  the partitions whose progress is kept in `__share_group_state`
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from odradek.groups.formats import read, version_of, versioned
+from odradek.protocol import Message, Struct
+from odradek.protocol.schema import array, int8, int32, int64, string, uuid
+from odradek.shards import NewRecord
+
+
+class MemberKey(Message, versions="10", flexible="none"):
+    group_id: str = string("10+")
+    member_id: str = string("10+")
+
+
+class MemberValue(Message, versions="0", flexible="0+"):
+    rack_id: str | None = string("0+", nullable="0+")
+    client_id: str = string("0+")
+    client_host: str = string("0+")
+    subscribed_topic_names: list[str] = array(string, "0+")
+
+
+class GroupKey(Message, versions="11", flexible="none"):
+    group_id: str = string("11+")
+
+
+class GroupValue(Message, versions="0", flexible="0+"):
+    epoch: int = int32("0+")
+    metadata_hash: int = int64("0+")
+
+
+class TargetKey(Message, versions="12", flexible="none"):
+    group_id: str = string("12+")
+
+
+class TargetValue(Message, versions="0", flexible="0+"):
+    assignment_epoch: int = int32("0+")
+    assignment_timestamp: int = int64("0+", default=0, tag=0, ignorable=True)
+
+
+class Partitions(Struct):
+    topic_id: UUID = uuid("0+")
+    partitions: list[int] = array(int32, "0+")
+
+
+class TargetMemberKey(Message, versions="13", flexible="none"):
+    group_id: str = string("13+")
+    member_id: str = string("13+")
+
+
+class TargetMemberValue(Message, versions="0", flexible="0+"):
+    topic_partitions: list[Partitions] = array(Partitions, "0+")
+
+
+class CurrentKey(Message, versions="14", flexible="none"):
+    group_id: str = string("14+")
+    member_id: str = string("14+")
+
+
+class CurrentValue(Message, versions="0", flexible="0+"):
+    member_epoch: int = int32("0+")
+    previous_member_epoch: int = int32("0+")
+    state: int = int8("0+")
+    assigned_partitions: list[Partitions] = array(Partitions, "0+")
+
+
+class StatePartitionsKey(Message, versions="15", flexible="none"):
+    group_id: str = string("15+")
+
+
+class TopicPartitionsInfo(Struct):
+    topic_id: UUID = uuid("0+")
+    topic_name: str = string("0+")
+    partitions: list[int] = array(int32, "0+")
+
+
+class TopicInfo(Struct):
+    topic_id: UUID = uuid("0+")
+    topic_name: str = string("0+")
+
+
+class StatePartitionsValue(Message, versions="0", flexible="0+"):
+    initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo, "0+")
+    initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo, "0+")
+    deleting_topics: list[TopicInfo] = array(TopicInfo, "0+")
+
+
+Key = MemberKey | GroupKey | TargetKey | TargetMemberKey | CurrentKey | StatePartitionsKey
+Value = MemberValue | GroupValue | TargetValue | TargetMemberValue | CurrentValue | StatePartitionsValue
+
+_KEYS: Final[dict[int, type[Key]]] = {
+    10: MemberKey,
+    11: GroupKey,
+    12: TargetKey,
+    13: TargetMemberKey,
+    14: CurrentKey,
+    15: StatePartitionsKey,
+}
+_VALUES: Final[dict[int, type[Value]]] = {
+    10: MemberValue,
+    11: GroupValue,
+    12: TargetValue,
+    13: TargetMemberValue,
+    14: CurrentValue,
+    15: StatePartitionsValue,
+}
+KEY_VERSIONS: Final = tuple(_KEYS)
+_VERSIONS: Final = {cls: version for version, cls in _KEYS.items()}
+
+
+class GroupRecord(NamedTuple):
+    """A record of a share group, read; a `value` of None deletes."""
+
+    key: Key
+    value: Value | None
+
+    @property
+    def group_id(self) -> str:
+        return self.key.group_id
+
+    def encoded(self) -> NewRecord:
+        value = None if self.value is None else versioned(self.value, 0)
+        return NewRecord(versioned(self.key, _VERSIONS[type(self.key)]), value)
+
+
+def read_record(key: bytes, value: bytes | None) -> GroupRecord:
+    """The record of one of `KEY_VERSIONS`. Raises MalformedMessage, or UnknownVersion for a value newer than we are."""
+    kind = version_of(key)
+    return GroupRecord(read(_KEYS[kind], key), None if value is None else read(_VALUES[kind], value))

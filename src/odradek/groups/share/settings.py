@@ -1,0 +1,85 @@
+"""What governs share groups: the broker's `group.share.*`, and what a group's own settings say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.config.broker import BrokerConfig
+from odradek.config.definition import INT_MAX
+from odradek.config.group import group_config
+from odradek.groups.share.partition import ShareLimits
+
+_DEFAULT_LIMITS: Final = ShareLimits(record_locks_max=2_000, delivery_count_max=5, lock_ms=30_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareSettings:
+    """Kafka's defaults. Times are milliseconds."""
+
+    heartbeat_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = INT_MAX
+    limits: ShareLimits = _DEFAULT_LIMITS
+    offset_reset: str = "latest"
+    committed_only: bool = False
+    renews: bool = True
+
+    @classmethod
+    def of(cls, config: BrokerConfig, own: Mapping[str, str]) -> ShareSettings:
+        """A group's own settings stay within the broker's bounds even when those were narrowed since."""
+        values = group_config(own, config)
+        return cls(
+            heartbeat_interval_ms=_within(
+                own.get("share.heartbeat.interval.ms"),
+                config.group_share_heartbeat_interval_ms,
+                config.group_share_min_heartbeat_interval_ms,
+                config.group_share_max_heartbeat_interval_ms,
+            ),
+            session_timeout_ms=_within(
+                own.get("share.session.timeout.ms"),
+                config.group_share_session_timeout_ms,
+                config.group_share_min_session_timeout_ms,
+                config.group_share_max_session_timeout_ms,
+            ),
+            assignment_interval_ms=_within(
+                own.get("share.assignment.interval.ms"),
+                config.group_share_assignment_interval_ms,
+                config.group_share_min_assignment_interval_ms,
+                config.group_share_max_assignment_interval_ms,
+            ),
+            max_size=config.group_share_max_size,
+            limits=_limits(config, own),
+            offset_reset=values["share.auto.offset.reset"],
+            committed_only=values["share.isolation.level"] == "read_committed",
+            renews=values["share.renew.acknowledge.enable"],
+        )
+
+
+def _limits(config: BrokerConfig, own: Mapping[str, str]) -> ShareLimits:
+    return ShareLimits(
+        record_locks_max=_within(
+            own.get("share.partition.max.record.locks"),
+            config.group_share_partition_max_record_locks,
+            config.group_share_min_partition_max_record_locks,
+            config.group_share_max_partition_max_record_locks,
+        ),
+        delivery_count_max=_within(
+            own.get("share.delivery.count.limit"),
+            config.group_share_delivery_count_limit,
+            config.group_share_min_delivery_count_limit,
+            config.group_share_max_delivery_count_limit,
+        ),
+        lock_ms=_within(
+            own.get("share.record.lock.duration.ms"),
+            config.group_share_record_lock_duration_ms,
+            config.group_share_min_record_lock_duration_ms,
+            config.group_share_max_record_lock_duration_ms,
+        ),
+    )
+
+
+def _within(own: str | None, default: int, least: int, most: int) -> int:
+    return default if own is None else min(max(int(own), least), most)

@@ -1,0 +1,263 @@
+"""One shard of `__share_group_state`: how far share groups are in partitions. Implements `shards.Machine`.
+
+A change is written as an update, and every so many updates as a snapshot, which makes what was written before it superfluous.
+So the topic is not compacted, which would lose updates: what lies before the oldest snapshot that counts is deleted
+(`needed_from`). A partition that nobody acknowledges anything in is written anew from time to time, so that this goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from odradek.groups.formats import read, version_of, versioned
+from odradek.groups.share import state_formats as formats
+from odradek.groups.share.partition import RecordState, StateBatch
+from odradek.groups.share.state_formats import SharePlace, read_key
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol import MalformedMessage, UnknownVersion
+from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
+from odradek.telemetry import events
+
+_log = events.get("groups")
+_SNAPSHOTS_A_TICK: Final = 100
+UNKNOWN_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSettings:
+    """Of the share coordinator. Kafka's defaults."""
+
+    updates_per_snapshot: int = 500
+    cold_interval_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareState:
+    """What is known of one group in one partition."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    """-1: the group has not begun to read."""
+    batches: tuple[StateBatch, ...] = ()
+    complete_count: int = 0
+    snapshot_epoch: int = 0
+    update_count: int = 0
+    snapshot_offset: int = -1
+    """Where its snapshot is in the shard's log."""
+    created_ms: int = 0
+    written_ms: int = 0
+
+
+class StateChange(NamedTuple):
+    """What a leader of a partition wants to keep."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    batches: Sequence[StateBatch]
+
+
+class ShareStates:
+    """Used through a shard only."""
+
+    def __init__(self, settings: Callable[[], StateSettings]) -> None:
+        self._settings = settings
+        self._states: dict[SharePlace, ShareState] = {}
+        self._tick_ms: int | None = None
+
+    # -- operations
+
+    def find(self, now: Moment, *, place: SharePlace) -> Outcome[ShareState | None]:
+        return Outcome(self._states.get(place))
+
+    def begin(self, now: Moment, *, place: SharePlace, start_offset: int, leader_epoch: int) -> Outcome[int]:
+        """Begin at an offset, whatever was there before. Returns the new epoch of the state."""
+        before = self._states.get(place)
+        state = ShareState(
+            state_epoch=0 if before is None else before.state_epoch + 1,
+            leader_epoch=max(leader_epoch, 0 if before is None else before.leader_epoch),
+            start_offset=start_offset,
+            snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
+            created_ms=now.wall_ms if before is None else before.created_ms,
+        )
+        return Outcome(state.state_epoch, records=[_snapshot(place, state, now)])
+
+    def write(self, now: Moment, *, place: SharePlace, change: StateChange) -> Outcome[None]:
+        """FENCED_STATE_EPOCH when the state was set anew, or deleted, since the writer read it; FENCED_LEADER_EPOCH."""
+        before = self._states.get(place)
+        if before is None or before.state_epoch != change.state_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_STATE_EPOCH,
+                f"the state of group {place.group_id!r} in partition {place.partition} of topic {place.topic_id} "
+                f"was set anew since epoch {change.state_epoch}",
+            )
+        if change.leader_epoch < before.leader_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"leader epoch {change.leader_epoch} is over, {before.leader_epoch} has written already",
+            )
+        after = _changed(before, change)
+        if before.update_count + 1 >= self._settings().updates_per_snapshot:
+            after = replace(after, snapshot_epoch=before.snapshot_epoch + 1)
+            return Outcome(None, records=[_snapshot(place, after, now)])
+        value = formats.ShareUpdateValue(
+            snapshot_epoch=before.snapshot_epoch,
+            leader_epoch=change.leader_epoch,
+            start_offset=change.start_offset,
+            delivery_complete_count=after.complete_count,
+            state_batches=formats.listed(change.batches),
+        )
+        return Outcome(None, records=[NewRecord(place.update_key(), versioned(value, 0))])
+
+    def delete(self, now: Moment, *, place: SharePlace) -> Outcome[None]:
+        if place not in self._states:
+            return Outcome(None)
+        return Outcome(
+            None, records=[NewRecord(place.snapshot_key(), None), NewRecord(place.update_key(), None)]
+        )
+
+    def delete_topics(self, now: Moment, *, topic_ids: frozenset[UUID]) -> Outcome[None]:
+        records: list[NewRecord] = []
+        for place in self._states:
+            if place.topic_id in topic_ids:
+                records += [NewRecord(place.snapshot_key(), None), NewRecord(place.update_key(), None)]
+        return Outcome(None, records=records)
+
+    def needed_from(self, now: Moment) -> Outcome[int | None]:
+        """The first offset of the log that a restart needs; None: none of what is there now."""
+        return Outcome(min((state.snapshot_offset for state in self._states.values()), default=None))
+
+    # -- the machine's side
+
+    def replay(self, record: StoredRecord) -> None:
+        try:
+            place = read_key(record.key)
+            if record.value is None:
+                self._states.pop(place, None)
+            elif version_of(record.key) == formats.SNAPSHOT:
+                self._replay_snapshot(place, record, read(formats.ShareSnapshotValue, record.value))
+            else:
+                self._replay_update(place, record, read(formats.ShareUpdateValue, record.value))
+        except (MalformedMessage, UnknownVersion) as error:
+            _log.warning("record_unreadable", offset=record.offset, reason=str(error))
+
+    def _replay_snapshot(
+        self, place: SharePlace, record: StoredRecord, value: formats.ShareSnapshotValue
+    ) -> None:
+        self._states[place] = ShareState(
+            state_epoch=value.state_epoch,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            batches=tuple(formats.unlisted(value.state_batches)),
+            complete_count=max(value.delivery_complete_count, 0),
+            snapshot_epoch=value.snapshot_epoch,
+            snapshot_offset=record.offset,
+            created_ms=value.create_timestamp,
+            written_ms=record.timestamp,
+        )
+
+    def _replay_update(
+        self, place: SharePlace, record: StoredRecord, value: formats.ShareUpdateValue
+    ) -> None:
+        before = self._states.get(place)
+        if before is None or before.snapshot_epoch != value.snapshot_epoch:
+            return  # of a snapshot that was deleted, or that another followed
+        change = StateChange(
+            before.state_epoch, value.leader_epoch, value.start_offset, formats.unlisted(value.state_batches)
+        )
+        after = _changed(before, change)
+        self._states[place] = replace(after, update_count=before.update_count + 1)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        """There are no transactions here."""
+
+    def loaded(self, now: Moment) -> None:
+        self._tick_ms = now.monotonic_ms + self._settings().cold_interval_ms
+
+    def next_deadline_ms(self) -> int | None:
+        return self._tick_ms
+
+    def tick(self, now: Moment) -> Outcome[None]:
+        """Write what has not been written for long once more, so that the beginning of the log can be deleted."""
+        interval_ms = self._settings().cold_interval_ms
+        cold = [
+            place for place, state in self._states.items() if now.wall_ms - state.written_ms >= interval_ms
+        ][:_SNAPSHOTS_A_TICK]
+        again_ms = 1 if len(cold) == _SNAPSHOTS_A_TICK else interval_ms
+        self._tick_ms = now.monotonic_ms + again_ms
+        return Outcome(None, records=[self._again(place, now) for place in cold])
+
+    def resigned(self) -> Sequence[Ticket]:
+        return ()
+
+    def _again(self, place: SharePlace, now: Moment) -> NewRecord:
+        state = self._states[place]
+        return _snapshot(place, replace(state, snapshot_epoch=state.snapshot_epoch + 1), now)
+
+
+def _snapshot(place: SharePlace, state: ShareState, now: Moment) -> NewRecord:
+    value = formats.ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.complete_count,
+        create_timestamp=state.created_ms,
+        write_timestamp=now.wall_ms,
+        state_batches=formats.listed(state.batches),
+    )
+    return NewRecord(place.snapshot_key(), versioned(value, 0))
+
+
+def _changed(before: ShareState, change: StateChange) -> ShareState:
+    start_offset = change.start_offset if change.start_offset != UNKNOWN_OFFSET else before.start_offset
+    batches = combined(before.batches, change.batches, start_offset)
+    return replace(
+        before,
+        leader_epoch=change.leader_epoch,
+        start_offset=start_offset,
+        batches=batches,
+        complete_count=sum(
+            one.last_offset - one.first_offset + 1
+            for one in batches
+            if one.state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+        ),
+    )
+
+
+def combined(
+    old: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """What is known after `new`, which wins where both say something; nothing below the start. Both are ascending."""
+    news = list(new)
+    pieces = list(news)
+    index = 0
+    for batch in old:
+        first = batch.first_offset
+        while index < len(news) and news[index].last_offset < first:
+            index += 1
+        following = index
+        while first <= batch.last_offset and following < len(news):
+            one = news[following]
+            if one.first_offset > batch.last_offset:
+                break
+            if one.first_offset > first:
+                pieces.append(batch._replace(first_offset=first, last_offset=one.first_offset - 1))
+            first = max(first, one.last_offset + 1)
+            following += 1
+        if first <= batch.last_offset:
+            pieces.append(batch._replace(first_offset=first))
+    kept: list[StateBatch] = []
+    for piece in sorted(pieces):
+        if piece.last_offset < start_offset:
+            continue
+        one = piece._replace(first_offset=max(piece.first_offset, start_offset))
+        if kept and kept[-1][2:] == one[2:] and kept[-1].last_offset + 1 == one.first_offset:
+            kept[-1] = kept[-1]._replace(last_offset=one.last_offset)
+        else:
+            kept.append(one)
+    return tuple(kept)

@@ -1,0 +1,288 @@
+"""Share groups (KIP-932) over the wire: members, records that are shared out one by one, and what a restart finds."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.share_acknowledge import AcknowledgementBatch as Said
+from odradek.protocol.messages.share_acknowledge import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from odradek.protocol.messages.share_fetch import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ShareFetchRequest,
+)
+from odradek.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from odradek.records import decode_batch, split_batches
+
+ANNE, BERT = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+SETTINGS = {"share_coordinator_state_topic_num_partitions": "2", "offsets_topic_num_partitions": "2"}
+GROUP = 32
+
+
+class Member:
+    """A member of the group `g`, with a session over one partition of the topic `t`."""
+
+    def __init__(self, wire: Any, member_id: str, topic_id: UUID, version: int = 2) -> None:
+        self.wire = wire
+        self.member_id = member_id
+        self.topic_id = topic_id
+        self.version = version
+        self.epoch = 0
+
+    async def fetch(
+        self,
+        *,
+        said: list[tuple[int, int, list[int]]] | None = None,
+        wait_ms: int = 5000,
+        epoch: int | None = None,
+        **more: Any,
+    ) -> Any:
+        batches = [
+            AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            for first, last, types in said or []
+        ]
+        partition = FetchPartition(partition_index=0, acknowledgement_batches=batches)
+        response = await self.wire.call(
+            "ShareFetch",
+            self.version,
+            ShareFetchRequest(
+                group_id="g",
+                member_id=self.member_id,
+                share_session_epoch=self.epoch if epoch is None else epoch,
+                max_wait_ms=wait_ms,
+                min_bytes=1,
+                topics=[FetchTopic(topic_id=self.topic_id, partitions=[partition])],
+                **{"max_records": 500, "batch_size": 500} | more,
+            ),
+        )
+        if response.error_code == 0 and epoch is None:
+            self.epoch += 1
+        return response
+
+    async def acquired(self, **more: Any) -> list[tuple[int, int, int]]:
+        """(first, last, delivery count) of what one fetch gives."""
+        response = await self.fetch(**more)
+        assert response.error_code == 0
+        if not response.responses:
+            return []
+        (partition,) = response.responses[0].partitions
+        assert (partition.error_code, partition.acknowledge_error_code) == (0, 0)
+        return [(one.first_offset, one.last_offset, one.delivery_count) for one in partition.acquired_records]
+
+    async def say(self, first: int, last: int, *types: int, epoch: int | None = None, **more: Any) -> int:
+        said = Said(first_offset=first, last_offset=last, acknowledge_types=list(types))
+        partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=[said])
+        response = await self.wire.call(
+            "ShareAcknowledge",
+            self.version,
+            ShareAcknowledgeRequest(
+                group_id="g",
+                member_id=self.member_id,
+                share_session_epoch=self.epoch if epoch is None else epoch,
+                topics=[AcknowledgeTopic(topic_id=self.topic_id, partitions=[partition])],
+                **more,
+            ),
+        )
+        if response.error_code:
+            return int(response.error_code)
+        self.epoch += 1
+        return int(response.responses[0].partitions[0].error_code)
+
+
+async def id_of(wire: Any, topic: str) -> UUID:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    topic_id: UUID = (await wire.call("Metadata", 12, request)).topics[0].topic_id
+    return topic_id
+
+
+async def set_of_group(wire: Any, **settings: str) -> None:
+    configs = [
+        AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+        for key, value in settings.items()
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=configs)],
+        validate_only=False,
+    )
+    response = await wire.call("IncrementalAlterConfigs", 1, request)
+    assert response.responses[0].error_code == 0
+
+
+async def beat(wire: Any, member_id: str, epoch: int, *topics: str, group: str = "g") -> Any:
+    request = ShareGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member_id,
+        member_epoch=epoch,
+        subscribed_topic_names=list(topics) if topics else None,
+    )
+    find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    await wire.call("FindCoordinator", 4, find)
+    response = await wire.call("ShareGroupHeartbeat", 1, request)
+    while response.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,):
+        response = await wire.call("ShareGroupHeartbeat", 1, request)
+    return response
+
+
+@pytest.fixture
+async def wire(scene: Any) -> Any:
+    """A broker with the topic `t`, whose group `g` reads it from its beginning."""
+    await scene.start(**SETTINGS)
+    wire = await scene.connect()
+    await wire.create("t")
+    await set_of_group(wire, share_auto_offset_reset="earliest")
+    return wire
+
+
+async def test_what_was_released_comes_again_and_what_was_accepted_does_not(wire: Any) -> None:
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    await wire.produce("t", [b"a", b"b", b"c"])
+    assert await anne.acquired() == [(0, 2, 1)]
+    assert await anne.acquired(said=[(0, 2, [ACCEPT, RELEASE, REJECT])]) == [(1, 1, 2)]
+    assert await anne.say(1, 1, ACCEPT) == 0
+    assert await anne.acquired(wait_ms=0) == []
+
+
+async def test_two_members_share_one_partition(scene: Any, wire: Any) -> None:
+    topic_id = await id_of(wire, "t")
+    anne, bert = Member(wire, ANNE, topic_id), Member(await scene.connect(), BERT, topic_id)
+    for value in (b"a", b"b"):
+        await wire.produce("t", [value])
+    assert await anne.acquired(max_records=1) == [(0, 0, 1)]
+    assert await bert.acquired(max_records=1) == [(1, 1, 1)]
+    assert await bert.say(0, 0, ACCEPT) == ErrorCode.INVALID_RECORD_STATE
+    assert await anne.say(0, 0, ACCEPT) == 0
+
+
+async def test_a_fetch_waits_for_records_and_for_those_that_come_back(scene: Any, wire: Any) -> None:
+    topic_id = await id_of(wire, "t")
+    anne, bert = Member(await scene.connect(), ANNE, topic_id), Member(await scene.connect(), BERT, topic_id)
+    assert await anne.acquired(wait_ms=0) == []
+    anne.wire.send("ShareFetch", 2, _plain(anne))
+    await wire.produce("t", [b"a"])
+    assert (await anne.wire.receive()).responses[0].partitions[0].acquired_records[0].delivery_count == 1
+    anne.epoch += 1
+    assert await bert.acquired(wait_ms=0) == []
+    bert.wire.send("ShareFetch", 2, _plain(bert))
+    assert await anne.say(0, 0, RELEASE) == 0
+    assert (await bert.wire.receive()).responses[0].partitions[0].acquired_records[0].delivery_count == 2
+
+
+def _plain(member: Member) -> ShareFetchRequest:
+    return ShareFetchRequest(
+        group_id="g",
+        member_id=member.member_id,
+        share_session_epoch=member.epoch,
+        max_wait_ms=20_000,
+        min_bytes=1,
+        max_records=10,
+        batch_size=10,
+        topics=[],
+    )
+
+
+async def test_a_restart_goes_on_where_it_was_acknowledged(scene: Any, wire: Any) -> None:
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    await wire.produce("t", [b"a", b"b", b"c", b"d"])
+    assert await anne.acquired() == [(0, 3, 1)]
+    assert await anne.say(0, 2, ACCEPT, RELEASE, ACCEPT) == 0
+    await scene.stop()
+    await scene.start(**SETTINGS)
+    again = Member(await scene.connect(), ANNE, anne.topic_id)
+    assert await again.acquired() == [(1, 1, 2), (3, 3, 1)]
+
+
+async def test_what_a_lost_connection_had_comes_back(scene: Any, wire: Any) -> None:
+    topic_id = await id_of(wire, "t")
+    anne, bert = Member(await scene.connect(), ANNE, topic_id), Member(wire, BERT, topic_id)
+    await wire.produce("t", [b"a"])
+    assert await anne.acquired() == [(0, 0, 1)]
+    assert await bert.acquired(wait_ms=0) == []
+    await anne.wire.close()
+    assert await bert.acquired() == [(0, 0, 2)]
+
+
+async def test_locks_end_and_may_be_renewed(scene: Any) -> None:
+    await scene.start(
+        **SETTINGS,
+        group_share_record_lock_duration_ms="1000",
+        group_share_min_record_lock_duration_ms="1000",
+    )
+    wire = await scene.connect()
+    await wire.create("t")
+    await set_of_group(wire, share_auto_offset_reset="earliest")
+    topic_id = await id_of(wire, "t")
+    anne, bert = Member(wire, ANNE, topic_id), Member(await scene.connect(), BERT, topic_id)
+    await wire.produce("t", [b"a"])
+    assert await anne.acquired() == [(0, 0, 1)]
+    assert await anne.say(0, 0, RENEW) == ErrorCode.INVALID_REQUEST
+    assert await anne.say(0, 0, RENEW, is_renew_ack=True) == 0
+    assert await bert.acquired(wait_ms=10_000) == [(0, 0, 2)]
+    assert await anne.say(0, 0, ACCEPT) == ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_sessions_are_opened_followed_and_closed(wire: Any) -> None:
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    assert (await anne.fetch(epoch=1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert await anne.acquired(wait_ms=0) == []
+    assert (await anne.fetch(epoch=7)).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert await anne.say(0, 0, ACCEPT, epoch=0) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    await wire.produce("t", [b"a"])
+    assert await anne.acquired() == [(0, 0, 1)]
+    assert (await anne.fetch(epoch=-1)).error_code == 0
+    assert (await anne.fetch(epoch=-1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    anne.epoch = 0
+    assert await anne.acquired() == [(0, 0, 2)]
+
+
+async def test_a_group_begins_at_the_end_unless_it_says_otherwise(scene: Any) -> None:
+    await scene.start(**SETTINGS)
+    wire = await scene.connect()
+    await wire.create("t")
+    await wire.produce("t", [b"old"])
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    assert await anne.acquired(wait_ms=0) == []
+    assert await anne.acquired(wait_ms=100) == []
+    await wire.produce("t", [b"new"])
+    assert await anne.acquired() == [(1, 1, 1)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_the_records_come_in_every_version(wire: Any, version: int) -> None:
+    anne = Member(wire, ANNE, await id_of(wire, "t"), version)
+    await wire.produce("t", [b"a", b"b"])
+    response = await anne.fetch()
+    (partition,) = response.responses[0].partitions
+    found = [
+        r.value for header, batch in split_batches(partition.records) for r in decode_batch(batch, header)
+    ]
+    assert found == [b"a", b"b"]
+    assert response.acquisition_lock_timeout_ms == 30_000
+    assert await anne.say(0, 1, ACCEPT) == 0
+
+
+async def test_members_of_a_group_get_all_partitions_between_them(wire: Any) -> None:
+    await wire.create("u", 4)
+    first = await beat(wire, ANNE, 0, "u")
+    assert first.error_code == 0
+    assert [sorted(one.partitions) for one in first.assignment.topic_partitions] == [[0, 1, 2, 3]]
+    stranger = await beat(wire, BERT, 3)
+    assert stranger.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await beat(wire, ANNE, first.member_epoch + 9)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert (await beat(wire, ANNE, -1)).member_epoch == -1
