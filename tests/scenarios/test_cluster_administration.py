@@ -17,6 +17,8 @@ from odradek.protocol.messages import (
     describe_acls,
     describe_client_quotas,
     describe_user_scram_credentials,
+    find_coordinator,
+    metadata,
 )
 from odradek.protocol.messages import describe_configs as describe
 from odradek.protocol.messages import describe_quorum as quorum
@@ -163,6 +165,28 @@ async def test_no_election_is_needed_and_what_is_unknown_is_said(wire: Any) -> N
     ]
     unknown = await wire.call("ElectLeaders", 2, election(("t", [0]), election_type=5))
     assert unknown.error_code == 42
+
+
+@pytest.mark.parametrize(
+    ("kind", "topic", "setting"),
+    [
+        (0, "__consumer_offsets", "offsets_topic_replication_factor"),
+        (1, "__transaction_state", "transaction_state_log_replication_factor"),
+    ],
+)
+@pytest.mark.parametrize("given", [None, "3"])
+async def test_a_coordinators_topic_is_made_with_the_replicas_that_there_can_be(
+    scene: Any, caplog: pytest.LogCaptureFixture, kind: int, topic: str, setting: str, given: str | None
+) -> None:
+    await scene.start(**({} if given is None else {setting: given}))
+    wire = await scene.connect()
+    asked = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"])
+    found = (await wire.call("FindCoordinator", 6, asked)).coordinators[0]
+    assert (found.error_code, found.node_id) == (0, 1)
+    named = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
+    partitions = (await wire.call("Metadata", 12, named)).topics[0].partitions
+    assert all(one.replica_nodes == [1] for one in partitions)
+    assert ("internal_topic_has_fewer_replicas" in caplog.text) == (given is not None)
 
 
 async def test_a_broker_that_runs_stays_registered(scene: Any) -> None:

@@ -22,6 +22,7 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Clock
 from odradek.runtime.shielded import outcome_of
 from odradek.shards import Shards
+from odradek.telemetry import events
 
 __all__ = [
     "CONSUMER_OFFSETS",
@@ -32,6 +33,8 @@ __all__ = [
     "PartitionLog",
     "segment_bytes",
 ]
+
+_log = events.get("broker")
 
 _SEGMENT_BYTES_MIN: Final = 1 << 20
 
@@ -105,6 +108,11 @@ class InternalTopic:
 
     name: str
     partition_count: Callable[[Parts], int]
+    replication_factor: Callable[[Parts], int] = field(
+        default=lambda parts: parts.config.default_replication_factor
+    )
+    """At the most: a topic that everything waits for is made with as many replicas as there are brokers."""
+    replication_factor_key: str = "default.replication.factor"
     configs: Callable[[Parts], Mapping[str, str]] = field(default=lambda _: {"cleanup.policy": "compact"})
 
 
@@ -118,6 +126,7 @@ class Coordinators:
         self._shards: dict[str, Shards[Any]] = {}
         self._parts: Parts | None = None
         self._creating: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
 
     def expect(self, topic: str, make: Callable[[], Any]) -> None:
         """A kind of coordinator: `make` calls `add` and returns the service, once that is needed."""
@@ -155,7 +164,7 @@ class Coordinators:
 
     def led(self, partition: Partition) -> None:
         topic = partition.name.topic
-        if topic in self._expected:
+        if topic in self._expected and not self._closed:
             self.shards(topic).elected(partition.name.partition, PartitionLog(partition))
 
     def lost(self, partition: Partition) -> None:
@@ -165,6 +174,7 @@ class Coordinators:
 
     def close(self) -> None:
         """Refuse whoever waits: another broker, or this one after its restart, coordinates next."""
+        self._closed = True
         for shards in self._shards.values():
             shards.close()
 
@@ -184,7 +194,12 @@ class Coordinators:
         parts = self._started()
         self.service(name)
         kind = self._kinds[name]
-        new = NewTopic(name=name, partition_count=kind.partition_count(parts), configs=kind.configs(parts))
+        new = NewTopic(
+            name=name,
+            partition_count=kind.partition_count(parts),
+            replication_factor=_replicas(kind, parts),
+            configs=kind.configs(parts),
+        )
         (outcome,) = await parts.controller.create_topics([new])
         if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be made: {outcome.message}")
@@ -199,3 +214,16 @@ class Coordinators:
     def _started(self) -> Parts:
         assert self._parts is not None, "begin() comes first"
         return self._parts
+
+
+def _replicas(kind: InternalTopic, parts: Parts) -> int:
+    wanted, there_are = kind.replication_factor(parts), len(parts.image.brokers)
+    if wanted > there_are and kind.replication_factor_key in parts.config.originals:
+        _log.warning(
+            "internal_topic_has_fewer_replicas",
+            topic=kind.name,
+            setting=f"{kind.replication_factor_key}={wanted}",
+            replicas=there_are,
+            reason="there are no more brokers",
+        )
+    return min(wanted, there_are)

@@ -11,6 +11,7 @@ from odradek.broker.coordinators import CONSUMER_OFFSETS, Coordinators, Internal
 from odradek.broker.share_settings import ShareSettingsByGroup
 from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
+from odradek.config.internal_topics import OFFSETS_COPIES
 from odradek.groups.classic.kind import CLASSIC
 from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.consumer.settings import ConsumerSettings
@@ -71,6 +72,8 @@ def add_groups(
     topic = InternalTopic(
         name=CONSUMER_OFFSETS,
         partition_count=lambda parts: parts.config.offsets_topic_num_partitions,
+        replication_factor=lambda parts: parts.config.offsets_topic_replication_factor,
+        replication_factor_key=OFFSETS_COPIES,
         configs=lambda parts: _topic_configs(parts.config),
     )
     consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)

@@ -18,6 +18,7 @@ from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
 from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
+from odradek.config.internal_topics import TRANSACTIONS_COPIES
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
@@ -30,6 +31,8 @@ from odradek.transactions.state import TransactionVersion
 _TRANSACTION_TOPIC: Final = InternalTopic(
     name=TRANSACTION_STATE,
     partition_count=lambda parts: parts.config.transaction_state_log_num_partitions,
+    replication_factor=lambda parts: parts.config.transaction_state_log_replication_factor,
+    replication_factor_key=TRANSACTIONS_COPIES,
     configs=lambda parts: {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",

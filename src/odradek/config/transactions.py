@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.config.definition import Importance, Setting, SettingType, at_least, declare
+from odradek.config.internal_topics import InternalTopicConfig
 
 _INT, _BOOLEAN = SettingType.INT, SettingType.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionConfig:
+class TransactionConfig(InternalTopicConfig):
     """What governs transactions on one broker."""
 
     transaction_max_timeout_ms: int = declare(

@@ -86,7 +86,7 @@ AREAS: Final = (
         group.coordinator.new.enable group.coordinator.rebalance.protocols group.coordinator.threads
         offsets.commit.timeout.ms
         offsets.load.buffer.size
-        offsets.topic.compression.codec offsets.topic.replication.factor
+        offsets.topic.compression.codec
         """,
     ),
     Area(
@@ -124,7 +124,6 @@ AREAS: Final = (
         reason=NOT_YET,
         keys="""
         transaction.state.log.load.buffer.size transaction.state.log.min.isr
-        transaction.state.log.replication.factor
         """,
     ),
     Area(

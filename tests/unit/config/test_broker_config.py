@@ -72,7 +72,6 @@ def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
         "KRaft quorum",
         "setting inter.broker.listener.name is not supported yet and has no effect",
         "setting num.network.threads has no effect: it tunes what only Kafka's Java broker has",
-        "setting offsets.topic.replication.factor is not supported yet and has no effect",
         "listener CONTROLLER is not opened: there is no KRaft controller",
     ]
 
