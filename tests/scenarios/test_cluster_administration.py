@@ -32,6 +32,7 @@ from odradek.runtime.real import PosixDisk
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+SHARE_KEY = "g:AAAAAAAAAAAAAAAAAAAABQ:0"
 
 
 def election(*topics: tuple[str, list[int]], **options: int) -> Any:
@@ -168,19 +169,26 @@ async def test_no_election_is_needed_and_what_is_unknown_is_said(wire: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("kind", "topic", "setting"),
+    ("kind", "key", "topic", "setting"),
     [
-        (0, "__consumer_offsets", "offsets_topic_replication_factor"),
-        (1, "__transaction_state", "transaction_state_log_replication_factor"),
+        (0, "k", "__consumer_offsets", "offsets_topic_replication_factor"),
+        (1, "k", "__transaction_state", "transaction_state_log_replication_factor"),
+        (2, SHARE_KEY, "__share_group_state", "share_coordinator_state_topic_replication_factor"),
     ],
 )
 @pytest.mark.parametrize("given", [None, "3"])
 async def test_a_coordinators_topic_is_made_with_the_replicas_that_there_can_be(
-    scene: Any, caplog: pytest.LogCaptureFixture, kind: int, topic: str, setting: str, given: str | None
+    scene: Any,
+    caplog: pytest.LogCaptureFixture,
+    kind: int,
+    key: str,
+    topic: str,
+    setting: str,
+    given: str | None,
 ) -> None:
     await scene.start(**({} if given is None else {setting: given}))
     wire = await scene.connect()
-    asked = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"])
+    asked = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     found = (await wire.call("FindCoordinator", 6, asked)).coordinators[0]
     assert (found.error_code, found.node_id) == (0, 1)
     named = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])

@@ -10,6 +10,7 @@ from odradek.broker.share_partitions import SharePartitions
 from odradek.broker.share_settings import ShareSettingsByGroup
 from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
+from odradek.config.internal_topics import SHARES_COPIES
 from odradek.groups.share.state import ShareStates, StateSettings
 from odradek.runtime.ports import Clock
 
@@ -25,6 +26,8 @@ def add_shares(
     topic = InternalTopic(
         name=SHARE_GROUP_STATE,
         partition_count=lambda parts: parts.config.share_coordinator_state_topic_num_partitions,
+        replication_factor=lambda parts: parts.config.share_coordinator_state_topic_replication_factor,
+        replication_factor_key=SHARES_COPIES,
         configs=lambda parts: _topic_configs(parts.config),
     )
     shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), clock)

@@ -9,6 +9,7 @@ from odradek.config.definition import Importance, Setting, SettingType, at_least
 
 OFFSETS_COPIES: Final = "offsets.topic.replication.factor"
 TRANSACTIONS_COPIES: Final = "transaction.state.log.replication.factor"
+SHARES_COPIES: Final = "share.coordinator.state.topic.replication.factor"
 
 _MEANING: Final = (
     "Replicas of {}, when it is made; with fewer brokers it has as many replicas as there are brokers."
@@ -37,3 +38,4 @@ class InternalTopicConfig:
 
     offsets_topic_replication_factor: int = _copies(OFFSETS_COPIES, "__consumer_offsets")
     transaction_state_log_replication_factor: int = _copies(TRANSACTIONS_COPIES, "__transaction_state")
+    share_coordinator_state_topic_replication_factor: int = _copies(SHARES_COPIES, "__share_group_state")

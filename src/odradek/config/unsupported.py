@@ -99,7 +99,7 @@ AREAS: Final = (
         group.share.persister.class.name share.coordinator.append.linger.ms
         share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
         share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
-        share.coordinator.state.topic.replication.factor share.coordinator.threads
+        share.coordinator.threads
         share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
         """,
     ),
