@@ -240,11 +240,8 @@ ON_PURPOSE: Final = (
 
 GAPS: Final = (
     Allowed(
-        places=(
-            *_api_keys(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
-            "api_versions/*: *_features.share.version",
-        ),
-        why="Share groups are declared, not served.",
+        places=_api_keys(83, 84, 85, 86, 87),
+        why="The state of share groups is asked for by brokers alone, and there is one.",
         gap=True,
     ),
 )

@@ -10,7 +10,6 @@ from tests.differential import comparison
 from tests.differential.allowed import ALLOWED
 from tests.differential.peer import NotServedError
 
-
 ALONE = {"share_groups"}
 """It makes an internal topic that others expect not to exist, and scripts run in any order here."""
 

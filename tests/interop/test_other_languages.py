@@ -26,13 +26,22 @@ CODECS = {
     "java": ["none", "gzip", "snappy", "lz4", "zstd"],
 }
 KIP_848 = ["franz", "java"]
+KIP_932 = ["java"]
 _names = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def server(server_kind: str, make_node: Any) -> Iterator[Server]:
     """A broker whose groups form at once."""
-    settings = {"group.initial.rebalance.delay.ms": "100", "offsets.topic.num.partitions": "5"}
+    settings = {
+        "group.initial.rebalance.delay.ms": "100",
+        "offsets.topic.num.partitions": "5",
+        "group.share.record.lock.duration.ms": "2000",
+        "group.share.min.record.lock.duration.ms": "1000",
+        "share.coordinator.state.topic.num.partitions": "5",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
     try:
         node = make_node(settings=settings).start()
     except PeerAbsentError as reason:
@@ -132,6 +141,31 @@ def test_the_consumer_protocol_shares_partitions_too(run: Run, bootstrap: str, t
     asking = AdminClient({"bootstrap.servers": bootstrap})
     listed = asking.list_consumer_groups().result(30).valid
     assert {one.group_id: one.type.name for one in listed}[group] == "CONSUMER"
+
+
+@pytest.mark.parametrize("run", KIP_932, indirect=True)
+def test_a_share_group_accepts_all_and_gets_twice_what_it_released(run: Run, topic: Any) -> None:
+    name = topic(1)
+    run("produce", topic=name, values=_values("x"))
+    answer = run("share", topic=name, group=_name("share"), count=10)
+    assert answer["accepted"] == _values("x")
+    assert sorted(answer["deliveries"].values()) == [1] * 5 + [2] * 5
+
+
+@pytest.mark.parametrize("run", KIP_932, indirect=True)
+def test_two_consumers_share_one_partition(run: Run, topic: Any) -> None:
+    answer = run("share-two", topic=topic(1), group=_name("share"))
+    assert answer["accepted"] == answer["first"] + answer["second"]
+    assert min(answer["first"], answer["second"]) > 0
+
+
+@pytest.mark.parametrize("run", KIP_932, indirect=True)
+def test_records_of_a_silent_consumer_come_back_when_their_lock_ends(run: Run, topic: Any) -> None:
+    name = topic(1)
+    run("produce", topic=name, values=_values("x"))
+    answer = run("share-hold", topic=name, group=_name("share"), count=10)
+    assert answer["held"] > 0
+    assert answer["accepted"] == _values("x")
 
 
 def test_only_committed_transactions_are_seen(run: Run, topic: Any) -> None:

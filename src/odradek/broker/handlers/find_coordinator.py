@@ -6,7 +6,7 @@ so that the answer can be used at once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
@@ -34,7 +34,7 @@ def handle(
     if refusal is not None:
         return _response(batched, [_refused(key, refusal) for key in keys])
     assert topic is not None
-    if topic in parts.image.topics or not parts.coordinators.has(topic):
+    if topic in parts.image.topics or not parts.coordinators.has(topic) or not _makes_sense(topic, keys):
         return _response(batched, [_one(parts, circumstances, topic, key) for key in keys])
     return _make_then_answer(parts, circumstances, topic, keys, batched=batched)
 
@@ -76,6 +76,19 @@ def _one(parts: Parts, circumstances: Circumstances, topic: str, key: str) -> Co
     except KafkaError as error:
         return _refused(key, error)
     return _refused(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader"))
+
+
+def _makes_sense(topic: str, keys: Iterable[str]) -> bool:
+    """Whether any of the keys could have a coordinator: the topic is not made for others."""
+    return topic != SHARE_GROUP_STATE or any(_is_share_key(key) for key in keys)
+
+
+def _is_share_key(key: str) -> bool:
+    try:
+        _check_share_key(key)
+    except KafkaError:
+        return False
+    return True
 
 
 def _check_share_key(key: str) -> None:

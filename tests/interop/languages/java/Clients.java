@@ -54,6 +54,8 @@ public class Clients {
             case "transact" -> transact();
             case "copy" -> copy();
             case "share" -> share();
+            case "share-two" -> shareTwo();
+            case "share-hold" -> shareHold();
             case "admin" -> admin();
             default -> throw new IllegalArgumentException(arguments[0]);
         };
@@ -237,13 +239,82 @@ public class Clients {
         return Map.of("copied", copied);
     }
 
-    /** Accepts every record but for the first delivery of each second one, which it releases. */
-    static Object share() throws Exception {
+    static void sharesFromTheBeginning() throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             ConfigResource group = new ConfigResource(ConfigResource.Type.GROUP, text("group"));
             AlterConfigOp earliest = new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET);
             admin.incrementalAlterConfigs(Map.of(group, List.of(earliest))).all().get();
         }
+    }
+
+    static KafkaShareConsumer<String, String> shareConsumer() {
+        Map<String, Object> settings = settings(text("group"));
+        settings.put("share.acknowledgement.mode", "explicit");
+        settings.put("max.poll.records", 2);
+        KafkaShareConsumer<String, String> consumer =
+            new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+        consumer.subscribe(List.of(text("topic")));
+        return consumer;
+    }
+
+    static int accept(KafkaShareConsumer<String, String> consumer, Set<String> accepted) {
+        int found = 0;
+        for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
+            consumer.acknowledge(record, AcknowledgeType.ACCEPT);
+            accepted.add(record.value());
+            found++;
+        }
+        consumer.commitSync();
+        return found;
+    }
+
+    /** Two consumers accept what is written one by one into one partition, until both had some of it. */
+    static Object shareTwo() throws Exception {
+        sharesFromTheBeginning();
+        Set<String> accepted = ConcurrentHashMap.newKeySet();
+        int[] taken = new int[2];
+        try (KafkaShareConsumer<String, String> first = shareConsumer();
+                KafkaShareConsumer<String, String> second = shareConsumer();
+                KafkaProducer<String, String> producer = producer(Map.of("linger.ms", 0))) {
+            int[] written = new int[1];
+            await("records for both", () -> {
+                if (taken[0] == 0 || taken[1] == 0) {
+                    for (int number = 0; number < 4; number++) {
+                        producer.send(new ProducerRecord<>(text("topic"), "value " + written[0]++));
+                        producer.flush();
+                    }
+                }
+                taken[0] += accept(first, accepted);
+                taken[1] += accept(second, accepted);
+                return taken[0] > 0 && taken[1] > 0 && accepted.size() >= written[0];
+            });
+        }
+        return Map.of("accepted", accepted.size(), "first", taken[0], "second", taken[1]);
+    }
+
+    /** One consumer takes records and never says what became of them; another gets all in the end. */
+    static Object shareHold() throws Exception {
+        sharesFromTheBeginning();
+        Set<String> held = ConcurrentHashMap.newKeySet();
+        Set<String> accepted = ConcurrentHashMap.newKeySet();
+        try (KafkaShareConsumer<String, String> silent = shareConsumer()) {
+            await("some records", () -> {
+                silent.poll(Duration.ofMillis(200)).forEach(record -> held.add(record.value()));
+                return !held.isEmpty();
+            });
+            try (KafkaShareConsumer<String, String> other = shareConsumer()) {
+                await("the records", () -> {
+                    accept(other, accepted);
+                    return accepted.size() >= count();
+                });
+            }
+        }
+        return Map.of("held", held.size(), "accepted", accepted.stream().sorted().toList());
+    }
+
+    /** Accepts every record but for the first delivery of each second one, which it releases. */
+    static Object share() throws Exception {
+        sharesFromTheBeginning();
         Map<String, Object> settings = settings(text("group"));
         settings.put("share.acknowledgement.mode", "explicit");
         Map<String, Integer> deliveries = new TreeMap<>();
