@@ -45,6 +45,7 @@ sim: $(READY) ## the broker on simulated clock, network and disk: SEEDS=200 seed
 
 interop: $(READY) ## unmodified third-party clients, in five languages, against one broker
 	$(BIN)/python -m tests.interop.languages.prepare
+	$(BIN)/python -m tests.interop.languages.applications
 	$(BIN)/python -m pytest -q -m interop
 
 answers: $(READY) ## record Apache Kafka's answers anew, which make test compares ours with

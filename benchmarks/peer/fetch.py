@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -87,6 +88,20 @@ def cached_peer() -> PeerJars:
     if not cached:
         raise PeerAbsentError("Apache Kafka was not fetched yet (python -m benchmarks.peer --fetch-only)")
     return cached[max(cached, key=_version_order)]
+
+
+def fetch_kafka_artifacts(*artifacts: str, version: str, into: Path) -> None:
+    """Further jars that Apache Kafka publishes, with all that they need.
+
+    :raises PeerAbsentError: when Maven is missing or cannot fetch them
+    """
+    work = cache_directory() / "maven-project"
+    _write_pom(work, version, artifacts)
+    answer = _maven(
+        work, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={into}"
+    )
+    if answer.returncode != 0:
+        raise PeerAbsentError(f"Maven could not fetch {artifacts} {version}: {_first_error(answer.stdout)}")
 
 
 def java_command() -> str:
@@ -168,8 +183,8 @@ def _fetch_log_binding(work: Path, jars: Path) -> None:
         _maven(work, "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={jars}")
 
 
-def _write_pom(work: Path, version: str) -> None:
-    dependencies = "\n".join(_DEPENDENCY.substitute(artifact=name, version=version) for name in ARTIFACTS)
+def _write_pom(work: Path, version: str, artifacts: Sequence[str] = ARTIFACTS) -> None:
+    dependencies = "\n".join(_DEPENDENCY.substitute(artifact=name, version=version) for name in artifacts)
     work.mkdir(parents=True, exist_ok=True)
     (work / "pom.xml").write_text(_POM.substitute(dependencies=dependencies), encoding="utf-8")
 

@@ -1,7 +1,7 @@
 """Kafka's own tools over groups, transactions and what real clients leave in the internal logs.
 
-The jars are those of the benchmark's peer; where nobody has fetched them these tests are skipped. Each tool is a JVM that costs a
-second or two, so each test has a story of its own and calls a tool no more often than the story needs.
+The jars are those of the benchmark's peer; where nobody has fetched them these tests are skipped. Each tool is a JVM that
+costs a second or two, so a test calls one no more often than its story needs.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,8 @@ class Language:
         (self.directory / _COMPLETE).touch()
 
 
-def _run(*command: str, within: Path) -> None:
+def run_within(*command: str, within: Path) -> None:
+    """Run a build's command. AbsentError when it is not here or fails."""
     if shutil.which(command[0]) is None:
         raise AbsentError(f"there is no {command[0]} on this machine")
     answer = subprocess.run(
@@ -76,7 +77,7 @@ def _run(*command: str, within: Path) -> None:
 
 def _go(name: str, module: str) -> Language:
     def build(directory: Path) -> None:
-        _run("go", "build", "-o", str(directory / name), f"./{name}", within=_HERE / "go")
+        run_within("go", "build", "-o", str(directory / name), f"./{name}", within=_HERE / "go")
 
     sources = ("go/go.mod", "go/go.sum", f"go/{name}/main.go")
     required = (_HERE / "go" / "go.mod").read_text(encoding="utf-8").split()
@@ -93,7 +94,7 @@ def _go(name: str, module: str) -> Language:
 def _build_node(directory: Path) -> None:
     for file in ("package.json", "kafkajs.js"):
         shutil.copy(_HERE / "node" / file, directory)
-    _run(
+    run_within(
         "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", within=directory
     )
 
@@ -104,7 +105,7 @@ def _build_java(directory: Path) -> None:
     except PeerAbsentError as reason:
         raise AbsentError(str(reason)) from reason
     source = str(_HERE / "java" / "Clients.java")
-    _run("javac", "-cp", jars.class_path, "-d", str(directory), source, within=directory)
+    run_within("javac", "-cp", jars.class_path, "-d", str(directory), source, within=directory)
 
 
 def _java(directory: Path) -> list[str]:
@@ -143,9 +144,9 @@ LANGUAGES = {
 }
 
 
-def main() -> int:
+def main(programs: Iterable[Language] = LANGUAGES.values()) -> int:
     """Build all of them; say what is absent. 0 in any case: an absent client is no failure."""
-    for language in LANGUAGES.values():
+    for language in programs:
         try:
             language.prepare()
         except AbsentError as reason:

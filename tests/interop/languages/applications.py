@@ -1,0 +1,73 @@
+"""Frameworks that applications are written in: `python -m tests.interop.languages.applications` (`make interop` does it).
+
+Kafka Streams, with what it needs, and a virtual environment with FastStream and Quix Streams: outside the repository and the
+project's own environment, because they bring versions of their own of the clients.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks.peer import PeerAbsentError, cached_peer, fetch_peer
+from benchmarks.peer.fetch import fetch_kafka_artifacts, java_command
+from tests.interop.languages.prepare import AbsentError, Language, main, run_within
+
+_HERE = Path(__file__).parent
+
+
+def _build_streams(directory: Path) -> None:
+    try:
+        fetch_kafka_artifacts("kafka-streams", version=fetch_peer().version, into=directory / "jars")
+    except PeerAbsentError as reason:
+        raise AbsentError(str(reason)) from reason
+    source = str(_HERE / "java" / "WordCount.java")
+    run_within("javac", "-cp", f"{directory}/jars/*", "-d", str(directory), source, within=directory)
+
+
+def _streams(directory: Path) -> list[str]:
+    try:
+        cached_peer()
+    except PeerAbsentError as reason:
+        raise AbsentError(str(reason)) from reason
+    machine = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return [java_command(), *machine, "-cp", f"{directory}/jars/*:{directory}", "WordCount"]
+
+
+def _build_python(directory: Path) -> None:
+    run_within(sys.executable, "-m", "venv", str(directory / "venv"), within=directory)
+    wanted = str(_HERE / "python" / "requirements.txt")
+    pip = str(directory / "venv" / "bin" / "python")
+    run_within(pip, "-m", "pip", "install", "--quiet", "-r", wanted, within=directory)
+
+
+def _python(directory: Path) -> list[str]:
+    """The interpreter; the programs are those of this folder."""
+    return [str(directory / "venv" / "bin" / "python")]
+
+
+PYTHON_PROGRAMS = _HERE / "python"
+APPLICATIONS = {
+    one.name: one
+    for one in (
+        Language(
+            name="kafka-streams",
+            title="Kafka Streams",
+            version="as the peer",
+            sources=("java/WordCount.java",),
+            build=_build_streams,
+            command=_streams,
+        ),
+        Language(
+            name="frameworks",
+            title="FastStream, Quix Streams",
+            version="as python/requirements.txt",
+            sources=("python/requirements.txt",),
+            build=_build_python,
+            command=_python,
+        ),
+    )
+}
+
+if __name__ == "__main__":
+    sys.exit(main(APPLICATIONS.values()))

@@ -1,0 +1,47 @@
+// A Kafka Streams application that counts words exactly once and runs until it is killed.
+// Arguments: bootstrap servers, application id, source topic, sink topic, state directory, milliseconds to rest at each line.
+import java.util.Arrays;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Produced;
+
+public class WordCount {
+    public static void main(String[] arguments) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", arguments[0]);
+        settings.put("application.id", arguments[1]);
+        settings.put("state.dir", arguments[4]);
+        settings.put("processing.guarantee", "exactly_once_v2");
+        settings.put("commit.interval.ms", "100");
+        settings.put("statestore.cache.max.bytes", "0"); // so that every word leaves one record in the sink
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("session.timeout.ms", "6000"); // the one that was killed is forgotten soon
+        settings.put("max.poll.records", "20");
+        long rest = Long.parseLong(arguments[5]);
+
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.stream(arguments[2], Consumed.with(Serdes.String(), Serdes.String()))
+            .peek((key, line) -> pause(rest))
+            .flatMapValues(line -> Arrays.asList(line.split(" ")))
+            .groupBy((key, word) -> word, Grouped.with(Serdes.String(), Serdes.String()))
+            .count()
+            .toStream()
+            .mapValues(count -> Long.toString(count))
+            .to(arguments[3], Produced.with(Serdes.String(), Serdes.String()));
+        KafkaStreams streams = new KafkaStreams(builder.build(), settings);
+        Runtime.getRuntime().addShutdownHook(new Thread(streams::close));
+        streams.start();
+    }
+
+    private static void pause(long milliseconds) {
+        try {
+            Thread.sleep(milliseconds);
+        } catch (InterruptedException end) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

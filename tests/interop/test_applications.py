@@ -1,0 +1,163 @@
+"""Applications in the frameworks that people write them in: Kafka Streams, FastStream, Quix Streams. Some are killed half-way.
+
+`make interop` prepares them; where one is not prepared, its test says that it is absent. Those that take long run under
+`make interop` alone.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.interop.languages.applications import APPLICATIONS, PYTHON_PROGRAMS
+from tests.interop.languages.prepare import AbsentError
+
+SECONDS_MAX = 60
+WORDS = ("ash", "birch", "cedar", "dogwood", "elm")
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts an application that was prepared; kills it at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+    log = (tmp_path / "log").open("ab")
+
+    def run(name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        try:
+            command = APPLICATIONS[name].ready()
+        except AbsentError as reason:
+            pytest.skip(f"absent: {reason}")
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        started.append(
+            subprocess.Popen([*command, *arguments], stdout=log, stderr=log, cwd=tmp_path, env=environment)
+        )
+        return started[-1]
+
+    try:
+        yield run
+    finally:
+        for process in started:
+            process.kill()
+            process.wait(SECONDS_MAX)
+        log.close()
+
+
+def send(bootstrap: str, topic: str, rows: list[tuple[str, str]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for key, value in rows:
+        producer.produce(topic, value.encode(), key=key.encode())
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+class Sink:
+    """What is committed in a topic, by key and in order."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        settings = {"bootstrap.servers": bootstrap, "group.id": "reads-only", "enable.auto.commit": False}
+        self._consumer = Consumer({**settings, "isolation.level": "read_committed"})
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        self.values: dict[str, list[str]] = collections.defaultdict(list)
+        self.count = 0
+
+    def read_until(self, count: int, *, running: subprocess.Popen[bytes], log: Path) -> None:
+        deadline = time.monotonic() + SECONDS_MAX
+        while self.count < count and time.monotonic() < deadline and running.poll() is None:
+            self._take(self._consumer.consume(500, 0.2))
+        assert self.count >= count, f"{self.count} of {count}\n{log.read_text()[-3000:]}"
+
+    def read_what_is_left(self) -> None:
+        """What should not be there, were it to come: half a second after nothing more is expected."""
+        self._take(self._consumer.consume(500, 0.5))
+
+    def _take(self, messages: list[Any]) -> None:
+        for message in messages:
+            assert message.error() is None
+            self.values[(message.key() or b"").decode()].append(message.value().decode())
+            self.count += 1
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@pytest.fixture
+def sink_of(bootstrap: str) -> Iterator[Callable[[str, int], Sink]]:
+    made: list[Sink] = []
+
+    def make(topic: str, partitions: int) -> Sink:
+        made.append(Sink(bootstrap, topic, partitions))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def counted_exactly_once(times: int) -> dict[str, list[str]]:
+    """Each word's counts: none lost, none repeated, in order."""
+    return {word: [str(number) for number in range(1, times + 1)] for word in WORDS}
+
+
+def test_kafka_streams_counts_each_word_once_though_it_is_killed(
+    start: Start, bootstrap: str, topic: Any, sink_of: Any, tmp_path: Path
+) -> None:
+    """Through a repartition topic and a changelog that Streams makes itself, all in transactions."""
+    source, sink, times = topic(2), topic(2), 300
+    committed = sink_of(sink, 2)
+    send(bootstrap, source, [(str(number), " ".join(WORDS)) for number in range(times)])
+    arguments = (bootstrap, f"count-{time.time_ns()}", source, sink, str(tmp_path / "state"))
+    first = start("kafka-streams", *arguments, "10")
+    committed.read_until(times, running=first, log=tmp_path / "log")
+    first.kill()
+    first.wait(SECONDS_MAX)
+    assert committed.count < times * len(WORDS)
+    second = start("kafka-streams", *arguments, "0")
+    committed.read_until(times * len(WORDS), running=second, log=tmp_path / "log")
+    committed.read_what_is_left()
+    assert committed.values == counted_exactly_once(times)
+
+
+def test_a_faststream_application_answers_each_message(
+    start: Start, bootstrap: str, topic: Any, sink_of: Any, tmp_path: Path
+) -> None:
+    source, sink = topic(2), topic(1)
+    answered = sink_of(sink, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(50):
+        producer.produce(source, f"word {number}".encode())
+    assert producer.flush(SECONDS_MAX) == 0
+    group = f"faststream-{time.time_ns()}"
+    process = start("frameworks", str(PYTHON_PROGRAMS / "faststream_copy.py"), bootstrap, source, sink, group)
+    answered.read_until(50, running=process, log=tmp_path / "log")
+    answered.read_what_is_left()
+    assert sorted(answered.values[""]) == sorted(f"WORD {number}" for number in range(50))
+
+
+@pytest.mark.slow
+def test_quix_streams_counts_each_word_once_though_it_is_killed(
+    start: Start, bootstrap: str, topic: Any, sink_of: Any, tmp_path: Path
+) -> None:
+    """Its state is in a changelog topic of its own making; consumed offsets are part of its transactions."""
+    source, sink, times = topic(2), topic(2), 200
+    committed = sink_of(sink, 2)
+    rows = [(word, "x") for _ in range(times // 2) for word in WORDS]
+    group = f"quix-{time.time_ns()}"
+    program = str(PYTHON_PROGRAMS / "quix_count.py")
+    arguments = (program, bootstrap, source, sink, group, str(tmp_path / "state"))
+    send(bootstrap, source, rows)
+    first = start("frameworks", *arguments)
+    committed.read_until(1, running=first, log=tmp_path / "log")
+    first.kill()
+    first.wait(SECONDS_MAX)
+    send(bootstrap, source, rows)
+    second = start("frameworks", *arguments)
+    committed.read_until(times * len(WORDS), running=second, log=tmp_path / "log")
+    committed.read_what_is_left()
+    assert committed.values == counted_exactly_once(times)
