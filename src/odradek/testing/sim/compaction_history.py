@@ -209,7 +209,7 @@ class CompactionHistory:
         for header, batch in read_batches(log):
             if header.is_control or header.base_offset >= cleaned_offset:
                 continue
-            for record in decode_batch(batch, header):
+            for record in decode_batch(batch, header, from_offset=log.start_offset):
                 if self.sent[identity_of(record)].fate is Fate.ABORTED:
                     self._fail(f"the aborted record at {record.offset} was not compacted away")
                 if seen.setdefault(record.key, record.offset) != record.offset:
