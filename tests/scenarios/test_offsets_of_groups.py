@@ -1,6 +1,7 @@
 """Committed offsets over the wire: every version, what is refused, restarts, deleted topics."""
 
 import asyncio
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from odradek.runtime.real import PosixFile
 
 UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 12, 100
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, INVALID_COMMIT_OFFSET_SIZE = 22, 25, 69, 28
@@ -265,6 +267,30 @@ async def test_expired_offsets_are_gone_and_their_group_with_them(scene: Any, un
         await asyncio.sleep(0.01)
     listed = await offsets.wire.call("ListGroups", 5, ListGroupsRequest())
     assert [one.group_id for one in listed.groups] == ["kept"]
+
+
+async def test_a_commit_that_does_not_become_durable_in_time_is_to_be_tried_again(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.start(offsets_topic_num_partitions="1", offsets_commit_timeout_ms="20")
+    offsets = await connected(scene)
+    await offsets.create("t")
+    disk_works, real_sync = threading.Event(), PosixFile.sync
+
+    def sync(self: PosixFile) -> None:
+        disk_works.wait(20)
+        real_sync(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixFile, "sync", sync)
+        assert await offsets.commit("t", 0, 7) == 15
+        disk_works.set()
+    for _ in range(200):  # a slow disk may need longer than so short a time
+        code = await offsets.commit("t", 0, 8)
+        if code != 15:
+            break
+    assert code == 0
+    assert (await offsets.fetch(("t", 0)))["t", 0][0] == 8
 
 
 async def test_offsets_outlive_the_compaction_of_their_log(scene: Any, until: Any) -> None:

@@ -504,6 +504,14 @@ class BrokerConfig(ShareConfig):
         at_least(1),
         importance=HIGH,
     )
+    offsets_commit_timeout_ms: int = _broker(
+        "offsets.commit.timeout.ms",
+        INT,
+        5000,
+        "How long a commit of offsets may take to become durable, before its client is told to try again.",
+        at_least(1),
+        importance=HIGH,
+    )
     offsets_topic_num_partitions: int = _broker(
         "offsets.topic.num.partitions",
         INT,

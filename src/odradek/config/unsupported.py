@@ -84,7 +84,6 @@ AREAS: Final = (
         group.coordinator.append.linger.ms
         group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
         group.coordinator.new.enable group.coordinator.rebalance.protocols group.coordinator.threads
-        offsets.commit.timeout.ms
         offsets.load.buffer.size
         offsets.topic.compression.codec
         """,

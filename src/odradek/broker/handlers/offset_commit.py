@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.group_requests import has_partition
+from odradek.broker.group_requests import commit_in_time, has_partition
 from odradek.groups.kinds import Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place
@@ -79,13 +79,14 @@ async def _commit(
         api_version=circumstances.api_version,
     )
     try:
-        return await parts.groups.commit(
+        return await commit_in_time(
+            parts,
             CommitRequest(
                 group_id=request.group_id,
                 committer=committer,
                 commits=commits,
                 retention_ms=request.retention_time_ms,
-            )
+            ),
         )
     except KafkaError as error:
         return dict.fromkeys((one.place for one in commits), error.code)

@@ -10,7 +10,7 @@ from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.coordinators import CONSUMER_OFFSETS
-from odradek.broker.group_requests import has_partition
+from odradek.broker.group_requests import commit_in_time, has_partition
 from odradek.groups.kinds import Committer, check_group_id
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place
@@ -87,13 +87,14 @@ async def _commit(
         is_transactional=True,
         api_version=version,
     )
-    return await parts.groups.commit(
+    return await commit_in_time(
+        parts,
         CommitRequest(
             group_id=request.group_id,
             committer=committer,
             commits=commits,
             producer=BatchProducer(request.producer_id, request.producer_epoch),
-        )
+        ),
     )
 
 
