@@ -71,9 +71,17 @@ ELSEWHERE = {
     "OffsetFetch",
     "OffsetDelete",
     "TxnOffsetCommit",
+    "ShareGroupHeartbeat",
+    "ShareGroupDescribe",
+    "ShareFetch",
+    "ShareAcknowledge",
+    "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets",
 }
 """They need a group, or a transaction: `test_groups.py`, `test_consumer_groups.py`, `test_offsets_of_groups.py`,
-`test_offsets_in_transactions.py`, `test_cluster_administration.py` and `test_log_dirs.py` ask for each of their versions."""
+`test_offsets_in_transactions.py`, `test_cluster_administration.py`, `test_log_dirs.py` and `test_share_groups.py` ask for
+each of their versions."""
 
 
 def versions() -> Iterator[tuple[str, int]]:

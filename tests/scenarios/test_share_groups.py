@@ -8,12 +8,29 @@ from uuid import UUID
 import pytest
 
 from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    PartitionAsked,
+)
+from odradek.protocol.messages.alter_share_group_offsets import TopicAsked as AlteredTopic
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from odradek.protocol.messages.delete_share_group_offsets import TopicAsked as DeletedTopic
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    GroupAsked,
+)
+from odradek.protocol.messages.describe_share_group_offsets import TopicAsked as DescribedTopic
+from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.share_acknowledge import AcknowledgementBatch as Said
 from odradek.protocol.messages.share_acknowledge import (
@@ -27,6 +44,7 @@ from odradek.protocol.messages.share_fetch import (
     FetchTopic,
     ShareFetchRequest,
 )
+from odradek.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from odradek.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from odradek.records import decode_batch, split_batches
 
@@ -286,3 +304,144 @@ async def test_members_of_a_group_get_all_partitions_between_them(wire: Any) -> 
     assert stranger.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert (await beat(wire, ANNE, first.member_epoch + 9)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert (await beat(wire, ANNE, -1)).member_epoch == -1
+
+
+async def test_a_group_is_described_listed_and_deleted(wire: Any) -> None:
+    await wire.produce("t", [b"a", b"b"])
+    topic_id = await id_of(wire, "t")
+    joined = await beat(wire, ANNE, 0, "t")
+    described = (await wire.call("ShareGroupDescribe", 1, ShareGroupDescribeRequest(group_ids=["g"]))).groups[
+        0
+    ]
+    assert (described.error_code, described.group_state, described.assignor_name) == (0, "Stable", "simple")
+    (member,) = described.members
+    assert (member.member_id, member.member_epoch) == (ANNE, joined.member_epoch)
+    assert [one.topic_id for one in member.assignment.topic_partitions] == [topic_id]
+    listed = await wire.call("ListGroups", 5, ListGroupsRequest(types_filter=["share"]))
+    assert [(one.group_id, one.protocol_type, one.group_type) for one in listed.groups] == [
+        ("g", "share", "share")
+    ]
+    anne = Member(wire, ANNE, topic_id)
+    assert await anne.acquired() == [(0, 1, 1)]
+    assert await anne.say(0, 1, ACCEPT) == 0
+    assert await delete_group(wire) == ErrorCode.NON_EMPTY_GROUP
+    assert (await beat(wire, ANNE, -1)).error_code == 0
+    assert await delete_group(wire) == 0
+    assert await start_offset(wire) == -1
+    anne.epoch = 0
+    assert await anne.acquired() == [(0, 1, 1)], "the group is a new one"
+
+
+async def delete_group(wire: Any) -> int:
+    response = await wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["g"]))
+    return int(response.results[0].error_code)
+
+
+async def start_offset(wire: Any, version: int = 1) -> int:
+    asked = GroupAsked(group_id="g", topics=[DescribedTopic(topic_name="t", partitions=[0])])
+    request = DescribeShareGroupOffsetsRequest(groups=[asked])
+    response = await wire.call("DescribeShareGroupOffsets", version, request)
+    (partition,) = response.groups[0].topics[0].partitions
+    assert partition.error_code == 0
+    return int(partition.start_offset)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_offsets_are_shown_in_every_version_set_and_deleted(wire: Any, version: int) -> None:
+    await wire.produce("t", [b"a", b"b", b"c"])
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    await beat(wire, ANNE, 0, "t")
+    assert await start_offset(wire, version) == -1
+    assert await anne.acquired() == [(0, 2, 1)]
+    assert await anne.say(0, 0, ACCEPT) == 0
+    assert await start_offset(wire, version) == 1
+    assert (await alter(wire, 2)).error_code == ErrorCode.NON_EMPTY_GROUP
+    await beat(wire, ANNE, -1)
+    assert (await alter(wire, 2)).responses[0].partitions[0].error_code == 0
+    assert await start_offset(wire, version) == 2
+    assert await anne.acquired() == [(2, 2, 1)]
+    request = DeleteShareGroupOffsetsRequest(group_id="g", topics=[DeletedTopic(topic_name="t")])
+    assert (await wire.call("DeleteShareGroupOffsets", 0, request)).responses[0].error_code == 0
+    assert await start_offset(wire, version) == -1
+
+
+async def alter(wire: Any, offset: int) -> Any:
+    partition = PartitionAsked(partition_index=0, start_offset=offset)
+    request = AlterShareGroupOffsetsRequest(
+        group_id="g", topics=[AlteredTopic(topic_name="t", partitions=[partition])]
+    )
+    return await wire.call("AlterShareGroupOffsets", 0, request)
+
+
+async def test_readers_of_committed_records_get_no_aborted_ones_and_wait_for_the_open(
+    scene: Any, wire: Any, make_batch: Any, make_produce: Any
+) -> None:
+    await set_of_group(wire, share_isolation_level="read_committed")
+    find = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
+    await wire.call("FindCoordinator", 4, find)
+    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+    producer = await wire.call("InitProducerId", 5, request)
+    while producer.error_code:
+        producer = await wire.call("InitProducerId", 5, request)
+    anne = Member(await scene.connect(), ANNE, await id_of(wire, "t"))
+    await wire.produce("t", [b"plain"])
+    assert await anne.acquired() == [(0, 0, 1)]
+    for sequence, committed in enumerate([False, True]):
+        batch = make_batch(
+            [b"x"],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch + sequence,
+            base_sequence=0,
+            transactional=True,
+        )
+        produced = make_produce("t", batch).replace(transactional_id="tx")
+        answer = await wire.call("Produce", 12, produced)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert await anne.acquired(wait_ms=0) == []
+        ended = EndTxnRequest(
+            transactional_id="tx",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch + sequence,
+            committed=committed,
+        )
+        assert (await wire.call("EndTxn", 5, ended)).error_code == 0
+    found: list[tuple[int, int, int]] = []
+    while not found:
+        found = await anne.acquired()
+    assert found == [(3, 3, 1)], "1 was aborted, 2 and 4 are markers"
+
+
+async def test_a_topic_that_is_deleted_and_made_again_is_read_from_its_beginning(wire: Any) -> None:
+    await wire.produce("t", [b"a", b"b"])
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    assert await anne.acquired() == [(0, 1, 1)]
+    assert await anne.say(0, 1, ACCEPT) == 0
+    await wire.call("DeleteTopics", 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000))
+    response = await anne.fetch()
+    assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    await wire.create("t")
+    await wire.produce("t", [b"c"])
+    again = Member(wire, ANNE, await id_of(wire, "t"))
+    assert await again.acquired() == [(0, 0, 1)]
+
+
+async def test_state_that_no_restart_needs_is_deleted(scene: Any) -> None:
+    await scene.start(
+        **SETTINGS | {"share_coordinator_state_topic_num_partitions": "1"},
+        share_coordinator_snapshot_update_records_per_snapshot="2",
+    )
+    wire = await scene.connect()
+    await wire.create("t")
+    await set_of_group(wire, share_auto_offset_reset="earliest")
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    await wire.produce("t", [b"a"] * 6)
+    assert await anne.acquired() == [(0, 5, 1)]
+    for offset in range(5):
+        assert await anne.say(offset, offset, ACCEPT) == 0
+    parts = scene.broker._parts
+    await parts.shares.prune()
+    assert parts.replicas.leader("__share_group_state", 0).start_offset >= 4
+    await scene.stop()
+    await scene.start(**SETTINGS)
+    again = Member(await scene.connect(), ANNE, anne.topic_id)
+    assert await again.acquired() == [(5, 5, 1)]

@@ -280,7 +280,8 @@ class SharePartitions:
             self.drop(place)
         for _, shard in self._shards:
             try:
-                await shard.execute(partial(ShareStates.delete_topics, topic_ids=topic_ids))
+                while not await shard.execute(partial(ShareStates.delete_topics, topic_ids=topic_ids)):
+                    pass
             except KafkaError as error:
                 _log.info("state_of_deleted_topics_kept", topics=len(topic_ids), reason=error.message)
 

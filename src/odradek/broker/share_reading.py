@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from odradek.broker.share_partitions import LivePartition
@@ -19,12 +19,10 @@ class Room:
     """What an answer may still hold."""
 
     records: int
-    bytes: int
     by_batches: bool
     """Whole batches rather than exactly so many records (KIP-1206)."""
     batch_size: int = 0
     """Ranges are cut behind so many records, where a batch of the log ends; 0: nowhere."""
-    found_bytes: int = field(default=0)
 
 
 class Seen(NamedTuple):
@@ -77,7 +75,6 @@ def take(seen: Seen, member_id: str, room: Room, now_ms: int) -> Found | None:
     records = b"".join(
         batch for header, batch in seen.batches if header.last_offset >= first and header.base_offset <= last
     )
-    room.found_bytes += len(records)
     if room.batch_size > 0:
         ranges = list(_cut(ranges, [header.last_offset for header, _ in seen.batches], room.batch_size))
     return Found(records, ranges)

@@ -45,6 +45,7 @@ def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
     """Not compacted: an update means nothing without those before it. What is superfluous is deleted by the service."""
     return {
         "cleanup.policy": "delete",
+        "retention.bytes": "-1",
         "retention.ms": "-1",
         "segment.bytes": segment_bytes(config.share_coordinator_state_topic_segment_bytes),
     }

@@ -38,6 +38,8 @@ from odradek.replication.partition import Partition
 
 _SINCE_MODES = 2
 _RECORD_LIMIT = 1
+_LOOK_BYTES = 1 << 20
+"""So much of a partition is read for one answer: it is limited in records, and what is read is seldom given away whole."""
 
 
 def handle(parts: Parts, circumstances: Circumstances, request: ShareFetchRequest) -> Holding:
@@ -147,11 +149,12 @@ class _Fetching:
         config = self.parts.config
         limit = min(self.request.max_bytes, config.fetch_max_bytes)
         limit = min(limit, config.queued_max_response_bytes - self.parts.unread_bytes())
+        enough = max(_LOOK_BYTES, self.request.min_bytes)
         seen: list[tuple[ReadPlace, Seen]] = []
         total = 0
         for place, live in lives:
             try:
-                one = look(live, limit - total, at_least_one=not seen and limit > 0)
+                one = look(live, min(limit - total, enough), at_least_one=not seen and limit > 0)
             except KafkaError as error:
                 self.refused[place] = error
                 continue
@@ -168,7 +171,6 @@ class _Fetching:
         )
         room = Room(
             records=request.max_records,
-            bytes=request.max_bytes,
             by_batches=by_batches,
             batch_size=request.batch_size,
         )

@@ -2,7 +2,7 @@
 
 A group's offsets expire `offsets.retention.minutes` after it became empty; those of topics that a stable group does not read
 any more, and those of a group that never had members, so long after they were committed. A group that rebalances loses none.
-Once an empty group has no offsets left, it is deleted itself.
+Once an empty group has no offsets left, it is deleted itself; a share group, which has none, stays.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from odradek.groups.deadlines import Due
-from odradek.groups.kinds import Group, check_group_id
+from odradek.groups.kinds import Group, GroupKind, check_group_id
 from odradek.groups.machine import CLEANUP, RECORD_OVERHEAD_BYTES, GroupMachine
 from odradek.groups.offsets.committing import tombstone
 from odradek.groups.offsets.table import CommittedOffset, Place
@@ -143,7 +143,8 @@ def _clean(machine: GroupMachine, group_id: str, room: _Room, now: Moment) -> bo
     if not room.take(group_id, expired):
         return False
     nothing_left = len(expired) == len(offsets.of(group_id)) and not offsets.undecided(group_id)
-    return room.take_group(group) if nothing_left and group.is_empty else True
+    ends = nothing_left and group.is_empty and group.kind is not GroupKind.SHARE
+    return room.take_group(group) if ends else True
 
 
 def _is_expired(

@@ -22,7 +22,8 @@ from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
 
 _log = events.get("groups")
-_SNAPSHOTS_A_TICK: Final = 100
+_SNAPSHOT_BYTES_A_TICK: Final = 256 * 1024
+_DELETIONS_A_STEP: Final = 500
 UNKNOWN_OFFSET: Final = -1
 
 
@@ -120,12 +121,13 @@ class ShareStates:
             None, records=[NewRecord(place.snapshot_key(), None), NewRecord(place.update_key(), None)]
         )
 
-    def delete_topics(self, now: Moment, *, topic_ids: frozenset[UUID]) -> Outcome[None]:
+    def delete_topics(self, now: Moment, *, topic_ids: frozenset[UUID]) -> Outcome[bool]:
+        """A part of what is known of them; whether that is all."""
+        doomed = [place for place in self._states if place.topic_id in topic_ids]
         records: list[NewRecord] = []
-        for place in self._states:
-            if place.topic_id in topic_ids:
-                records += [NewRecord(place.snapshot_key(), None), NewRecord(place.update_key(), None)]
-        return Outcome(None, records=records)
+        for place in doomed[:_DELETIONS_A_STEP]:
+            records += [NewRecord(place.snapshot_key(), None), NewRecord(place.update_key(), None)]
+        return Outcome(len(doomed) <= _DELETIONS_A_STEP, records=records)
 
     def needed_from(self, now: Moment) -> Outcome[int | None]:
         """The first offset of the log that a restart needs; None: none of what is there now."""
@@ -186,10 +188,15 @@ class ShareStates:
         interval_ms = self._settings().cold_interval_ms
         cold = [
             place for place, state in self._states.items() if now.wall_ms - state.written_ms >= interval_ms
-        ][:_SNAPSHOTS_A_TICK]
-        again_ms = 1 if len(cold) == _SNAPSHOTS_A_TICK else interval_ms
-        self._tick_ms = now.monotonic_ms + again_ms
-        return Outcome(None, records=[self._again(place, now) for place in cold])
+        ]
+        records: list[NewRecord] = []
+        left_bytes = _SNAPSHOT_BYTES_A_TICK
+        while cold and left_bytes > 0:
+            record = self._again(cold.pop(), now)
+            left_bytes -= len(record.key) + len(record.value or b"")
+            records.append(record)
+        self._tick_ms = now.monotonic_ms + (1 if cold else interval_ms)
+        return Outcome(None, records=records)
 
     def resigned(self) -> Sequence[Ticket]:
         return ()
