@@ -170,11 +170,3 @@ def test_a_refused_request_leaves_one_event_and_its_connection_goes_on(server, c
     peer.call(*request_)
     server.assert_one_log_line(peer.name)
     assert peer.call(wire.API_VERSIONS, 0, b"").int16() == 0
-
-
-def test_groups_are_honestly_not_available_yet(connect, server_kind):
-    if server_kind == "kafka":
-        pytest.skip("Kafka has them")
-    answer = connect().call(wire.FIND_COORDINATOR, 1, wire.string("a-group") + wire.int8(0))
-    answer.int32()
-    assert answer.int16() == 15

@@ -13,7 +13,7 @@ from odradek.broker.context import Parts
 from odradek.broker.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Coordinators
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
-from odradek.broker.handlers import Handlers
+from odradek.broker.handlers import DATA_PATH, Handlers
 from odradek.broker.log_moves import LogMoves
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
@@ -27,6 +27,7 @@ from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
 from odradek.model.ids import BrokerId
 from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.protocol import api_by_name
 from odradek.registry import EmbeddedRegistry
 from odradek.runtime.ports import Runtime
 from odradek.security.quotas import Quotas
@@ -53,6 +54,7 @@ class Broker:
         self._server: Server | None = None
         self._parts: Parts | None = None
         self._coordinators = Coordinators()
+        self._handlers = Handlers()
         self.addresses: list[tuple[str, int]] = []
         self.fatal = asyncio.Event()
 
@@ -171,7 +173,7 @@ class Broker:
     async def _listen(self, parts: Parts) -> None:
         config = parts.config
         server = self._server = Server(
-            Dispatcher(parts, Handlers(), parts.quotas),
+            Dispatcher(parts, self._handlers, parts.quotas),
             _limits(config),
             now=self._runtime.clock.monotonic,
         )
@@ -281,6 +283,14 @@ class Broker:
         self._background = [
             loop.create_task(_repeat(name, seconds, work, self._stopping)) for name, seconds, work in every
         ]
+        self._background.append(loop.create_task(_import_handlers(self._handlers)))
+
+
+async def _import_handlers(handlers: Handlers) -> None:
+    """Those that no client does without; one a round, for requests wait meanwhile."""
+    for name in DATA_PATH:
+        await asyncio.sleep(0)
+        handlers.load(api_by_name(name))
 
 
 _STORAGE_CHECK_SECONDS: Final = 2.0

@@ -1,7 +1,7 @@
 """One file per API. `Handlers` is what this broker serves; ApiVersions and the dispatcher read it.
 
-A handler's module is imported when its API is asked for the first time: a broker that starts imports none of them, and one that
-serves producers and consumers a handful.
+A handler's module is imported when its API is asked for the first time: a broker that starts imports none of them. Those of
+`DATA_PATH` are imported soon after the start, so that producers and consumers are served even when no file can be opened.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Final
 
 from odradek.broker.context import Served
-from odradek.protocol import api_by_name
+from odradek.protocol import Api, api_by_name
 
 _NAMES: Final = (
     "Produce",
@@ -76,6 +76,15 @@ _NAMES: Final = (
     "DeleteShareGroupOffsets",
 )
 """Every API that has a handler, by key."""
+DATA_PATH: Final = (
+    "ApiVersions",
+    "Metadata",
+    "Produce",
+    "Fetch",
+    "ListOffsets",
+    "FindCoordinator",
+    "InitProducerId",
+)
 
 
 class Handlers(Mapping[int, Served]):
@@ -93,6 +102,10 @@ class Handlers(Mapping[int, Served]):
             served = module.serving(lambda: self._apis) if hasattr(module, "serving") else module.SERVED
             self._loaded[api_key] = served
         return served
+
+    def load(self, api: Api) -> None:
+        """Import the handler, and the messages, of an API."""
+        _ = self[api.key], api.request, api.response
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._apis)
