@@ -74,8 +74,10 @@ class Sharing(RuleBasedStateMachine):
         self, what: tuple[str, list[tuple[int, int]]], member: str, kind: AcknowledgeType
     ) -> None:
         ranges = [AcknowledgedRange(first, last, [kind]) for first, last in what[1]]
-        offsets = [offset for first, last in what[1] for offset in range(first, last + 1)]
-        has_all = all(
+        given = [offset for first, last in what[1] for offset in range(first, last + 1)]
+        beyond = any(offset >= self.partition.end_offset for offset in given)
+        offsets = [offset for offset in given if offset >= self.partition.start_offset]
+        has_all = not beyond and all(
             offset in self.owner and self.owner[offset][0] == member and self.owner[offset][1] > self.now
             for offset in offsets
         )
@@ -84,7 +86,7 @@ class Sharing(RuleBasedStateMachine):
         except KafkaError:
             assert not has_all
             return
-        assert has_all
+        assert has_all, "what is settled below the window is said in vain, all else must be had"
         self.keep(batches)
         for offset in offsets:
             if kind is AcknowledgeType.RENEW:

@@ -1,0 +1,64 @@
+"""What is known of offsets after changes: as if each offset had been looked up by itself."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.groups.share.assignor import assign
+from odradek.groups.share.partition import RecordState, StateBatch
+from odradek.groups.share.state import combined
+
+OFFSETS = 30
+KINDS = st.sampled_from([RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED])
+KNOWN = st.dictionaries(st.integers(0, OFFSETS), st.tuples(KINDS, st.integers(1, 2)), max_size=OFFSETS)
+Known = dict[int, tuple[RecordState, int]]
+
+
+def batches_of(known: Known) -> list[StateBatch]:
+    found: list[StateBatch] = []
+    for offset, (state, count) in sorted(known.items()):
+        if found and found[-1] == (found[-1].first_offset, offset - 1, state, count):
+            found[-1] = found[-1]._replace(last_offset=offset)
+        else:
+            found.append(StateBatch(offset, offset, state, count))
+    return found
+
+
+@settings(deadline=None, max_examples=200)
+@given(KNOWN, KNOWN, st.integers(0, OFFSETS))
+def test_the_newer_word_counts_for_each_offset(old: Known, new: Known, start_offset: int) -> None:
+    expected = {offset: one for offset, one in (old | new).items() if offset >= start_offset}
+    assert list(combined(batches_of(old), batches_of(new), start_offset)) == batches_of(expected)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.dictionaries(st.sampled_from("abcde"), st.frozensets(st.sampled_from([1, 2, 3])), max_size=5),
+    st.dictionaries(st.sampled_from([1, 2, 3]), st.integers(1, 4)),
+    st.integers(0, 3),
+)
+def test_every_partition_that_anybody_wants_has_a_reader_and_nobody_who_wants_one_has_none(
+    wishes: dict[str, frozenset[int]], sizes: dict[int, int], rounds: int
+) -> None:
+    subscriptions = {
+        member: frozenset(UUID(int=one) for one in topics if one in sizes)
+        for member, topics in wishes.items()
+    }
+    counts = {UUID(int=one): size for one, size in sizes.items()}
+    target = assign(subscriptions, counts, {})
+    for _ in range(rounds):
+        target = assign(subscriptions, counts, target)
+    wanted = {
+        (one, number) for topics in subscriptions.values() for one in topics for number in range(counts[one])
+    }
+    given_out = {
+        (one, number) for share in target.values() for one, numbers in share.items() for number in numbers
+    }
+    assert given_out == wanted
+    for member, topics in subscriptions.items():
+        assert bool(target[member]) == bool(topics)
+        assert set(target[member]) <= topics
+    assert assign(subscriptions, counts, target) == target, "it is stable"
