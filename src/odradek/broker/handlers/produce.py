@@ -38,6 +38,8 @@ _SINCE_TOPIC_IDS: Final = 13
 _ALL: Final = -1
 _INLINE_BYTES_MAX: Final = 256 * 1024
 """A compressed batch of this size or more is decompressed and checked on another thread."""
+_MAGIC_POSITION: Final = 16
+_MAGIC: Final = 2
 _LOW_ATTRIBUTES_POSITION: Final = 22
 _CODEC_MASK: Final = 0x07
 _TRANSACTIONAL_BIT: Final = 0x10
@@ -89,14 +91,14 @@ def _refused(request: ProduceRequest, refusal: KafkaError) -> ProduceResponse:
 def _survey(request: ProduceRequest) -> tuple[bool, bool]:
     """Whether decompressing a batch could hold up the event loop, and whether any is transactional.
 
-    By one byte of each header; what is damaged is found out later.
+    By two bytes of each header; what is damaged, or too old, is found out later.
     """
     takes_long = is_transactional = False
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
             if records is not None and len(records) > _LOW_ATTRIBUTES_POSITION:
-                attributes = records[_LOW_ATTRIBUTES_POSITION]
+                attributes = records[_LOW_ATTRIBUTES_POSITION] if records[_MAGIC_POSITION] == _MAGIC else 0
                 if attributes & _TRANSACTIONAL_BIT:
                     is_transactional = True
                 if attributes & _CODEC_MASK and len(records) >= _INLINE_BYTES_MAX:
