@@ -16,8 +16,11 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import Codec, Record, decode_batch, split_batches
 from odradek.runtime.ports import Buffer
 from odradek.storage import naming
+from odradek.storage.cleaning.access import CleaningAccess
+from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.dump import check_segment
 from odradek.storage.faults import FaultKind
+from odradek.storage.segment import Segment
 from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed
 from odradek.testing.sim.keyed_log import HOME, PARTITION, KeyedLog
 
@@ -217,6 +220,29 @@ def test_retention_goes_on_counting_from_the_append() -> None:
     keyed.now_ms += 1001
     assert keyed.log.apply_retention(keyed.now_ms)
     assert keyed.records() == []
+
+
+def test_retention_leaves_a_compacted_segment_alone_until_its_files_have_its_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deletion would miss the files, and a crash bring them back."""
+    keyed = filled(replace(EAGER, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=10_000))
+    settle = CleaningAccess.settle
+    too_early: list[object] = []
+
+    def settling(self: CleaningAccess, segment: Segment, target: CleanedSegment) -> None:
+        too_early.extend(
+            one
+            for one in keyed.log.apply_retention(keyed.now_ms + 20_000)
+            if one.base_offset >= segment.base_offset
+        )
+        settle(self, segment, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CleaningAccess, "settle", settling)
+        keyed.compact()
+    assert too_early == []
+    assert keyed.log.apply_retention(keyed.now_ms + 20_000)
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------

@@ -147,15 +147,3 @@ def held_segments_deleted() -> Patches:
         return group
 
     yield patch.object(CleaningAccess, "next_group", next_group)
-
-
-@mutant("retention deletes a compacted segment whose files do not have its names yet", "compaction")
-def pinned_segment_deleted() -> Patches:
-    real = CleaningAccess.replace
-
-    def replaced(self: CleaningAccess, *arguments: Any) -> Any:
-        segment = real(self, *arguments)
-        segment.held = False
-        return segment
-
-    yield patch.object(CleaningAccess, "replace", replaced)
