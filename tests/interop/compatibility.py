@@ -108,6 +108,8 @@ def _steps(source: str, sink: str) -> Iterable[tuple[str, dict[str, object]]]:
     yield "rebalance", {"topic": source, "group": f"{source}-both", "count": 2}
     if source.startswith(("franz", "java")):
         yield "rebalance", {"topic": source, "group": f"{source}-848", "count": 2, "protocol": "consumer"}
+    if source.startswith("java"):
+        yield "share-two", {"topic": sink, "group": f"{source}-932"}
     yield "copy", {"topic": source, "sink": sink, "group": f"{source}-copy", "id": source, "count": 2}
     yield "transact", {"topic": source, "id": f"{source}-tx", "values": values}
     yield "admin", {"topic": f"{source}-made", "group": f"{source}-group"}

@@ -14,6 +14,11 @@ from odradek.protocol.messages.alter_share_group_offsets import (
 )
 from odradek.protocol.messages.alter_share_group_offsets import TopicAsked as AlteredTopic
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from odradek.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from odradek.protocol.messages.delete_share_group_offsets import TopicAsked as DeletedTopic
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -445,3 +450,33 @@ async def test_state_that_no_restart_needs_is_deleted(scene: Any) -> None:
     await scene.start(**SETTINGS)
     again = Member(await scene.connect(), ANNE, anne.topic_id)
     assert await again.acquired() == [(5, 5, 1)]
+
+
+async def test_a_fetch_is_limited_in_records_exactly_or_by_batches(wire: Any) -> None:
+    for _ in range(2):
+        await wire.produce("t", [b"a", b"b", b"c"])
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    assert await anne.acquired(max_records=2, share_acquire_mode=1) == [(0, 1, 1)]
+    assert await anne.acquired(max_records=2, batch_size=1) == [(2, 2, 1), (3, 5, 1)]
+
+
+async def test_what_was_delivered_too_often_is_given_up(wire: Any) -> None:
+    await set_of_group(wire, share_delivery_count_limit="2")
+    await wire.produce("t", [b"a"])
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    assert await anne.acquired() == [(0, 0, 1)]
+    assert await anne.acquired(said=[(0, 0, [RELEASE])]) == [(0, 0, 2)]
+    assert await anne.acquired(said=[(0, 0, [RELEASE])], wait_ms=0) == []
+    assert await start_offset(wire) == 1
+
+
+async def test_records_that_the_log_deleted_are_passed_over(wire: Any) -> None:
+    await wire.produce("t", [b"a", b"b", b"c"])
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    assert await anne.acquired(max_records=1, share_acquire_mode=1) == [(0, 0, 1)]
+    partition = DeleteRecordsPartition(partition_index=0, offset=2)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[partition])], timeout_ms=5000
+    )
+    await wire.call("DeleteRecords", 2, request)
+    assert await anne.acquired() == [(2, 2, 1)]
