@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -480,3 +481,15 @@ async def test_records_that_the_log_deleted_are_passed_over(wire: Any) -> None:
     )
     await wire.call("DeleteRecords", 2, request)
     assert await anne.acquired() == [(2, 2, 1)]
+
+
+async def test_a_broker_that_stops_answers_who_waits(scene: Any, wire: Any) -> None:
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    assert await anne.acquired(wait_ms=100) == []
+    wire.send("ShareFetch", 2, _plain(anne).replace(max_wait_ms=600_000))
+    other = await scene.connect()
+    await id_of(other, "t")  # a round trip: the fetch has arrived before it
+    stopping = asyncio.ensure_future(scene.broker.stop())
+    answer = await wire.receive()
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await stopping

@@ -180,6 +180,7 @@ class SharePartitions:
         self._live: dict[SharePlace, LivePartition] = {}
         self._loading: dict[SharePlace, asyncio.Task[LivePartition]] = {}
         self._writing: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
@@ -190,7 +191,9 @@ class SharePartitions:
     # -- finding
 
     def loaded(self, place: SharePlace) -> LivePartition | None:
-        """The partition if it is at hand. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        """The partition if it is at hand. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, and
+        NOT_LEADER_OR_FOLLOWER while the broker stops."""
+        self._check_open()
         partition = self._replicas.leader_by_id(place.topic_id, place.partition)
         live = self._live.get(place)
         if live is not None and live.partition is not partition:
@@ -249,6 +252,7 @@ class SharePartitions:
         """On the shard that keeps the place's state, waiting for it to be made and loaded."""
         await self._coordinators.ensure_topic(SHARE_GROUP_STATE)
         for _ in range(_TRIES):
+            self._check_open()
             try:
                 return await self.shard(place).execute(operation)
             except KafkaError as error:
@@ -317,7 +321,13 @@ class SharePartitions:
         released = (live.release(member_id) for live in found)
         return [one for one in released if one is not None]
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
+
     def close(self) -> None:
+        """Who waits for records is answered: they are not to hold up the end of the broker."""
+        self._closed = True
         for place in list(self._live):
             self.drop(place)
         for task in (*self._loading.values(), *self._writing):
