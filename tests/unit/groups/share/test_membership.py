@@ -10,6 +10,7 @@ import pytest
 
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine, Surroundings
+from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.settings import GroupSettings
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.share.settings import ShareSettings
@@ -57,7 +58,7 @@ class World:
             new_uuid=lambda: UUID(int=1),
             batch_bytes_max=lambda: 1 << 20,
         )
-        return GroupMachine(surroundings, [self.shares.parts()])
+        return GroupMachine(surroundings, [OFFSETS, self.shares.parts()])
 
     @property
     def now(self) -> Moment:
@@ -176,3 +177,16 @@ def test_a_deleted_group_leaves_nothing_to_a_restart() -> None:
     assert world.machine.groups == {}
     world.restart()
     assert world.machine.groups == {}
+
+
+def test_an_empty_group_stays_however_old_it_is() -> None:
+    world = World()
+    world.beat("a", 0, "t")
+    world.beat("a", -1)
+    world.restart()
+    for _ in range(2):
+        deadline_ms = world.machine.next_deadline_ms()
+        assert deadline_ms is not None
+        world.now_ms = deadline_ms
+        world.written(world.machine.tick(world.now))
+    assert world.machine.groups["g"].state_name == "Empty"
