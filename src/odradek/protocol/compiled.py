@@ -94,6 +94,8 @@ def _compiled(source: Any, cls: type[Message], version: int, direction: str) -> 
         raise UnknownVersion(cls.__name__, version)
     writer: Writer = source(cls, version).write()
     title = f"<odradek {direction} {cls.__name__} v{version}>"
+    if title in _PLACES:  # records of different logs may have messages of one name
+        title = f"<odradek {direction} {cls.__module__}.{cls.__qualname__} v{version}>"
     _PLACES[title] = writer.places
     return writer.compile(title)
 

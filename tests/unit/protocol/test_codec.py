@@ -259,3 +259,17 @@ def test_a_null_topic_list_differs_from_an_empty_one() -> None:
     assert decode(MetadataRequest, 9, b"\0\1\0\0\0")[0].topics is None
     assert decode(MetadataRequest, 9, b"\1\1\0\0\0")[0].topics == []
     assert decode(MetadataRequest, 9, b"\2\2a\0\1\0\0\0")[0].topics == [MetadataRequestTopic(name="a")]
+
+
+def test_two_messages_of_one_name_do_not_mix_up_their_errors() -> None:
+    def declared(count: int) -> type[Message]:
+        fields = {f"field_{number}": string("0") for number in range(count)}
+        body = {**fields, "__module__": f"{__name__}.{count}"}
+        return type("Twin", (Message,), body, versions="0", flexible="none")
+
+    short, long = declared(1), declared(5)
+    for cls, size in ((long, 10), (short, 2)):
+        decode(cls, 0, bytes(size))
+    for cls, size, field in ((long, 9, "field_4"), (short, 1, "field_0")):
+        with pytest.raises(MalformedMessage, match=f"Twin.{field}"):
+            decode(cls, 0, bytes(size))
