@@ -10,10 +10,9 @@ from collections.abc import Awaitable
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.transactions import code_of
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from odradek.transactions.state import NO_EPOCH, NO_PRODUCER, Identity
 
 _SINCE_FENCED: Final = 4
 
@@ -21,7 +20,7 @@ _SINCE_FENCED: Final = 4
 def handle(
     parts: Parts, circumstances: Circumstances, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    knows = (request.producer_id != NO_PRODUCER, request.producer_epoch != NO_EPOCH)
+    knows = (request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH)
     if any(knows) and not all(knows):
         return _refused(ErrorCode.INVALID_REQUEST)  # an id without its epoch, or the other way round
     if request.transactional_id is None:
@@ -46,6 +45,10 @@ async def _transactional(
     *,
     expects: bool,
 ) -> InitProducerIdResponse:
+    # Imported here: a broker whose producers are merely idempotent needs no transactions.
+    from odradek.broker.transactions import code_of
+    from odradek.transactions.state import Identity
+
     expected = Identity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
     try:
         identity = await parts.transactions.init_producer(
@@ -63,7 +66,9 @@ async def _transactional(
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER, producer_epoch=NO_EPOCH)
+    return InitProducerIdResponse(
+        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
 
 
 SERVED = Served(22, handle)
