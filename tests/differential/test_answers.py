@@ -8,7 +8,6 @@ import pytest
 from benchmarks.odradek_node import OdradekNode
 from tests.differential import comparison
 from tests.differential.allowed import ALLOWED
-from tests.differential.peer import NotServedError
 
 ALONE = {"share_groups"}
 """It makes an internal topic that others expect not to exist, and scripts run in any order here."""
@@ -22,14 +21,11 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.mark.parametrize("script", comparison.SCRIPTS)
 def test_odradek_answers_as_kafka_did(script: str, bootstrap: str) -> None:
-    try:
-        if script in ALONE:
-            with OdradekNode(settings=comparison.SETTINGS) as node:
-                steps = comparison.run(script, node.bootstrap)
-        else:
-            steps = comparison.run(script, bootstrap)
-    except NotServedError as missing:
-        pytest.skip(f"{missing} is not served")
+    if script in ALONE:
+        with OdradekNode(settings=comparison.SETTINGS) as node:
+            steps = comparison.run(script, node.bootstrap)
+    else:
+        steps = comparison.run(script, bootstrap)
     unexplained, needed = [], []
     for difference in comparison.compare(script, comparison.recorded(script), steps):
         allowed = comparison.allowance(difference)
