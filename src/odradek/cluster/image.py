@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 from uuid import UUID
 
 from odradek.model.ids import BrokerId, LeaderEpoch
@@ -13,24 +14,53 @@ ResourceConfigs = Mapping[tuple[int, str], Mapping[str, str]]
 """Overrides by (type, name) of a resource; the types are Kafka's numbers."""
 
 
+NO_LEADER: Final = BrokerId(-1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerImage:
-    """A live broker and where clients reach it; host "" means: the address that the client already uses."""
+    """A live broker and where it is reached.
+
+    `host` and `port` are for other brokers; `endpoints` are for clients, by the name of the listener. A host of "" means the
+    machine of the broker that is asked: clients are told the address that they already use, with this port.
+    """
 
     broker_id: BrokerId
     host: str
     port: int
     rack: str | None = None
+    epoch: int = -1
+    """Of this incarnation: grows with every registration."""
+    endpoints: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    is_leaving: bool = False
+    """In controlled shutdown: it leads nothing and joins no ISR any more (KIP-841)."""
+    is_cordoned: bool = False
+    """It gets no new replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """Who leads, in which epoch, and who holds copies."""
+    """Who leads, in which epoch, and who holds copies.
+
+    `partition_epoch` grows with every change of this record, `leader_epoch` with every election.
+    """
 
     leader: BrokerId
+    """`NO_LEADER` while nobody can lead."""
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
+    partition_epoch: int = 0
+    adding: tuple[BrokerId, ...] = ()
+    """Replicas that a reassignment under way brings; they are among `replicas`."""
+    removing: tuple[BrokerId, ...] = ()
+    """Replicas that it takes away in the end; they are among `replicas`, too."""
+    eligible: tuple[BrokerId, ...] = ()
+    """Not in sync, yet safe to lead: they left the ISR when it was below min.insync.replicas (KIP-966's ELR)."""
+    last_known_leader: BrokerId = NO_LEADER
+    """Who led when nobody was left to lead."""
+    recovering: bool = False
+    """The leader was elected uncleanly: what it lacks is lost (KIP-704)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +104,7 @@ class ClusterImage:
     """Dynamic overrides of single brokers, of groups, and of subscriptions to clients' metrics."""
     client_quotas: Limits = field(default_factory=dict)
     features: FeatureLevels = field(default_factory=FeatureLevels)
+    controller_epoch: int = 0
 
     def with_topic(self, topic: TopicImage) -> ClusterImage:
         return self.with_topics([topic])

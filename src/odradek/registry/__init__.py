@@ -2,6 +2,7 @@
 
 from odradek.registry.embedded import EmbeddedRegistry
 from odradek.registry.port import (
+    Check,
     Create,
     Delete,
     Node,
@@ -10,8 +11,10 @@ from odradek.registry.port import (
     Registry,
     RegistryConflict,
     RegistryError,
+    SessionExpired,
 )
 
 __all__ = [
-    "Create", "Delete", "EmbeddedRegistry", "Node", "Operation", "Put", "Registry", "RegistryConflict", "RegistryError",
+    "Check", "Create", "Delete", "EmbeddedRegistry", "Node", "Operation", "Put", "Registry", "RegistryConflict",
+    "RegistryError", "SessionExpired",
 ]  # fmt: skip

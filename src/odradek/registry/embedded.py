@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from odradek.registry.port import Create, Delete, Node, Operation, Put, RegistryConflict, RegistryError
+from odradek.registry.port import Check, Create, Delete, Node, Operation, Put, RegistryConflict, RegistryError
 from odradek.runtime.ports import DiskFile, Runtime
 from odradek.telemetry import events
 
@@ -90,7 +90,8 @@ class EmbeddedRegistry:
                 raise RegistryError("the registry is closed")
             if self._tail_unknown:
                 await self._cut()
-            changes = [_checked(self._nodes, operation) for operation in operations]
+            checked = [_checked(self._nodes, operation) for operation in operations]
+            changes = [change for change in checked if change is not None]
             line = _line(changes)
             try:
                 await self._runtime.offload.run(self._write, line)
@@ -129,7 +130,7 @@ class EmbeddedRegistry:
 _Change = dict[str, Any]
 
 
-def _checked(nodes: dict[str, Node], operation: Operation) -> _Change:
+def _checked(nodes: dict[str, Node], operation: Operation) -> _Change | None:
     """The journal's form of an operation, once it is known to apply."""
     present = nodes.get(operation.path)
     match operation:
@@ -145,6 +146,10 @@ def _checked(nodes: dict[str, Node], operation: Operation) -> _Change:
             if present is None or present.version != version:
                 raise RegistryConflict(f"{path} is not at version {version}")
             return {"path": path}
+        case Check(path=path, version=version):
+            if present is None or present.version != version:
+                raise RegistryConflict(f"{path} is not at version {version}")
+            return None
 
 
 def _apply(nodes: dict[str, Node], changes: list[_Change]) -> None:

@@ -1,12 +1,13 @@
 """The coordination store as its users see it: a small tree of versioned values with atomic multi-writes.
 
-Paths look like `/topics/flights`. Three implementations share one contract suite in the finished house: embedded (here),
-ZooKeeper, and the simulated one.
+Paths look like `/topics/flights`. Three implementations share one contract suite: embedded (a journal on one machine),
+ZooKeeper, and the simulated one. A store is used through one session at a time; nodes that are made ephemeral live as long
+as it does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,27 +15,41 @@ from odradek.model.errors import OdradekError
 
 
 class RegistryConflict(OdradekError):
-    """A write lost a race: the node exists, is missing, or has another version than the one expected."""
+    """A write lost a race: the node exists, is missing, or has another version than the one expected. Nothing was changed."""
 
 
 class RegistryError(OdradekError):
-    """The store cannot be read or written; the message says where and what to do."""
+    """The store cannot be read or written now; the message says where and what to do.
+
+    A commit that ends so may have happened all the same.
+    """
+
+
+class SessionExpired(RegistryError):
+    """The session is over, and its ephemeral nodes are gone. `renew` begins another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A value and how often it was written (0 for a fresh one)."""
+    """A value and how often it was written (0 for a fresh one).
+
+    `created` grows with every commit of the store, so a node that is made again has a higher one. `owner` is the id of the
+    session that an ephemeral node lives by, 0 for others.
+    """
 
     data: bytes
     version: int
+    created: int = 0
+    owner: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Make a node that must not exist."""
+    """Make a node that must not exist. Parents need not exist."""
 
     path: str
     data: bytes
+    ephemeral: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +69,29 @@ class Delete:
     version: int
 
 
-Operation = Create | Put | Delete
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Change nothing, but let the commit fail unless the node has this version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | Put | Delete | Check
 
 
 class Registry(Protocol):
-    """Durable once `commit` returns. Reads see every commit that returned before them."""
+    """Durable once `commit` returns.
+
+    Reads see every commit of this session that returned before them, and those of others that returned before `sync` was called.
+    """
+
+    on_expired: Callable[[], None]
+    """Called on the loop when the session is over, not when the connection is merely lost."""
+
+    @property
+    def session_id(self) -> int:
+        """Never 0, never used again."""
 
     async def get(self, path: str) -> Node | None: ...
 
@@ -68,4 +101,18 @@ class Registry(Protocol):
     async def commit(self, operations: Sequence[Operation]) -> None:
         """All of the operations or none; `RegistryConflict` when one does not apply."""
 
-    async def close(self) -> None: ...
+    async def sync(self) -> None:
+        """What anybody committed before this call is seen by the reads after it."""
+
+    def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_change` on the loop whenever the node at `path`, or the set of its children, may have changed.
+
+        It may be called without need, also after a lost connection is back, and it is never lost: a change that follows a read
+        made after `watch` returned is told. Returns a function that ends the watch.
+        """
+
+    async def renew(self) -> None:
+        """Begin a new session after `SessionExpired`; watches go on."""
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go at once."""
