@@ -83,7 +83,7 @@ Operation = Create | Put | Delete | Check
 class Registry(Protocol):
     """Durable once `commit` returns.
 
-    Reads see every commit of this session that returned before them, and those of others that returned before `sync` was called.
+    Reads see every commit of this session that returned before them, and of others what returned before `sync` was called.
     """
 
     on_expired: Callable[[], None]
