@@ -32,6 +32,8 @@ class Api:
     advertised_min: int
     """Lowest version to name in an ApiVersions answer. Below `versions.min` only for Produce, see
     `API_TABLE`."""
+    internal: bool = False
+    """Spoken between brokers alone: ApiVersions names it to a broker, and to nobody else."""
 
     @property
     def module(self) -> str:
@@ -111,12 +113,14 @@ _ROWS: Final = (
     (50, "DescribeUserScramCredentials", 0, 0, 0),
     (51, "AlterUserScramCredentials", 0, 0, 0),
     (55, "DescribeQuorum", 0, 2, 0),
+    (56, "AlterPartition", 2, 3, 0),
     (57, "UpdateFeatures", 0, 2, 0),
     (60, "DescribeCluster", 0, 2, 0),
     (61, "DescribeProducers", 0, 0, 0),
     (64, "UnregisterBroker", 0, 0, 0),
     (65, "DescribeTransactions", 0, 0, 0),
     (66, "ListTransactions", 0, 2, 0),
+    (67, "AllocateProducerIds", 0, 0, 0),
     (68, "ConsumerGroupHeartbeat", 0, 1, 0),
     (69, "ConsumerGroupDescribe", 0, 1, 0),
     (71, "GetTelemetrySubscriptions", 0, 0, 0),
@@ -135,10 +139,14 @@ _ROWS: Final = (
     (90, "DescribeShareGroupOffsets", 0, 1, 0),
     (91, "AlterShareGroupOffsets", 0, 0, 0),
     (92, "DeleteShareGroupOffsets", 0, 0, 0),
+    (10000, "ClusterSync", 0, 0, 0),
+    (10001, "Forward", 0, 0, 0),
 )
 
 _LATEST_STABLE: Final = {22: 5}
 """InitProducerId 6 carries two-phase commit (KIP-939), which Kafka 4.3 still marks unstable."""
+
+_INTERNAL: Final = frozenset({56, 67, 83, 84, 85, 86, 87, 10000, 10001})
 
 _ADVERTISED_MIN: Final = {0: 0}
 """librdkafka switches features off when Produce does not start at 0 (KAFKA-18659), so brokers advertise 0-2
@@ -152,6 +160,7 @@ APIS: Final[dict[int, Api]] = {
         flexible_from=flexible_from,
         latest_stable=_LATEST_STABLE.get(key, highest),
         advertised_min=_ADVERTISED_MIN.get(key, lowest),
+        internal=key in _INTERNAL,
     )
     for key, name, lowest, highest, flexible_from in _ROWS
 }

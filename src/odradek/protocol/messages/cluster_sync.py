@@ -1,0 +1,27 @@
+"""ClusterSync (key 10000): a broker pulls the cluster's image from the controller. Odradek's own, between its brokers.
+
+The broker says which version of the image it has applied (-1: none, or one of another controller epoch) and reports about
+itself (JSON in `payload`); the answer, a long poll, brings what came since. `kind` is 0 when nothing did, 1 for a delta to the
+version that the broker named, 2 for a whole image; the payloads are those of `cluster/sync.py`.
+"""
+
+from __future__ import annotations
+
+from odradek.protocol.schema import Message, bytestring, int8, int16, int32, int64
+
+
+class ClusterSyncRequest(Message, api=10000, versions="0", flexible="0+"):
+    broker_id: int = int32("0+")
+    broker_epoch: int = int64("0+", default=-1)
+    controller_epoch: int = int32("0+", default=-1)
+    version: int = int64("0+", default=-1)
+    max_wait_ms: int = int32("0+")
+    payload: bytes = bytestring("0+")
+
+
+class ClusterSyncResponse(Message, api=10000, versions="0", flexible="0+"):
+    error_code: int = int16("0+")
+    controller_epoch: int = int32("0+", default=-1)
+    version: int = int64("0+", default=-1)
+    kind: int = int8("0+")
+    payload: bytes = bytestring("0+")
