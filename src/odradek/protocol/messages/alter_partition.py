@@ -20,41 +20,41 @@ class BrokerState(Struct):
 
 
 class PartitionData(Struct):
-    partition_index: int = int32("2+")
-    leader_epoch: int = int32("2+")
-    new_isr: list[int] = array(int32, "2")
+    partition_index: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    new_isr: list[int] = array(int32, "0-2")
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
-    leader_recovery_state: int = int8("2+")
-    partition_epoch: int = int32("2+")
+    leader_recovery_state: int = int8("1+")
+    partition_epoch: int = int32("0+")
 
 
 class TopicData(Struct):
     topic_id: UUID = uuid("2+", ignorable=True)
-    partitions: list[PartitionData] = array(PartitionData, "2+")
+    partitions: list[PartitionData] = array(PartitionData, "0+")
 
 
 class AlterPartitionRequest(Message, api=56, versions="2-3", flexible="0+"):
-    broker_id: int = int32("2+")
-    broker_epoch: int = int64("2+", default=-1)
-    topics: list[TopicData] = array(TopicData, "2+")
+    broker_id: int = int32("0+")
+    broker_epoch: int = int64("0+", default=-1)
+    topics: list[TopicData] = array(TopicData, "0+")
 
 
 class PartitionResult(Struct):
-    partition_index: int = int32("2+")
-    error_code: int = int16("2+")
-    leader_id: int = int32("2+")
-    leader_epoch: int = int32("2+")
-    isr: list[int] = array(int32, "2+")
-    leader_recovery_state: int = int8("2+", ignorable=True)
-    partition_epoch: int = int32("2+")
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+    leader_id: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    isr: list[int] = array(int32, "0+")
+    leader_recovery_state: int = int8("1+", ignorable=True)
+    partition_epoch: int = int32("0+")
 
 
 class TopicResult(Struct):
     topic_id: UUID = uuid("2+", ignorable=True)
-    partitions: list[PartitionResult] = array(PartitionResult, "2+")
+    partitions: list[PartitionResult] = array(PartitionResult, "0+")
 
 
 class AlterPartitionResponse(Message, api=56, versions="2-3", flexible="0+"):
-    throttle_time_ms: int = int32("2+")
-    error_code: int = int16("2+")
-    topics: list[TopicResult] = array(TopicResult, "2+")
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    topics: list[TopicResult] = array(TopicResult, "0+")

@@ -33,6 +33,10 @@ COORDINATORS = {
 MESSAGES = "org.apache.kafka.common.message."
 KNOWN_ELSEWHERE = 66
 """APIs up to this key are compared with kafka-python's codec byte by byte already; their bytes are not recorded."""
+NOWHERE_ELSE = (56,)
+"""Between brokers: kafka-python does not know it."""
+OUR_OWN = 10_000
+"""APIs from this key on are not Kafka's."""
 
 Definition = dict[str, Any]
 
@@ -51,13 +55,16 @@ def main(jars: Path) -> None:
 
 
 def _is_recorded(definition: Definition) -> bool:
-    return bool(definition["type"] not in ("request", "response") or definition["apiKey"] > KNOWN_ELSEWHERE)
+    if definition["type"] not in ("request", "response"):
+        return True
+    return bool(definition["apiKey"] > KNOWN_ELSEWHERE or definition["apiKey"] in NOWHERE_ELSE)
 
 
 def _definitions(jars: Path) -> Iterator[tuple[str, Definition]]:
     """Java class -> definition: of every API that is declared here, and of the coordinators' records."""
     with ZipFile(jars / CLIENTS) as jar:
-        for name in [f"{api.name}{side}" for api in APIS.values() for side in ("Request", "Response")]:
+        kafkas = [api for api in APIS.values() if api.key < OUR_OWN]
+        for name in [f"{api.name}{side}" for api in kafkas for side in ("Request", "Response")]:
             yield f"{MESSAGES}{name}Data", _read(jar, f"common/message/{name}.json")
         for name in ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"):
             yield MESSAGES + name, _read(jar, f"common/message/{name}.json")
