@@ -146,11 +146,14 @@ _ROWS: Final = (
 _LATEST_STABLE: Final = {22: 5}
 """InitProducerId 6 carries two-phase commit (KIP-939), which Kafka 4.3 still marks unstable."""
 
-_INTERNAL: Final = frozenset({56, 67, 83, 84, 85, 86, 87, 10000, 10001})
+_INTERNAL: Final = frozenset({56, 58, 67, 83, 84, 85, 86, 87, 10000, 10001})
 
 _ADVERTISED_MIN: Final = {0: 0}
 """librdkafka switches features off when Produce does not start at 0 (KAFKA-18659), so brokers advertise 0-2
 and then refuse them."""
+
+BROKER_SOFTWARE: Final = "odradek-broker"
+"""What a broker calls its software when it asks another for ApiVersions."""
 
 APIS: Final[dict[int, Api]] = {
     key: Api(

@@ -67,10 +67,13 @@ class FrameReader:
         "_quiet_reads",
         "_received",
         "_trusted_bytes",
+        "_trusted_bytes_max",
     )
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, *, trusted_bytes: int = TRUSTED_BYTES) -> None:
+        """`trusted_bytes`: the most that an announced size may make this reader allocate before its bytes arrive."""
         self._max_frame_bytes = max_frame_bytes
+        self._trusted_bytes_max = trusted_bytes
         self._received = bytearray(RECEIVE_BYTES_MIN)
         self._quiet_reads = 0
         self._trusted_bytes = TRUSTED_BYTES_MIN
@@ -175,5 +178,5 @@ class FrameReader:
             return []
         self._frame = None
         self._end = 0
-        self._trusted_bytes = max(self._trusted_bytes, min(2 * len(frame), TRUSTED_BYTES))
+        self._trusted_bytes = max(self._trusted_bytes, min(2 * len(frame), self._trusted_bytes_max))
         return [memoryview(frame)]

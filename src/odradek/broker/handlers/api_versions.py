@@ -2,7 +2,8 @@
 
 Versions 0-4. From v3 the client names its software (KIP-511) and is told the levels of features (KIP-584); those that begin at
 level 0 only from v4 on, because older clients cannot read them (KAFKA-17011). Produce is listed from version 0, though 0 to 2
-are refused: librdkafka switches features off otherwise (KAFKA-18659).
+are refused: librdkafka switches features off otherwise (KAFKA-18659). What brokers ask of
+each other is named to brokers alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.features import Feature, level_of, supported
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS
+from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -39,7 +41,10 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
             if not all(_SOFTWARE.match(name) for name in names):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             circumstances.connection.client_software = names
-        keys = frozenset(served_keys())
+            to_broker = names[0] == BROKER_SOFTWARE
+        else:
+            to_broker = False
+        keys = frozenset(key for key in served_keys() if to_broker or not APIS[key].internal)
         unstable = parts.config.unstable_api_versions_enable
         listed = [
             ApiVersion(api_key=key, min_version=offered.min, max_version=offered.max)

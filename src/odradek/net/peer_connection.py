@@ -1,0 +1,284 @@
+"""One connection to another broker: requests out, pipelined; answers in, in the same order (Kafka's contract).
+
+An overdue answer means that the broker, or the way to it, is stuck, and everything behind it is stuck as well: the connection
+is closed, and every request under way fails. Whether the broker acted on them is then unknown. So a half-open connection,
+whose peer lost its power, costs no more than the time that its oldest request was given.
+
+Answers are received straight into the frame reader's buffers, and decoded where they lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from odradek import __version__
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.protocol import (
+    Api,
+    FrameReader,
+    Message,
+    RequestHeader,
+    VersionRange,
+    api_by_name,
+    correlation_id_of,
+    decode_response,
+    encode_request_chunks,
+)
+from odradek.protocol.api import BROKER_SOFTWARE
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_API_VERSIONS: Final = api_by_name("ApiVersions")
+_OLDEST_GREETING: Final = 0
+"""The version of ApiVersions that every broker answers, and in which it refuses the others."""
+_REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+_CORRELATION_ID_MAX: Final = 0x7FFF_FFFF
+_COALESCE_BYTES: Final = 64 * 1024
+"""Below this much, one joined write beats several."""
+_GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
+FRAME_BYTES_MAX: Final = 1 << 30
+_TRUSTED_BYTES: Final = 16 * 1024 * 1024
+"""What a broker's announcement of a large answer may make us allocate at once."""
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+_ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
+
+
+class PeerUnreachable(OdradekError):
+    """There is no answer from a broker, and there may be none for a while; the message says why.
+
+    `refused`: nothing listens at its address. `sent`: the request may have reached it, so nobody knows whether it acted.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False, sent: bool = False) -> None:
+        super().__init__(message)
+        self.refused: Final = refused
+        self.sent: Final = sent
+
+
+class _Pending(NamedTuple):
+    correlation_id: int
+    api: Api
+    version: int
+    deadline: float
+    answer: asyncio.Future[Message]
+
+
+class PeerConnection(asyncio.BufferedProtocol):
+    """Used on the event loop. `open` one; once `closed` it stays so."""
+
+    def __init__(self, peer: str, *, client_id: str, now: Callable[[], float]) -> None:
+        self._peer = peer
+        self._client_id = client_id
+        self._now = now
+        self._frames = FrameReader(FRAME_BYTES_MAX, trusted_bytes=_TRUSTED_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._pending: deque[_Pending] = deque()
+        self._last_id = 0
+        self._offered: dict[int, VersionRange] = {}
+        self._failure: PeerUnreachable | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self.has_answered = False
+        """More than the greeting."""
+
+    @classmethod
+    async def open(
+        cls,
+        peer: str,
+        address: tuple[str, int],
+        *,
+        client_id: str,
+        now: Callable[[], float],
+        timeout_s: float,
+    ) -> PeerConnection:
+        """Connect and agree on versions. PeerUnreachable, in words for people, when that fails or takes too long."""
+        connection = cls(peer, client_id=client_id, now=now)
+        try:
+            async with asyncio.timeout(timeout_s):
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(lambda: connection, *address)
+                await connection._greet(timeout_s)
+        except TimeoutError as error:
+            connection.close()
+            raise PeerUnreachable(f"{peer} did not answer within {timeout_s:g} s") from error
+        except OSError as error:
+            connection.close()
+            raise PeerUnreachable(f"{peer}: {error}", refused=_was_refused(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    # -- what users need
+
+    @property
+    def closed(self) -> bool:
+        return self._failure is not None or self._transport is None or self._transport.is_closing()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answers are to come."""
+        return len(self._pending)
+
+    def version_of(self, api: Api) -> int:
+        """The highest that both sides know; PeerUnreachable when there is none."""
+        offered = self._offered.get(api.key)
+        if offered is not None:
+            version = min(api.latest_stable, offered.max)
+            if version >= max(offered.min, api.versions.min):
+                return version
+        speaks = f"only {offered}" if offered is not None else "none"
+        raise PeerUnreachable(
+            f"{self._peer} speaks no version of {api.name} that this broker knows"
+            f" ({speaks}; known here: {VersionRange(api.versions.min, api.latest_stable)})"
+        )
+
+    def send(self, api: Api, request: Message, *, timeout_s: float) -> asyncio.Future[Message]:
+        """Send now. The future gets the answer, or PeerUnreachable; so raises this, when nothing was sent."""
+        return self._send(api, self.version_of(api), request, timeout_s)
+
+    def close(self, reason: PeerUnreachable | None = None) -> None:
+        """Close at once; requests under way fail with `reason`. Idempotent."""
+        if self._failure is None:
+            self._failure = reason or PeerUnreachable(f"the connection to {self._peer} was closed", sent=True)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._transport is not None:
+            self._transport.abort()
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            if not each.answer.done():
+                each.answer.set_exception(self._failure)
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._failure is not None:  # closed while it was being made
+            transport.abort()
+            return
+        sock = transport.get_extra_info("socket")
+        if sock is not None:  # asyncio has set TCP_NODELAY already
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._frames.received(nbytes):
+                self._receive(frame)
+        except OdradekError as error:
+            self.close(PeerUnreachable(f"{self._peer} sent what is no answer: {error}", sent=True))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        detail = f": {error}" if error is not None else ""
+        self.close(PeerUnreachable(f"{self._peer} closed the connection{detail}", sent=True))
+
+    # -- inside
+
+    async def _greet(self, timeout_s: float) -> None:
+        """ApiVersions at our newest version, and once more at one that the peer names if it does not know ours."""
+        version = _API_VERSIONS.latest_stable
+        answer = await self._ask_versions(version, timeout_s)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version > _OLDEST_GREETING:
+            named = [one.max_version for one in answer.api_keys if one.api_key == _API_VERSIONS.key]
+            again = max(_OLDEST_GREETING, min([*named[:1], version])) if named else _OLDEST_GREETING
+            answer = await self._ask_versions(again, timeout_s)
+        if answer.error_code != ErrorCode.NONE:
+            raise PeerUnreachable(f"{self._peer} refused ApiVersions: {ErrorCode.of(answer.error_code).name}")
+        self._offered = {
+            one.api_key: VersionRange(one.min_version, one.max_version) for one in answer.api_keys
+        }
+
+    async def _ask_versions(self, version: int, timeout_s: float) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(
+            client_software_name=BROKER_SOFTWARE, client_software_version=__version__
+        )
+        answer = await self._send(_API_VERSIONS, version, request, timeout_s)
+        assert isinstance(answer, ApiVersionsResponse)
+        return answer
+
+    def _send(self, api: Api, version: int, request: Message, timeout_s: float) -> asyncio.Future[Message]:
+        transport = self._transport
+        if self._failure is not None or transport is None or transport.is_closing():
+            reason = str(self._failure) if self._failure is not None else f"{self._peer} is gone"
+            raise PeerUnreachable(reason)
+        correlation_id = self._last_id = self._last_id % _CORRELATION_ID_MAX + 1
+        chunks = encode_request_chunks(
+            RequestHeader(api.key, version, correlation_id, self._client_id), request
+        )
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        deadline = self._now() + timeout_s
+        self._pending.append(_Pending(correlation_id, api, version, deadline, answer))
+        if len(chunks) == 1:
+            transport.write(chunks[0])
+        elif _GATHERS or sum(map(len, chunks)) <= _COALESCE_BYTES:
+            transport.writelines(chunks)
+        else:
+            for chunk in chunks:
+                transport.write(chunk)
+        if self._alarm is None:
+            self._set_alarm(timeout_s)
+        elif self._alarm.when() > asyncio.get_running_loop().time() + timeout_s:
+            self._alarm.cancel()
+            self._set_alarm(timeout_s)
+        return answer
+
+    def _receive(self, frame: memoryview) -> None:
+        told = correlation_id_of(frame)
+        if not self._pending or self._pending[0].correlation_id != told:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"answer {told} is not the one awaited")
+        request = self._pending.popleft()
+        version = request.version
+        if request.api is _API_VERSIONS:
+            if bytes(frame[4:6]) == _REFUSED:
+                version = _OLDEST_GREETING
+        else:
+            self.has_answered = True
+        try:
+            _, message = decode_response(request.api.key, version, frame)
+        except KafkaError as error:
+            if not request.answer.done():
+                reason = f"the answer of {self._peer} to {request.api.name} cannot be read: {error.message}"
+                request.answer.set_exception(PeerUnreachable(reason, sent=True))
+            raise
+        if not request.answer.done():
+            request.answer.set_result(message)
+
+    def _set_alarm(self, delay_s: float) -> None:
+        self._alarm = asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        """One alarm for all requests: it is set again as long as any is under way, not with each of them."""
+        self._alarm = None
+        if not self._pending:
+            return
+        now = self._now()
+        first = min(self._pending, key=lambda each: each.deadline)
+        if first.deadline > now:
+            self._set_alarm(first.deadline - now)
+            return
+        reason = f"{self._peer} did not answer {first.api.name} in time; the connection was closed"
+        self.close(PeerUnreachable(reason, sent=True))
+
+
+def _was_refused(error: OSError) -> bool:
+    """Nothing listens there. A name with several addresses gives one error that only quotes the others."""
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    quoted = _ERRNO.findall(str(error))
+    return error.errno is None and bool(quoted) and set(quoted) == {str(errno.ECONNREFUSED)}

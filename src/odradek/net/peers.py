@@ -1,0 +1,183 @@
+"""The other brokers, and how this one asks them: a connection for each broker and lane, made when it is needed.
+
+A lane is a connection of its own: what must not wait behind a long poll, or behind ten megabytes of records, goes on another.
+Requests of one lane are pipelined and answered in order.
+
+There are no tasks here. Whoever asks first makes the connection, and who comes meanwhile waits for that attempt and shares its
+end; when the first one is cancelled, the next goes on. Attempts that fail, or end before anything was answered, are followed by
+a pause that doubles up to a second, and is varied by chance: brokers that lost the same peer do not all come back at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from odradek.model.ids import BrokerId
+from odradek.net.peer_connection import PeerConnection, PeerUnreachable
+from odradek.protocol import Message, api_by_key
+
+__all__ = ["PeerUnreachable", "Peers"]
+
+_PAUSE_S_MIN: Final = 0.05
+_PAUSE_S_MAX: Final = 1.0
+_DOUBLINGS_MAX: Final = 10
+_CONNECT_S_MAX: Final = 10.0
+"""Who has not accepted and greeted after this long is not there, however long the request may take."""
+
+
+class Peers:
+    """Used on the event loop only. `chance` gives a float in [0, 1)."""
+
+    def __init__(
+        self,
+        address_of: Callable[[BrokerId], tuple[str, int] | None],
+        *,
+        client_id: str,
+        now: Callable[[], float],
+        request_timeout_s: float,
+        chance: Callable[[], float],
+    ) -> None:
+        self._address_of = address_of
+        self._client_id = client_id
+        self._now = now
+        self._request_timeout_s = request_timeout_s
+        self._chance = chance
+        self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
+        self._closed = False
+
+    async def ask(
+        self,
+        broker: BrokerId,
+        api_key: int,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        lane: str = "",
+    ) -> Message:
+        """The broker's answer. PeerUnreachable, and nothing else, when there is none within `timeout_s`."""
+        limit_s = self._request_timeout_s if timeout_s is None else timeout_s
+        deadline = self._now() + limit_s
+        if self._closed:
+            raise PeerUnreachable("this broker is stopping")
+        place = self._lanes.get((broker, lane))
+        if place is None:
+            place = self._lanes[broker, lane] = _Lane(broker, self._now, self._chance, self._client_id)
+        connection = place.connection
+        if connection is None or connection.closed:
+            try:
+                async with asyncio.timeout(limit_s):
+                    connection = await place.connected(lambda: self._address_of(broker))
+            except TimeoutError as error:
+                raise PeerUnreachable(f"broker {broker} could not be reached within {limit_s:g} s") from error
+        api = api_by_key(api_key)
+        return await connection.send(api, request, timeout_s=max(deadline - self._now(), 0.0))
+
+    def forget(self, broker: BrokerId) -> None:
+        """It moved or died: what is under way with it fails now, and the next request looks its address up again."""
+        for key in [key for key in self._lanes if key[0] == broker]:
+            self._lanes.pop(key).close(f"broker {broker} is gone, or is reached elsewhere now")
+
+    async def close(self) -> None:
+        """Everything under way fails, and everything that is asked from now on."""
+        self._closed = True
+        for lane in list(self._lanes.values()):
+            lane.close("this broker is stopping")
+        self._lanes.clear()
+        await asyncio.sleep(0)  # asyncio lets go of a transport in the loop's next round
+
+
+class _Lane:
+    """At most one connection to a broker, and the attempts to make one."""
+
+    __slots__ = (
+        "_attempt",
+        "_broker",
+        "_chance",
+        "_client_id",
+        "_closed_for",
+        "_connecting",
+        "_failures",
+        "_last_failure",
+        "_not_before",
+        "_now",
+        "connection",
+    )
+
+    def __init__(
+        self, broker: BrokerId, now: Callable[[], float], chance: Callable[[], float], client_id: str
+    ) -> None:
+        self._broker = broker
+        self._now = now
+        self._chance = chance
+        self._client_id = client_id
+        self._connecting = asyncio.Lock()
+        self._failures = 0
+        self._last_failure: PeerUnreachable | None = None
+        self._not_before = 0.0
+        self._attempt: asyncio.Timeout | None = None
+        self._closed_for: str | None = None
+        self.connection: PeerConnection | None = None
+
+    async def connected(self, address: Callable[[], tuple[str, int] | None]) -> PeerConnection:
+        """The connection, made if there is none. The address is asked for when it is needed, after the pause."""
+        seen = self._last_failure
+        async with self._connecting:
+            if self.connection is not None and not self.connection.closed:
+                return self.connection
+            if self._last_failure is not None and self._last_failure is not seen:
+                raise PeerUnreachable(str(self._last_failure), refused=self._last_failure.refused)
+            self._note_lost()
+            try:
+                async with asyncio.timeout(None) as self._attempt:
+                    if self._closed_for is not None:
+                        raise PeerUnreachable(self._closed_for)
+                    await asyncio.sleep(self._not_before - self._now())
+                    self.connection = await self._open(address())
+            except TimeoutError as error:  # only `close` ends the attempt so
+                raise PeerUnreachable(self._closed_for or "") from error
+            except PeerUnreachable as error:
+                self._failed(error)
+                raise PeerUnreachable(str(error), refused=error.refused) from error
+            finally:
+                self._attempt = None
+            return self.connection
+
+    def close(self, reason: str) -> None:
+        self._closed_for = reason
+        if self._attempt is not None:
+            self._attempt.reschedule(asyncio.get_running_loop().time())
+        if self.connection is not None:
+            self.connection.close(PeerUnreachable(reason, sent=True))
+
+    def _note_lost(self) -> None:
+        """The last connection is gone: one that served is followed at once, one that did not counts as a failure."""
+        lost, self.connection = self.connection, None
+        if lost is None:
+            return
+        if lost.has_answered:
+            self._failures = 0
+            self._not_before = 0.0
+        else:
+            self._failed(PeerUnreachable(f"broker {self._broker} closed the connection before it answered"))
+
+    def _failed(self, error: PeerUnreachable) -> None:
+        pause_s = min(_PAUSE_S_MIN * 2 ** min(self._failures, _DOUBLINGS_MAX), _PAUSE_S_MAX)
+        self._failures += 1
+        self._not_before = self._now() + pause_s * (0.5 + self._chance())
+        self._last_failure = error
+
+    async def _open(self, address: tuple[str, int] | None) -> PeerConnection:
+        if address is None:
+            raise PeerUnreachable(
+                f"broker {self._broker} is not among the live ones: nobody knows its address"
+            )
+        host, port = address
+        return await PeerConnection.open(
+            f"broker {self._broker} at {host}:{port}",
+            address,
+            client_id=self._client_id,
+            now=self._now,
+            timeout_s=_CONNECT_S_MAX,
+        )
