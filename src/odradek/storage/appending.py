@@ -26,3 +26,13 @@ def note_batches(segment: Segment, batches: Batches, first_offset: int, log_appe
         index.note(interval, position, header.size_bytes, next_offset - 1, timestamp)
         position += header.size_bytes
     return position
+
+
+def note_fetched(segment: Segment, batches: Batches) -> int:
+    """The same for batches that came with their offsets and times."""
+    _, index = segment.writing()
+    interval, position = segment.index_interval_bytes, segment.size_bytes
+    for header, _ in batches:
+        index.note(interval, position, header.size_bytes, header.last_offset, header.max_timestamp)
+        position += header.size_bytes
+    return position

@@ -17,12 +17,13 @@ from odradek.records import BatchHeader, ControlKind, control_batch, read_header
 from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming, timestamps
 from odradek.storage.admission import LOG_APPEND_TIME, check_batches
-from odradek.storage.appending import note_batches, place
+from odradek.storage.appending import note_batches, note_fetched, place
 from odradek.storage.cleaning.choice import roll_due
 from odradek.storage.deletion import candidates, take_out
 from odradek.storage.durability import Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
 from odradek.storage.faults import Fault, Health, OnBroken, RepairJob
+from odradek.storage.following import Portion, check_fetched, portions
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.opening import OpenedLog, Opening, open_log
 from odradek.storage.producer_snapshot import encode_snapshot
@@ -243,9 +244,7 @@ class Log:
             )
         )
         segment, result = self._write([(read_header(batch), batch)], len(batch), leader_epoch, now_ms)
-        ended = self.producers.mark(marker, result.first_offset, now_ms)
-        if ended is not None and not ended.is_commit:
-            self._segments.note_aborted(segment, AbortedTransaction.of(ended))
+        self._mark(segment, marker, result.first_offset, now_ms)
         return result
 
     def _write(
@@ -263,6 +262,42 @@ class Log:
             self._write_epochs()
         time = -1 if log_append_time is None else log_append_time
         return segment, AppendResult(first_offset, next_offset - 1, time, False)
+
+    def append_as_follower(self, batches: Batches, *, now_ms: int) -> None:
+        """Append batches as the leader's log has them: whole, with their offsets, epochs and times; nothing is patched.
+
+        The caller has checked their CRCs. Several make one write, or one for each segment that they fill. OFFSET_OUT_OF_RANGE
+        when they begin below the log's end, CORRUPT_MESSAGE when they cannot be what a log holds, KAFKA_STORAGE_ERROR; nothing
+        is appended then, but for whole segments' worth that were written before a disk failed: `end_offset` says what is there.
+        """
+        self._health.check_writable()
+        markers = check_fetched(batches, end_offset=self.end_offset, latest_epoch=self._epochs.latest)
+        for portion in portions(
+            batches, markers, end_offset=self.end_offset, segment_bytes=self.config.segment_bytes
+        ):
+            self._write_fetched(portion, now_ms)
+
+    def _write_fetched(self, portion: Portion, now_ms: int) -> None:
+        batches, last_offset = portion.batches, portion.last_offset
+        segment = self._tail.write(batches, portion.size_bytes, self.end_offset, last_offset, now_ms)
+
+        # The batches are in the file. From here on nothing can fail.
+        self._appended(segment, note_fetched(segment, batches), last_offset + 1, now_ms)
+        epochs_changed = False
+        for header, _ in batches:
+            epochs_changed |= self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if (marker := portion.markers.get(header.base_offset)) is None:
+                self.producers.replay(header, now_ms)
+            else:
+                self._mark(segment, marker, header.base_offset, now_ms)
+        if epochs_changed:
+            self._write_epochs()
+
+    def _mark(self, segment: Segment, marker: Marker, offset: int, now_ms: int) -> None:
+        """A marker is in the segment, its newest batch that ends a transaction."""
+        ended = self.producers.mark(marker, offset, now_ms)
+        if ended is not None and not ended.is_commit:
+            self._segments.note_aborted(segment, AbortedTransaction.of(ended))
 
     def _known(self, repeated: tuple[WrittenBatch, ...]) -> AppendResult:
         time = repeated[0].timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
