@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.config.cluster import ClusterConfig
 from odradek.config.definition import Importance, Setting, SettingType, at_least, declare
 
 OFFSETS_COPIES: Final = "offsets.topic.replication.factor"
@@ -31,7 +32,7 @@ def _copies(key: str, topic: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InternalTopicConfig:
+class InternalTopicConfig(ClusterConfig):
     """Kafka refuses to make a topic with more replicas than brokers, so with these defaults one broker has no groups. Here a
     topic that everything waits for is made with what there is.
     """

@@ -25,6 +25,7 @@ from odradek.config.listeners import (
 )
 from odradek.config.topic import TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import FOREIGN_PREFIXES
+from odradek.config.zookeeper import check_zookeeper
 from odradek.model.errors import ConfigError
 
 Values = dict[str, Any]
@@ -37,7 +38,15 @@ def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     attributes: Values = {
         BROKER_ATTRIBUTES[key]: parsed[key] for key in BROKER_ATTRIBUTES.keys() & parsed.keys()
     }
-    for derive in (_node_id, _addresses, _log_dirs, _connection_overrides, _consumer_groups):
+    for derive in (
+        _node_id,
+        _addresses,
+        _log_dirs,
+        _registry_dir,
+        _connection_overrides,
+        _consumer_groups,
+        check_zookeeper,
+    ):
         try:
             attributes.update(derive(parsed))
         except ConfigError as error:
@@ -191,6 +200,11 @@ def _log_dirs(parsed: Values) -> Values:
     if len(set(directories)) < len(directories) or not directories:
         raise ConfigError(f"{key}={','.join(given)!r} is not allowed: expected directories, each named once")
     return {"log_dirs": directories}
+
+
+def _registry_dir(parsed: Values) -> Values:
+    directory = parsed.get("odradek.registry.dir")
+    return {"registry_dir": absolute_directory(directory)} if directory else {}
 
 
 def _connection_overrides(parsed: Values) -> Values:

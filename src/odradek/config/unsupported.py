@@ -129,7 +129,7 @@ AREAS: Final = (
         name="More than one broker",
         reason=NOT_YET,
         keys="""
-        auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.session.timeout.ms
+        auto.leader.rebalance.enable broker.heartbeat.interval.ms
         controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
         controller.socket.timeout.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
         initial.broker.registration.timeout.ms inter.broker.listener.name
@@ -139,15 +139,13 @@ AREAS: Final = (
         replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms
         replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
         request.timeout.ms security.inter.broker.protocol socket.connection.setup.timeout.max.ms
-        socket.connection.setup.timeout.ms unclean.leader.election.interval.ms zookeeper.clientCnxnSocket
-        zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
-        zookeeper.metadata.migration.enable zookeeper.session.timeout.ms zookeeper.set.acl
-        zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
-        zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
-        zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
-        zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
-        zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.time.ms
+        socket.connection.setup.timeout.ms unclean.leader.election.interval.ms
         """,
+    ),
+    Area(
+        name="Revoked certificates of ZooKeeper",
+        reason=f"{NOT_YET}: nobody looks whether a certificate was revoked",
+        keys="zookeeper.ssl.crl.enable zookeeper.ssl.ocsp.enable",
     ),
     Area(
         name="KRaft",
@@ -222,7 +220,7 @@ AREAS: Final = (
         keys="""
         background.threads config.providers delete.records.purgatory.purge.interval.requests
         fetch.purgatory.purge.interval.requests num.network.threads
-        producer.purgatory.purge.interval.requests queued.max.request.bytes
+        producer.purgatory.purge.interval.requests queued.max.request.bytes zookeeper.max.in.flight.requests
         """,
     ),
     Area(
@@ -234,7 +232,7 @@ AREAS: Final = (
         log.message.timestamp.difference.max.ms offsets.commit.required.acks
         password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
         password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret port
-        reserved.broker.max.id
+        reserved.broker.max.id zookeeper.metadata.migration.enable zookeeper.sync.time.ms
         """,
     ),
 )

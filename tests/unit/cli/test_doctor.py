@@ -184,10 +184,10 @@ def test_settings_without_effect_are_warnings(capsys: pytest.CaptureFixture[str]
         "--listen",
         "127.0.0.1:0",
         "--set",
-        "zookeeper.connect=zoo:2181",
+        "metric.reporters=Some",
     ]
     assert main(words) == 0
-    assert "warn  settings: setting zookeeper.connect is not supported yet" in capsys.readouterr().out
+    assert "warn  settings: setting metric.reporters is not supported yet" in capsys.readouterr().out
 
 
 def test_a_broker_that_does_not_answer_is_a_failure(

@@ -79,7 +79,7 @@ def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
 @pytest.mark.parametrize(
     ("key", "warning"),
     [
-        ("zookeeper.connect", "setting zookeeper.connect is not supported yet and has no effect"),
+        ("zookeeper.sync.time.ms", "zookeeper.sync.time.ms has no effect: Kafka itself dropped it"),
         ("authorizer.class.name", "every client may do everything"),
         ("ssl.keystore.location", "connections are not encrypted"),
         ("host.name", "Kafka itself dropped it; use listeners"),

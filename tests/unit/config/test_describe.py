@@ -55,11 +55,11 @@ def test_settings_for_tests_are_not_described() -> None:
 
 
 def test_a_broker_describes_what_it_acts_upon_and_what_it_was_given() -> None:
-    keys = [entry.key for entry in describe_broker(load(zookeeper_connect="zoo:2181"))]
+    keys = [entry.key for entry in describe_broker(load(metric_reporters="Some"))]
     assert keys == sorted(keys)
-    assert {"node.id", "log.retention.hours", "zookeeper.connect"} <= set(keys)
+    assert {"node.id", "log.retention.hours", "metric.reporters"} <= set(keys)
     assert "ssl.keystore.location" not in keys
-    assert of_broker("zookeeper.connect", load(zookeeper_connect="zoo:2181")).documentation.startswith(
+    assert of_broker("metric.reporters", load(metric_reporters="Some")).documentation.startswith(
         "Not supported"
     )
 

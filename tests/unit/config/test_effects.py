@@ -22,6 +22,10 @@ SPENT_ON_LOADING = {
     "controller.listener.names": "keeps listeners closed",
     "internal.segment.bytes": "becomes segment.bytes",
     "remote.storage.enable": "is refused",
+    "zookeeper.clientCnxnSocket": "must not contradict zookeeper.ssl.client.enable",
+    "zookeeper.ssl.keystore.type": "allows PEM alone",
+    "zookeeper.ssl.truststore.type": "allows PEM alone",
+    "zookeeper.ssl.truststore.password": "opens nothing: PEM files of certificates are not encrypted",
 }
 
 

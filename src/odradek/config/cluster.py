@@ -1,0 +1,35 @@
+"""The settings of several brokers that are one cluster: a part of `BrokerConfig` (`broker.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.config.definition import Importance, Setting, SettingType, at_least, declare
+from odradek.config.zookeeper import ZooKeeperConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig(ZooKeeperConfig):
+    """How a broker finds the others, and how they know that it lives."""
+
+    registry_dir: str | None = declare(
+        Setting(
+            key="odradek.registry.dir",
+            type=SettingType.STRING,
+            default=None,
+            meaning="The directory of the registry that brokers on one machine share. Not set: the first of log.dirs, so "
+            "that a broker joins another one by naming that one's. Without effect where zookeeper.connect is set.",
+            importance=Importance.HIGH,
+        )
+    )
+    broker_session_timeout_ms: int = declare(
+        Setting(
+            key="broker.session.timeout.ms",
+            type=SettingType.INT,
+            default=9_000,
+            meaning="How long a broker may be silent before others take over what it led; with zookeeper.connect, "
+            "zookeeper.session.timeout.ms says so.",
+            valid=at_least(1),
+            importance=Importance.HIGH,
+        )
+    )
