@@ -85,7 +85,7 @@ each of their versions."""
 
 
 def versions() -> Iterator[tuple[str, int]]:
-    for served in served_apis():
+    for served in (one for one in served_apis() if not APIS[one.api_key].internal):
         api = APIS[served.api_key]
         if api.name in ELSEWHERE:
             continue

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
 
+from odradek.broker.cluster_link import ClusterLink
 from odradek.broker.context import Parts
 from odradek.broker.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Coordinators
 from odradek.broker.dispatch import Dispatcher
@@ -105,12 +106,13 @@ class Broker:
         replicas = self._replicas = Replicas(runtime, directories, on_all_failed=self.fatal.set)
         coordinators = self._coordinators = Coordinators()
         replicas.on_led, replicas.on_lost = coordinators.led, coordinators.lost
-        producer_ids = ProducerIds(controller.allocate_producer_ids)
+        cluster = ClusterLink(controller)
+        producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self._expect_coordinators(coordinators, controller, replicas, producer_ids)
         self._parts = Parts(
             config=config,
             runtime=runtime,
-            controller=controller,
+            cluster=cluster,
             replicas=replicas,
             fetch_sessions=FetchSessions(
                 slots=config.max_incremental_fetch_session_cache_slots,
@@ -173,17 +175,20 @@ class Broker:
     async def _listen(self, parts: Parts) -> None:
         config = parts.config
         server = self._server = Server(
-            Dispatcher(parts, self._handlers, parts.quotas),
+            dispatcher := Dispatcher(parts, self._handlers, parts.quotas),
             _limits(config),
             now=self._runtime.clock.monotonic,
         )
         server.pace = partial(_pace, parts)
         parts.unread_bytes = lambda: server.unread_bytes
+        parts.serve = dispatcher.handle
         advertised = {
             listener.name: (listener.host, listener.port) for listener in config.advertised_listeners
         }
         for listener in config.listeners:
-            opened = OpenListener(name=listener.name, advertised=advertised.get(listener.name))
+            opened = OpenListener(
+                name=listener.name, advertised=advertised.get(listener.name), broker_id=config.node_id
+            )
             port = await server.listen(opened, listener.host, listener.port)
             self.addresses.append((listener.host, port))
 

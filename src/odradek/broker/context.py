@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from odradek.broker.cluster_link import ClusterLink
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.log_moves import LogMoves
 from odradek.broker.producer_ids import ProducerIds
@@ -13,7 +14,7 @@ from odradek.broker.replicas import Replicas
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
-from odradek.net.connection import Connection
+from odradek.net.connection import Connection, Reply
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
 from odradek.security.quotas import Quotas
@@ -36,7 +37,7 @@ class Parts:
 
     config: BrokerConfig
     runtime: Runtime
-    controller: Controller
+    cluster: ClusterLink
     replicas: Replicas
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
@@ -45,10 +46,17 @@ class Parts:
     moves: LogMoves
     unread_bytes: Callable[[], int] = lambda: 0
     """Bytes of answers that clients have not read yet."""
+    serve: Callable[[Connection, memoryview], Reply] = lambda connection, frame: None
+    """The dispatcher: serves a request frame as if it had come over the connection."""
 
     @property
     def image(self) -> ClusterImage:
-        return self.controller.image
+        return self.cluster.image
+
+    @property
+    def controller(self) -> Controller:
+        """The cluster's controller, if it is this broker; NOT_CONTROLLER otherwise."""
+        return self.cluster.controller
 
     @property
     def groups(self) -> GroupService:
@@ -75,9 +83,17 @@ class Circumstances:
     client_id: str
     principal: str = ANONYMOUS
 
-    def address_of(self, broker: BrokerImage) -> tuple[str, int]:
-        """Where this client reaches a broker: what its listener advertises, or else the address it connected to."""
-        return self.connection.listener.advertised or (self.connection.local_host, self.connection.local_port)
+    def address_of(self, broker: BrokerImage) -> tuple[str, int] | None:
+        """Where this client reaches a broker: what it advertises for the client's listener, on the machine that the client
+        already reaches if it names none. None when it has no such listener (Kafka leaves such brokers out).
+        """
+        connection = self.connection
+        if broker.broker_id == connection.listener.broker_id:
+            return connection.listener.advertised or (connection.local_host, connection.local_port)
+        endpoint = broker.endpoints.get(connection.listener.name)
+        if endpoint is None:
+            return None
+        return endpoint[0] or connection.local_host, endpoint[1]
 
 
 @dataclass(frozen=True, slots=True)

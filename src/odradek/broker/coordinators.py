@@ -200,7 +200,7 @@ class Coordinators:
             replication_factor=_replicas(kind, parts),
             configs=kind.configs(parts),
         )
-        (outcome,) = await parts.controller.create_topics([new])
+        (outcome,) = await parts.cluster.create_topics([new])
         if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be made: {outcome.message}")
 

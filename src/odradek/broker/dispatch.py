@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.context import ANONYMOUS, Circumstances, Holding, Parts, Served
+from odradek.broker.forwarded import FORWARDED
 from odradek.broker.refusals import log_refusals
 from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -40,12 +41,21 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
         header, position = decode_request_header(frame)
-        api, served = self._routes.get(header.api_key) or self._route(header.api_key)
+        api, _ = self._routes.get(header.api_key) or self._route(header.api_key)
         version = header.api_version
         if version not in api.versions:
             if header.api_key != _API_VERSIONS:
                 raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
             return self._refuse_api_versions(header.correlation_id)
+        if header.api_key in FORWARDED and not self._parts.cluster.leads:
+            return self._forward(connection, bytes(frame))
+        return self._serve(connection, frame, header, position)
+
+    def _serve(
+        self, connection: Connection, frame: memoryview, header: RequestHeader, position: int
+    ) -> Reply:
+        api, served = self._routes[header.api_key]
+        version = header.api_version
         request, _ = decode(api.request, version, frame, position)
         circumstances = Circumstances(
             connection=connection, api_version=version, client_id=header.client_id or ""
@@ -68,6 +78,17 @@ class Dispatcher:
         if isinstance(response, Awaitable):
             return self._finish(response, connection, header, charge)
         return self._encoded(connection, header, charge, response)
+
+    async def _forward(self, connection: Connection, frame: bytes) -> Chunks | None:
+        """What the controller answers; without one, what this broker can say itself."""
+        answer = await self._parts.cluster.forwarding.answer(frame, ANONYMOUS, connection.peer_host)
+        if answer is not None:
+            return answer
+        header, position = decode_request_header(frame)
+        reply = self._serve(connection, memoryview(frame), header, position)
+        if isinstance(reply, Held):
+            reply = reply.chunks
+        return await reply if isinstance(reply, Awaitable) else reply
 
     def _route(self, api_key: int) -> tuple[Api, Served]:
         if api_key not in self._served:

@@ -47,6 +47,8 @@ class OpenListener:
 
     name: str
     advertised: tuple[str, int] | None = None
+    broker_id: int = -1
+    """Of the broker that listens."""
 
 
 class Server:

@@ -74,6 +74,7 @@ _NAMES: Final = (
     "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
+    "Forward",
 )
 """Every API that has a handler, by key."""
 DATA_PATH: Final = (

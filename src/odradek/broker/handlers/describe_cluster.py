@@ -28,10 +28,12 @@ def handle(
         )
     brokers = []
     for broker in parts.image.brokers:
-        host, port = circumstances.address_of(broker)
-        brokers.append(
-            DescribeClusterBroker(broker_id=broker.broker_id, host=host, port=port, rack=broker.rack)
-        )
+        address = circumstances.address_of(broker)
+        if address is not None:
+            host, port = address
+            brokers.append(
+                DescribeClusterBroker(broker_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+            )
     return DescribeClusterResponse(
         cluster_id=parts.image.cluster_id,
         controller_id=parts.image.controller_id,

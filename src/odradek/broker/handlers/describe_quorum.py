@@ -78,9 +78,10 @@ def _unknown(index: int, version: int) -> QuorumState:
 def _nodes(parts: Parts, circumstances: Circumstances) -> list[Node]:
     nodes = []
     for broker in parts.image.brokers:
-        host, port = circumstances.address_of(broker)
-        name = circumstances.connection.listener.name
-        nodes.append(Node(node_id=broker.broker_id, listeners=[Listener(name=name, host=host, port=port)]))
+        address = circumstances.address_of(broker)
+        if address is not None:
+            listener = Listener(name=circumstances.connection.listener.name, host=address[0], port=address[1])
+            nodes.append(Node(node_id=broker.broker_id, listeners=[listener]))
     return nodes
 
 

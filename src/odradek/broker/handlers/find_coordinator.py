@@ -70,9 +70,8 @@ def _one(parts: Parts, circumstances: Circumstances, topic: str, key: str) -> Co
         index = parts.coordinators.shards(topic).index_for(key)
         leader = parts.image.topics[topic].partitions[index].leader
         for broker in parts.image.brokers:
-            if broker.broker_id == leader:
-                host, port = circumstances.address_of(broker)
-                return Coordinator(key=key, node_id=leader, host=host, port=port)
+            if broker.broker_id == leader and (address := circumstances.address_of(broker)) is not None:
+                return Coordinator(key=key, node_id=leader, host=address[0], port=address[1])
     except KafkaError as error:
         return _refused(key, error)
     return _refused(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader"))

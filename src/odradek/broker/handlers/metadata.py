@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Iterable
 
 from odradek.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.planning import NewTopic
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import ZERO_UUID, TopicPartition, check_topic_name
+from odradek.model.ids import ZERO_UUID, BrokerId, TopicPartition, check_topic_name
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,7 +41,7 @@ def handle(
 async def _create_then_answer(
     parts: Parts, circumstances: Circumstances, request: MetadataRequest, names: list[str]
 ) -> MetadataResponse:
-    outcomes = await parts.controller.create_topics([NewTopic(name=name) for name in names])
+    outcomes = await parts.cluster.create_topics([NewTopic(name=name) for name in names])
     errors: dict[str, ErrorCode] = {
         name: outcome.code
         for name, outcome in zip(names, outcomes, strict=True)
@@ -67,8 +67,9 @@ def _answer(
     parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> MetadataResponse:
     image = parts.image
+    alive = frozenset(broker.broker_id for broker in image.brokers)
     topics = [
-        _found(parts, topic, include_operations=request.include_topic_authorized_operations)
+        _found(parts, topic, alive, include_operations=request.include_topic_authorized_operations)
         if isinstance(topic, TopicImage)
         else topic
         for topic in _selected(image, circumstances, request, errors)
@@ -77,10 +78,12 @@ def _answer(
         return MetadataResponse(topics=list(map(_asked_too_early, request.topics or ())))
     brokers = []
     for broker in image.brokers:
-        host, port = circumstances.address_of(broker)
-        brokers.append(
-            MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)
-        )
+        address = circumstances.address_of(broker)
+        if address is not None:
+            host, port = address
+            brokers.append(
+                MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+            )
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=brokers,
@@ -134,29 +137,38 @@ def _one(
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _found(parts: Parts, topic: TopicImage, *, include_operations: bool) -> MetadataResponseTopic:
+def _found(
+    parts: Parts, topic: TopicImage, alive: frozenset[BrokerId], *, include_operations: bool
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(parts, topic, index, image) for index, image in enumerate(topic.partitions)],
+        partitions=[
+            _partition(parts, topic, index, image, alive) for index, image in enumerate(topic.partitions)
+        ],
         topic_authorized_operations=TOPIC_OPERATIONS if include_operations else NOT_ASKED,
     )
 
 
 def _partition(
-    parts: Parts, topic: TopicImage, index: int, image: PartitionImage
+    parts: Parts, topic: TopicImage, index: int, image: PartitionImage, alive: frozenset[BrokerId]
 ) -> MetadataResponsePartition:
-    offline = parts.replicas.is_offline(TopicPartition(topic.name, index))
+    offline: list[int] = [replica for replica in image.replicas if replica not in alive]
+    leader = image.leader
+    if parts.replicas.is_offline(TopicPartition(topic.name, index)):
+        offline.append(parts.config.node_id)
+    if leader in offline:
+        leader = NO_LEADER
     return MetadataResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
         partition_index=index,
-        leader_id=-1 if offline else image.leader,
+        leader_id=leader,
         leader_epoch=image.leader_epoch,
         replica_nodes=list(image.replicas),
         isr_nodes=list(image.isr),
-        offline_replicas=list(image.replicas) if offline else [],
+        offline_replicas=offline,
     )
 
 

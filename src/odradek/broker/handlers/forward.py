@@ -1,0 +1,45 @@
+"""Forward (10001, between brokers): serve, as the controller, a request that another broker passes on (`broker/forwarding.py`).
+
+Version 0. NOT_CONTROLLER when this broker is not the controller, INVALID_REQUEST for a request that brokers serve themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.forwarded import FORWARDED
+from odradek.model.errors import ErrorCode
+from odradek.net.connection import Chunks, Held, Reply
+from odradek.protocol import decode_request_header
+from odradek.protocol.messages.forward import ForwardRequest, ForwardResponse
+
+_SIZE_BYTES: Final = 4
+
+
+async def handle(parts: Parts, circumstances: Circumstances, request: ForwardRequest) -> ForwardResponse:
+    if not parts.cluster.leads:
+        return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    frame = memoryview(request.request_data)
+    header, _ = decode_request_header(frame)
+    if header.api_key not in FORWARDED:
+        return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
+    chunks = await _settled(parts.serve(circumstances.connection, frame))
+    if chunks is None:
+        return ForwardResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    image = parts.image
+    return ForwardResponse(
+        response_data=b"".join(chunks)[_SIZE_BYTES:],
+        controller_epoch=image.controller_epoch,
+        image_version=image.version,
+    )
+
+
+async def _settled(reply: Reply) -> Chunks | None:
+    if isinstance(reply, Held):
+        reply = reply.chunks
+    return await reply if isinstance(reply, Awaitable) else reply
+
+
+SERVED = Served(10001, handle)
