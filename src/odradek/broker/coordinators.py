@@ -14,14 +14,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from odradek.broker.asking import AskPeer, ask_nobody
 from odradek.broker.context import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Parts
+from odradek.cluster.image import NO_LEADER, ClusterImage
 from odradek.cluster.planning import NewTopic
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Clock
 from odradek.runtime.shielded import outcome_of
-from odradek.shards import Shards
+from odradek.shards import Shards, partition_of
 from odradek.telemetry import events
 
 __all__ = [
@@ -45,12 +48,13 @@ def segment_bytes(setting: int) -> str:
 
 
 class PartitionLog:
-    """A `ShardLog` over a partition that this broker leads."""
+    """A `ShardLog` over a partition that this broker leads, for one leadership: the next has a log of its own."""
 
-    __slots__ = ("_partition",)
+    __slots__ = ("_partition", "leader_epoch")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
+        self.leader_epoch: Final = partition.leader_epoch
 
     @property
     def name(self) -> str:
@@ -69,10 +73,13 @@ class PartitionLog:
         return self._partition.config.max_message_bytes
 
     def check_writable(self) -> None:
+        """Before an operation decides: what is refused here leaves the machine as it is."""
+        self._check_epoch()
         self._partition.check_writable()
+        self._partition.check_in_sync()
 
     def append(self, batch: bytearray, *, now_ms: int) -> int:
-        self._partition.check_in_sync()
+        self._check_epoch()
         return self._partition.append(split_batches(memoryview(batch)), now_ms=now_ms).last_offset
 
     def append_marker(
@@ -85,6 +92,7 @@ class PartitionLog:
         transaction_version: int,
         now_ms: int,
     ) -> int:
+        self._check_epoch()
         return self._partition.append_marker(
             producer_id,
             producer_epoch,
@@ -95,11 +103,20 @@ class PartitionLog:
         ).last_offset
 
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
+        self._check_epoch()
         return self._partition.acknowledgement(last_offset)
 
     def read(self, offset: int, max_bytes: int) -> tuple[Buffer, int]:
         read = self._partition.log.read(offset, max_bytes, end_offset=self.end_offset, at_least_one=True)
         return read.records, read.next_offset
+
+    def _check_epoch(self) -> None:
+        if self._partition.leader_epoch != self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.name} is at leader epoch {self._partition.leader_epoch}, "
+                f"this coordinator is of epoch {self.leader_epoch}",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +137,9 @@ class Coordinators:
     """Used on the event loop only. `app.py` says which kinds to expect before the logs are opened."""
 
     def __init__(self) -> None:
+        self.ask_peer: AskPeer = ask_nobody
+        """How another broker is asked; looked up for each question."""
+        self._closing: list[Callable[[], None]] = []
         self._expected: dict[str, Callable[[], Any]] = {}
         self._services: dict[str, Any] = {}
         self._kinds: dict[str, InternalTopic] = {}
@@ -160,6 +180,20 @@ class Coordinators:
         self.service(topic)
         return self._shards[topic]
 
+    def whereabouts(self, topic: str, key: str) -> tuple[int, BrokerId]:
+        """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE while nobody does.
+
+        No service is made for the asking: who merely leads partitions needs none.
+        """
+        found = self._image_topics().get(topic)
+        if found is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {topic} yet")
+        index = partition_of(key, len(found.partitions))
+        leader = found.partitions[index].leader
+        if leader == NO_LEADER:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
+        return index, leader
+
     # -- following the partitions that this broker leads
 
     def led(self, partition: Partition) -> None:
@@ -172,9 +206,15 @@ class Coordinators:
         if shards is not None:
             shards.resigned(partition.name.partition)
 
+    def on_close(self, close: Callable[[], None]) -> None:
+        """What is to end with the coordinators."""
+        self._closing.append(close)
+
     def close(self) -> None:
         """Refuse whoever waits: another broker, or this one after its restart, coordinates next."""
         self._closed = True
+        for close in self._closing:
+            close()
         for shards in self._shards.values():
             shards.close()
 
@@ -209,7 +249,16 @@ class Coordinators:
         return len(image.partitions) if image is not None else topic.partition_count(self._started())
 
     def _image_topics(self) -> Mapping[str, Any]:
-        return self._started().image.topics
+        return self.image.topics
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._started().image
+
+    @property
+    def here(self) -> BrokerId:
+        """This broker."""
+        return BrokerId(self._started().config.node_id)
 
     def _started(self) -> Parts:
         assert self._parts is not None, "begin() comes first"

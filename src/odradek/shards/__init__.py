@@ -4,7 +4,7 @@ from odradek.shards.log import ShardLog
 from odradek.shards.machine import Machine, StoredRecord
 from odradek.shards.outcome import Answer, BatchProducer, Moment, NewRecord, Outcome, Ticket
 from odradek.shards.shard import Shard
-from odradek.shards.shards import Shards, java_hash
+from odradek.shards.shards import Shards, java_hash, partition_of
 
 __all__ = [
     "Answer",
@@ -19,4 +19,5 @@ __all__ = [
     "StoredRecord",
     "Ticket",
     "java_hash",
+    "partition_of",
 ]

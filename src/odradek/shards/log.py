@@ -15,6 +15,10 @@ class ShardLog(Protocol):
     def name(self) -> str: ...
 
     @property
+    def leader_epoch(self) -> int:
+        """The leadership that this log is used under. Once it is over, everything is refused (NOT_LEADER_OR_FOLLOWER)."""
+
+    @property
     def start_offset(self) -> int: ...
 
     @property

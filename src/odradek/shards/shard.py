@@ -68,6 +68,15 @@ class Shard(Generic[M]):
         """What one outcome's records may weigh together, headers included."""
         return self._shard_log.batch_bytes_max
 
+    @property
+    def leader_epoch(self) -> int:
+        """Of the leadership under which this broker coordinates."""
+        return self._shard_log.leader_epoch
+
+    def doubt(self, reason: KafkaError) -> None:
+        """Somebody else seems to coordinate: refuse those who wait, and begin again from what the log holds."""
+        self._restart(reason)
+
     def execute(self, operation: Operation[M, T]) -> Awaitable[T]:
         """Run `operation(machine, now)`; its reply, once it may be shown.
 

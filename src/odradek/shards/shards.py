@@ -32,7 +32,7 @@ class Shards(Generic[M]):
 
     def index_for(self, key: str) -> int:
         """The partition that holds a group's, or a transactional id's, records: Kafka's own choice."""
-        return _absolute(java_hash(key)) % self._count()
+        return partition_of(key, self._count())
 
     def for_key(self, key: str) -> Shard[M]:
         """NOT_COORDINATOR unless this broker coordinates the key."""
@@ -80,6 +80,11 @@ class Shards(Generic[M]):
             coordinator_epoch=coordinator_epoch,
             transaction_version=transaction_version,
         )
+
+
+def partition_of(key: str, count: int) -> int:
+    """The one of `count` partitions that holds the key's records."""
+    return _absolute(java_hash(key)) % count
 
 
 def java_hash(text: str) -> int:

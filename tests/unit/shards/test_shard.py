@@ -27,6 +27,7 @@ class MemoryLog:
 
     def __init__(self, *, durable: bool = True) -> None:
         self.name = "log-0"
+        self.leader_epoch = 0
         self.start_offset = 0
         self.end_offset = 0
         self.batch_bytes_max = 100_000
