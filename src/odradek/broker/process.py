@@ -18,24 +18,32 @@ _log = events.get("broker")
 
 
 def run(
-    config: BrokerConfig, warnings: Sequence[str] = (), *, json_log: bool = False, log_level: str = "INFO"
+    config: BrokerConfig,
+    warnings: Sequence[str] = (),
+    *,
+    json_log: bool = False,
+    log_level: str = "INFO",
+    lifeline: int | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT. 0 after a clean stop, 1 when the broker could not start or go on.
 
+    `lifeline` is a file descriptor that whoever started us holds the other end of: when it closes, we stop.
     Prints `ready HOST:PORT` on standard output once it accepts connections; everything else goes to standard error.
     """
     events.configure(level=log_level, json_lines=json_log)
     for warning in warnings:
         _log.warning("setting_ignored", reason=warning)
-    return asyncio.run(_serve(config))
+    return asyncio.run(_serve(config, lifeline))
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
     broker = Broker(config, real_runtime(threads=config.num_io_threads))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    if lifeline is not None:
+        loop.add_reader(lifeline, _cut, lifeline, stopping)
     try:
         await broker.start()
     except OdradekError as error:
@@ -53,6 +61,11 @@ async def _serve(config: BrokerConfig) -> int:
         failed.cancel()
         await broker.stop()
     return 1 if first is failed else 0
+
+
+def _cut(lifeline: int, stopping: asyncio.Event) -> None:
+    asyncio.get_running_loop().remove_reader(lifeline)
+    stopping.set()
 
 
 async def _wait(event: asyncio.Event) -> None:

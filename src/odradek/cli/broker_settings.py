@@ -9,9 +9,13 @@ from odradek.config.listeners import format_address, parse_host_port
 from odradek.config.sources import Collected, Source, collect, from_environment, from_file, from_flags
 
 
-def gather(file: str | None, settings: Sequence[str], listen: str | None, data: str | None) -> Collected:
+def gather(
+    file: str | None, settings: Sequence[str], listen: str | None, data: str | None, join: str | None = None
+) -> Collected:
     """ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read."""
     short = []
+    if join is not None:
+        short.append(Source(name="--join", values={"odradek.registry.dir": join}))
     if data is not None:
         short.append(Source(name="--data", values={"log.dirs": data}))
     if listen is not None:

@@ -20,6 +20,18 @@ from odradek.cli.options import broker_settings_options
     show_default=True,
     help="How much to log on standard error.",
 )
+@click.option(
+    "--join",
+    metavar="DIR",
+    help="Join the broker on this machine whose data directory this is; short for `odradek.registry.dir`.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Run N brokers as one cluster, each a process with a core of its own to use, on ports that follow one another.",
+)
+@click.option("--lifeline", type=int, hidden=True, help="A pipe: the broker stops when its other end closes.")
 @click.pass_context
 def serve(
     context: click.Context,
@@ -29,6 +41,9 @@ def serve(
     data: str | None,
     log_json: bool,
     log_level: str,
+    join: str | None,
+    brokers: int | None,
+    lifeline: int | None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
@@ -41,8 +56,20 @@ def serve(
     from odradek.broker import process
     from odradek.config.broker import BrokerConfig
 
-    collected = gather(file, settings, listen, data)
+    if brokers is not None:
+        from odradek.cli.serving_many import serve_many
+
+        options = (*(["--log-json"] if log_json else []), "--log-level", log_level)
+        collected = gather(file, settings, listen, data)
+        context.exit(serve_many(brokers, collected, listen=listen, data=data, join=join, options=options))
+    collected = gather(file, settings, listen, data, join)
     config, warnings = BrokerConfig.load(collected.values)
     context.exit(
-        process.run(config, [*collected.warnings, *warnings], json_log=log_json, log_level=log_level.upper())
+        process.run(
+            config,
+            [*collected.warnings, *warnings],
+            json_log=log_json,
+            log_level=log_level.upper(),
+            lifeline=lifeline,
+        )
     )

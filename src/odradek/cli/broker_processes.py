@@ -1,0 +1,242 @@
+"""Brokers as processes of this machine: started together, killed, paused and revived one by one, ended with us.
+
+`serve --brokers N`, the sandbox and `odradek.testing.Cluster` use this. Each broker has a directory of its own below
+one that they share, and all of them the registry in it; a broker that lost its parent ends cleanly.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from odradek.config.listeners import format_address, parse_host_port
+from odradek.model.errors import OdradekError
+
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 30.0
+_READY: Final = "ready "
+_TAIL_LINES: Final = 5
+_ENTRY: Final = "from odradek.cli.main import main; main()"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerTerms:
+    """How one broker is started. `settings` have Kafka's names."""
+
+    node_id: int
+    directory: Path
+    listen: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    file: str | None = None
+    """A server.properties."""
+    log_file: Path | None = None
+    """Where its log goes; without one, to our standard error."""
+    options: Sequence[str] = ()
+
+
+class BrokerProcess:
+    """One broker. Used from one thread; the process is known by its id alone."""
+
+    def __init__(self, terms: BrokerTerms) -> None:
+        self.terms = terms
+        self.address = ""
+        """HOST:PORT, once it is ready. After a restart it is the same."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+        self._is_paused = False
+
+    @property
+    def node_id(self) -> int:
+        return self.terms.node_id
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self.is_alive and self._process is not None else None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.is_alive and self._is_paused
+
+    def start(self) -> None:
+        """Start the process; `wait_until_ready` says when it serves. OdradekError when it runs already."""
+        if self.is_alive:
+            raise OdradekError(f"broker {self.node_id} runs already, as process {self.pid}")
+        self._let_go()
+        terms = self.terms
+        terms.directory.mkdir(parents=True, exist_ok=True)
+        ours, self._lifeline = os.pipe()
+        command = [sys.executable, "-c", _ENTRY, "serve", *([terms.file] if terms.file else [])]
+        command += ["--listen", self.address or terms.listen, "--data", str(terms.directory), *terms.options]
+        command += ["--lifeline", str(ours), "--set", f"node.id={terms.node_id}"]
+        for key, value in terms.settings.items():
+            command += ["--set", f"{key}={value}"]
+        log = None if terms.log_file is None else terms.log_file.open("ab")
+        try:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, pass_fds=(ours,))
+        finally:
+            os.close(ours)
+            if log is not None:
+                log.close()
+        self._is_paused = False
+
+    def wait_until_ready(self, timeout_s: float = _START_SECONDS) -> str:
+        """Its address. OdradekError with the last lines of its log when it ended, or took longer than `timeout_s`."""
+        process = self._process
+        assert process is not None, "start() comes first"
+        assert process.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        told = b""
+        while b"\n" not in told:
+            left_s = deadline - time.monotonic()
+            readable, _, _ = select.select([process.stdout], [], [], max(left_s, 0.0))
+            if not readable:
+                raise OdradekError(
+                    f"broker {self.node_id} was not ready within {timeout_s:g} s{self._last_words()}"
+                )
+            read = os.read(process.stdout.fileno(), 4096)
+            if not read:
+                code = process.wait()
+                raise OdradekError(f"broker {self.node_id} ended with code {code}{self._last_words()}")
+            told += read
+        self.address = told.decode().splitlines()[0].removeprefix(_READY)
+        return self.address
+
+    def kill(self) -> None:
+        """kill -9: nothing is tidied. It has ended when this returns."""
+        self._signal(signal.SIGKILL)
+        self._wait(_STOP_SECONDS)
+
+    def pause(self) -> None:
+        """SIGSTOP: alive for the system, silent for everybody else."""
+        self._signal(signal.SIGSTOP)
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+        self._is_paused = False
+
+    def stop(self, timeout_s: float = _STOP_SECONDS) -> int | None:
+        """End it cleanly and return its exit code; killed when that takes longer than `timeout_s`. Idempotent."""
+        if self.is_alive:
+            if self._is_paused:
+                self.resume()
+            self._signal(signal.SIGTERM)
+            try:
+                self._wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._let_go()
+        return None if self._process is None else self._process.returncode
+
+    def _signal(self, number: int) -> None:
+        if self._process is None or self._process.poll() is not None:
+            raise OdradekError(f"broker {self.node_id} does not run")
+        self._process.send_signal(number)
+
+    def _wait(self, timeout_s: float) -> None:
+        assert self._process is not None
+        self._process.wait(timeout_s)
+
+    def _let_go(self) -> None:
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _last_words(self) -> str:
+        log_file = self.terms.log_file
+        if log_file is None or not log_file.exists():
+            return ""
+        lines = log_file.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        return ":\n  " + "\n  ".join(lines) if lines else ""
+
+
+class Fleet:
+    """Several brokers of one cluster, with the registry that they share. A context manager that ends them all."""
+
+    def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
+        self.brokers = list(brokers)
+
+    @classmethod
+    def plan(
+        cls,
+        count: int,
+        directory: Path,
+        *,
+        listen: str = "127.0.0.1:0",
+        settings: Mapping[str, str] | None = None,
+        file: str | None = None,
+        options: Sequence[str] = (),
+        log_files: bool = True,
+    ) -> Self:
+        """`count` brokers with ids from 1, below `directory`, on ports that follow one another (any, where the port is 0)."""
+        host, port = parse_host_port(listen)
+        shared = {"odradek.registry.dir": str(directory / "registry"), **(settings or {})}
+        if shared.get("zookeeper.connect"):
+            del shared["odradek.registry.dir"]
+        brokers = []
+        for number in range(count):
+            node_id = number + 1
+            home = directory / f"broker-{node_id}"
+            terms = BrokerTerms(
+                node_id=node_id,
+                directory=home,
+                listen=format_address(host, port + number if port else 0),
+                settings=shared,
+                file=file,
+                log_file=directory / f"broker-{node_id}.log" if log_files else None,
+                options=options,
+            )
+            brokers.append(BrokerProcess(terms))
+        return cls(brokers)
+
+    def start(self) -> Self:
+        """Start them side by side, and wait until all are ready; on an error none is left running."""
+        try:
+            for broker in self.brokers:
+                broker.start()
+            for broker in self.brokers:
+                broker.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call `bootstrap.servers`."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    def broker(self, node_id: int) -> BrokerProcess:
+        for broker in self.brokers:
+            if broker.node_id == node_id:
+                return broker
+        known = ", ".join(str(broker.node_id) for broker in self.brokers)
+        raise OdradekError(f"there is no broker {node_id}; there are {known}")
+
+    def stop(self) -> None:
+        """End them all cleanly. Idempotent."""
+        for broker in self.brokers:
+            if broker.is_paused:
+                broker.resume()
+        for broker in reversed(self.brokers):
+            broker.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
