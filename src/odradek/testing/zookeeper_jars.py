@@ -1,0 +1,170 @@
+"""Where Apache ZooKeeper's own server comes from: Debian's package, or a cache that Maven filled.
+
+Nothing is fetched unless somebody asks for it: `python -m odradek.testing.zookeeper_jars`. Tests that need ZooKeeper are
+skipped without it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from odradek.model.errors import OdradekError
+
+VERSIONS: Final = ("3.9.5", "3.9.4")
+"""Those to fetch: the first that Maven can resolve."""
+_FETCH_SECONDS: Final = 900
+_COMPLETE: Final = "complete"
+"""A marker file, written last: a fetch that was cut short is done again."""
+_NOT_DECLARED: Final = (
+    ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+    ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+    ("org.slf4j", "slf4j-simple", "2.0.13"),
+)
+"""What the server needs, and ZooKeeper's artifact does not ask for; the last writes its log to standard error."""
+
+_DEBIAN: Final = Path("/usr/share/java")
+_DEBIAN_JARS: Final = (
+    "zookeeper.jar", "zookeeper-jute.jar", "commons-cli.jar", "commons-io.jar", "metrics-core.jar", "snappy-java.jar",
+    "netty*.jar", "slf4j-api.jar", "slf4j-simple.jar",
+)  # fmt: skip
+
+_POM = Template("""<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>odradek.testing</groupId>
+  <artifactId>zookeeper</artifactId>
+  <version>1</version>
+  <dependencies>
+$dependencies
+  </dependencies>
+</project>
+""")
+_DEPENDENCY = Template(
+    "    <dependency><groupId>$group</groupId><artifactId>$artifact</artifactId><version>$version</version></dependency>"
+)
+
+
+class ZooKeeperAbsent(OdradekError):
+    """There is no ZooKeeper on this machine; the message is one sentence that says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperJars:
+    """A server that can be started. `class_path` is what `java -cp` takes."""
+
+    version: str
+    java: str
+    class_path: str
+
+
+def absent() -> str | None:
+    """Why there is no ZooKeeper here; None where there is one. Fetches nothing."""
+    try:
+        find_jars()
+    except ZooKeeperAbsent as reason:
+        return str(reason)
+    return None
+
+
+def find_jars() -> ZooKeeperJars:
+    """The newest server in the cache, else Debian's. Raises `ZooKeeperAbsent`."""
+    java = _java()
+    for version in VERSIONS:
+        target = _cache() / f"zookeeper-{version}"
+        if (target / _COMPLETE).exists():
+            return ZooKeeperJars(version=version, java=java, class_path=f"{target / 'jars'}/*")
+    if (_DEBIAN / "zookeeper.jar").exists():
+        jars = [str(jar) for name in _DEBIAN_JARS for jar in sorted(_DEBIAN.glob(name))]
+        return ZooKeeperJars(version="of the system", java=java, class_path=":".join(jars))
+    raise ZooKeeperAbsent(
+        "no ZooKeeper: install Debian's zookeeper, or fetch it with python -m odradek.testing.zookeeper_jars"
+    )
+
+
+def fetch_jars() -> ZooKeeperJars:
+    """As `find_jars`, but what is missing is fetched with Maven."""
+    try:
+        return find_jars()
+    except ZooKeeperAbsent:
+        _java()
+    reasons = []
+    for version in VERSIONS:
+        try:
+            _fetch(version)
+            return find_jars()
+        except ZooKeeperAbsent as reason:
+            reasons.append(str(reason))
+    raise ZooKeeperAbsent("; ".join(reasons))
+
+
+def _fetch(version: str) -> None:
+    target = _cache() / f"zookeeper-{version}"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    wanted = (("org.apache.zookeeper", "zookeeper", version), *_NOT_DECLARED)
+    dependencies = "\n".join(
+        _DEPENDENCY.substitute(group=group, artifact=artifact, version=its) for group, artifact, its in wanted
+    )
+    (target / "pom.xml").write_text(_POM.substitute(dependencies=dependencies), encoding="utf-8")
+    _maven(target, version)
+    (target / _COMPLETE).write_text(f"{version}\n", encoding="utf-8")
+
+
+def _maven(target: Path, version: str) -> None:
+    command = shutil.which("mvn")
+    if command is None:
+        raise ZooKeeperAbsent("no mvn (Maven) on the path, and no ZooKeeper in the cache")
+    options = ("-B", "-ntp", f"-Dmaven.repo.local={_cache() / 'maven-repository'}")
+    goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target / 'jars'}")
+    try:
+        answer = subprocess.run(
+            [command, *options, *goal],
+            cwd=target,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_FETCH_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise ZooKeeperAbsent(f"Maven did not finish within {_FETCH_SECONDS} s") from None
+    if answer.returncode != 0:
+        told = next((line for line in answer.stdout.splitlines() if "ERROR" in line), "no reason given")
+        reason = re.sub(r"\(\w+://[^)]*\)", "", told.split("ERROR]", 1)[-1]).strip()[:300]
+        raise ZooKeeperAbsent(f"Maven could not fetch ZooKeeper {version}: {reason}")
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "odradek"
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return str(Path(home) / "bin" / "java")
+    found = shutil.which("java")
+    if found is None:
+        raise ZooKeeperAbsent("no java on the path (ZooKeeper needs Java 8 or newer)")
+    return found
+
+
+def main() -> int:
+    try:
+        jars = fetch_jars()
+    except ZooKeeperAbsent as reason:
+        sys.stderr.write(f"absent: {reason}\n")
+        return 3
+    sys.stdout.write(f"ZooKeeper {jars.version}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
