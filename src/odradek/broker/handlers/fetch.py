@@ -87,8 +87,11 @@ class _Waiter:
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         self._missing_bytes -= added_bytes
-        if self._missing_bytes <= 0 or partition.retired is not None:
+        if self._missing_bytes <= 0:
             self._answer()
+
+    def ended(self, partition: Partition) -> None:
+        self._answer()
 
     def _answer(self) -> None:
         if self.response.done():

@@ -213,6 +213,9 @@ class _Waking:
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         self._event.set()
 
+    def ended(self, partition: Partition) -> None:
+        self._event.set()
+
     async def wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(max(seconds, 0.0)):

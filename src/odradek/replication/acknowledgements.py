@@ -1,0 +1,47 @@
+"""Who waits until a record is below the high watermark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from odradek.model.errors import KafkaError
+
+
+class Acknowledgements:
+    """Futures in the order of the offsets that they wait for."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def wait(self, last_offset: int) -> asyncio.Future[None]:
+        """A future for the moment when `last_offset` is below the mark."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiting and self._waiting[-1][0] > last_offset:
+            # A duplicate of an earlier batch that waits, too: keep the queue in order.
+            waiting = [*self._waiting, (last_offset, future)]
+            self._waiting = deque(sorted(waiting, key=lambda entry: entry[0]))
+        else:
+            self._waiting.append((last_offset, future))
+        return future
+
+    def reached(self, offset: int) -> None:
+        """The mark is at `offset`."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] < offset:
+            _, future = waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def refuse(self, error: KafkaError) -> None:
+        """All who wait get the error."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            if not future.done():
+                # One each: a raised exception keeps its traceback.
+                future.set_exception(KafkaError(error.code, error.message))

@@ -1,0 +1,289 @@
+"""What a leader knows of its followers, and what follows from it: the high watermark and changes of the ISR. Pure.
+
+The rules, and where they come from:
+
+- The high watermark is the smallest end offset in the *maximal* ISR: the one that the controller confirmed and, while a
+  proposal is under way, also those whom it adds (KIP-497). More members only hold it back, so this is safe whatever becomes of
+  the proposal; those whom it removes count until the controller confirmed that. An end offset is what a replica has made
+  durable: a follower's is the offset that it fetches from, the leader's own is handed in.
+- A replica that keeps up and may join, but is not in the ISR yet, holds it back too. Otherwise the high watermark could run
+  ahead of it for ever.
+- It does not move while the confirmed ISR is smaller than `min.insync.replicas` (KIP-966), or than the number of replicas when
+  that is less: what is readable then is on so many replicas, whoever goes next.
+- A follower joins when it has everything below the high watermark and reached this leader's epoch (KAFKA-7128): what earlier
+  leaders committed may lie above the high watermark that this one knows. It must be the incarnation that the cluster knows
+  (KIP-841, KIP-903): an older one may have lost what the newer one reported, and the reverse.
+- A follower leaves when it has not been caught up for `replica.lag.time.max.ms`. It was caught up at its previous fetch when it
+  now has everything that the leader had then: so a busy partition, whose end it never sees, keeps its followers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final
+
+from odradek.cluster.image import PartitionImage
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, LeaderEpoch
+
+UNKNOWN_OFFSET: Final = -1
+UNKNOWN_BROKER_EPOCH: Final = -1
+_PROPOSE_AGAIN_S: Final = 1.0
+"""So long a follower that the controller refused is not proposed again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposal:
+    """An ISR that the leader wants; of the state that it knew, so that the controller can refuse what is late."""
+
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    isr: tuple[tuple[BrokerId, int], ...]
+    """With the epochs of the brokers; -1 of one that has not fetched from this leader yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrAnswer:
+    """What the controller made of a proposal: the partition's state from now on."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    partition_epoch: int
+
+
+@dataclass(slots=True)
+class FollowerState:
+    """One follower, as of its last fetch from this leader."""
+
+    end_offset: int = UNKNOWN_OFFSET
+    start_offset: int = UNKNOWN_OFFSET
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    caught_up_at: float = -inf
+    """When it last had everything."""
+    fetched_at: float = -inf
+    leader_end_offset: int = UNKNOWN_OFFSET
+    """Where the leader's log ended then."""
+    refused_at: float = -inf
+
+
+class InSync:
+    """The followers of one leadership. Times are in seconds, of one monotonic clock."""
+
+    __slots__ = (
+        "_brokers",
+        "_followers",
+        "_lag_s_max",
+        "_me",
+        "_now",
+        "epoch_start_offset",
+        "proposal",
+        "state",
+    )
+
+    def __init__(
+        self,
+        me: BrokerId,
+        state: PartitionImage,
+        brokers: Mapping[BrokerId, int],
+        *,
+        epoch_start_offset: int,
+        lag_s_max: float,
+        now: float,
+    ) -> None:
+        """`brokers`: the epochs of those that live and are not leaving. `epoch_start_offset`: where the log ended when the
+        leader was elected."""
+        self.state = state
+        self.epoch_start_offset: Final = epoch_start_offset
+        self.proposal: IsrProposal | None = None
+        """The one under way, or the last that the controller neither confirmed nor clearly refused."""
+        self._me = me
+        self._brokers = brokers
+        self._lag_s_max = lag_s_max
+        self._now = now
+        self._followers: dict[BrokerId, FollowerState] = {}
+        for broker in state.replicas:
+            if broker != me:
+                caught_up_at = now if broker in state.isr else -inf
+                self._followers[broker] = FollowerState(
+                    caught_up_at=caught_up_at, fetched_at=caught_up_at, leader_end_offset=epoch_start_offset
+                )
+
+    def update(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
+        """What the controller says now, of the same leadership.
+
+        A newer state decides about a proposal under way, too: it holds the proposal, or made it fail. One that is known already
+        does not: the controller may be carrying the proposal out.
+        """
+        self._now = max(self._now, now)
+        self._brokers = brokers
+        if state.partition_epoch > self.state.partition_epoch:
+            self.state = state
+            self.proposal = None
+            for broker in [one for one in self._followers if one not in state.replicas]:
+                del self._followers[broker]
+            for broker in state.replicas:
+                if broker != self._me and broker not in self._followers:
+                    self._followers[broker] = FollowerState()
+
+    @property
+    def followers(self) -> Mapping[BrokerId, FollowerState]:
+        return self._followers
+
+    @property
+    def maximal_isr(self) -> frozenset[BrokerId]:
+        isr = frozenset(self.state.isr)
+        return isr if self.proposal is None else isr.union(broker for broker, _ in self.proposal.isr)
+
+    def is_enough(self, min_in_sync: int) -> bool:
+        """Whether as many are in sync as `min.insync.replicas` asks for. All replicas will do where it asks for more."""
+        return len(self.state.isr) >= min(min_in_sync, len(self.state.replicas))
+
+    # -- events
+
+    def fetched(
+        self,
+        follower: BrokerId,
+        *,
+        broker_epoch: int,
+        fetch_offset: int,
+        start_offset: int,
+        end_offset: int,
+        now: float,
+    ) -> None:
+        """The follower has everything below `fetch_offset` on disk; `end_offset` is where the leader's log ends.
+
+        NOT_LEADER_OR_FOLLOWER from a broker without a replica here, or from an earlier incarnation; OFFSET_OUT_OF_RANGE when it
+        claims what there is not. Nothing is changed then.
+        """
+        state = self.check_follower(follower, broker_epoch)
+        if not 0 <= fetch_offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"broker {follower} fetches from {fetch_offset}, the leader's log ends at {end_offset}",
+            )
+        self._now = now = max(self._now, now)
+        if fetch_offset >= end_offset:
+            state.caught_up_at = max(state.caught_up_at, now)
+        elif fetch_offset >= state.leader_end_offset:
+            state.caught_up_at = max(state.caught_up_at, state.fetched_at)
+        state.end_offset = fetch_offset
+        state.start_offset = start_offset
+        state.broker_epoch = broker_epoch
+        state.fetched_at = now
+        state.leader_end_offset = end_offset
+
+    def check_follower(self, follower: BrokerId, broker_epoch: int) -> FollowerState:
+        state = self._followers.get(follower)
+        if state is None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {follower} has no replica of this partition"
+            )
+        known = max(self._brokers.get(follower, UNKNOWN_BROKER_EPOCH), state.broker_epoch)
+        if broker_epoch < known:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {follower} fetches with epoch {broker_epoch}; it has registered again, with {known}",
+            )
+        return state
+
+    def answered(self, proposal: IsrProposal, answer: IsrAnswer | KafkaError) -> bool:
+        """What the controller said to the proposal; False, and nothing changed, when that is out of date.
+
+        An error leaves the proposal in force, so that its additions go on holding back the high watermark, until the next state
+        arrives: nobody knows whether it was carried out. Only with those that say that it was not, it is forgotten.
+        """
+        if proposal is not self.proposal:
+            return False
+        if isinstance(answer, KafkaError):
+            if answer.code not in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+                return False
+            self.proposal = None
+            for broker, _ in proposal.isr:
+                if broker not in self.state.isr and broker in self._followers:
+                    self._followers[broker].refused_at = self._now
+            return True
+        stale = answer.partition_epoch < self.state.partition_epoch
+        if stale or (answer.leader, answer.leader_epoch) != (self._me, self.state.leader_epoch):
+            return False
+        self.proposal = None
+        self.state = replace(
+            self.state, isr=answer.isr, partition_epoch=answer.partition_epoch, recovering=False
+        )
+        return True
+
+    # -- decisions
+
+    def high_watermark(self, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int) -> int:
+        """Where it may stand now; never below `current`."""
+        if not self.is_enough(min_in_sync):
+            return current
+        reachable = durable_offset
+        proposal = self.proposal
+        isr = self.state.isr if proposal is None else self.maximal_isr
+        for broker, follower in self._followers.items():
+            if follower.end_offset < reachable and (
+                broker in isr or self._keeps_up(broker, follower, end_offset)
+            ):
+                reachable = follower.end_offset
+        return max(current, reachable)
+
+    def _keeps_up(self, broker: BrokerId, follower: FollowerState, end_offset: int) -> bool:
+        return self._is_caught_up(follower, end_offset) and self._may_join(broker, follower)
+
+    def _is_caught_up(self, follower: FollowerState, end_offset: int) -> bool:
+        return follower.end_offset == end_offset or self._now - follower.caught_up_at <= self._lag_s_max
+
+    def _may_join(self, broker: BrokerId, follower: FollowerState) -> bool:
+        return (
+            follower.broker_epoch != UNKNOWN_BROKER_EPOCH
+            and self._brokers.get(broker) == follower.broker_epoch
+        )
+
+    def expansion(self, follower: BrokerId, high_watermark: int) -> IsrProposal | None:
+        """The proposal that adds the follower, if it is due: it is then under way."""
+        state = self._followers.get(follower)
+        if self.proposal is not None or state is None or follower in self.state.isr:
+            return None
+        if state.end_offset < max(high_watermark, self.epoch_start_offset):
+            return None
+        if not self._may_join(follower, state) or self._now - state.refused_at < _PROPOSE_AGAIN_S:
+            return None
+        return self._propose((*self.state.isr, follower))
+
+    def shrinkage(self, *, end_offset: int, now: float) -> IsrProposal | None:
+        """The proposal that removes those who lag, if there are any: it is then under way."""
+        self._now = max(self._now, now)
+        if self.proposal is not None:
+            return None
+        kept = tuple(broker for broker in self.state.isr if not self._lags(broker, end_offset))
+        return None if len(kept) == len(self.state.isr) else self._propose(kept)
+
+    def _lags(self, broker: BrokerId, end_offset: int) -> bool:
+        if broker == self._me:
+            return False
+        follower = self._followers.get(broker)
+        return follower is None or not self._is_caught_up(follower, end_offset)
+
+    def _propose(self, isr: tuple[BrokerId, ...]) -> IsrProposal:
+        self.proposal = IsrProposal(
+            leader_epoch=self.state.leader_epoch,
+            partition_epoch=self.state.partition_epoch,
+            isr=tuple((broker, self._epoch_of(broker)) for broker in isr),
+        )
+        return self.proposal
+
+    def _epoch_of(self, broker: BrokerId) -> int:
+        if broker == self._me:
+            return self._brokers.get(broker, UNKNOWN_BROKER_EPOCH)
+        follower = self._followers.get(broker)
+        return UNKNOWN_BROKER_EPOCH if follower is None else follower.broker_epoch
+
+    def low_watermark(self, start_offset: int) -> int:
+        """Where the log begins on the leader and all living followers: nobody of them has what lies below."""
+        offsets = [
+            follower.start_offset for broker, follower in self._followers.items() if broker in self._brokers
+        ]
+        return min([start_offset, *offsets])

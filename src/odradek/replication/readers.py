@@ -1,0 +1,153 @@
+"""Who waits for a partition's records, and how many bytes each move of its marks brings them.
+
+There are three marks: the log's end, which followers wait for, the high watermark, and the last stable offset below it. Bytes
+are counted from when the partition was opened: appended, below the high watermark, and told to be stable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from odradek.replication.partition import Partition
+
+
+class Watcher(Protocol):
+    """Someone who waits for records. One who waits for committed records hears of the last stable offset's moves only."""
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        """The high watermark moved, and so many bytes became readable by it."""
+
+    def ended(self, partition: Partition) -> None:
+        """The partition is gone, failed, or has another role or leader epoch: ask again, and find out."""
+
+
+class AppendWatcher(Watcher, Protocol):
+    """A follower's fetch: it hears of appends, and of the high watermark, too."""
+
+    def appended(self, partition: Partition, added_bytes: int) -> None:
+        """So many bytes were appended."""
+
+
+W = TypeVar("W", bound=Watcher)
+
+
+class Readers:
+    """The watchers of one partition, and the bytes between its marks."""
+
+    __slots__ = (
+        "_appended_bytes",
+        "_bytes_before",
+        "_committed",
+        "_partition",
+        "_readable_bytes",
+        "_replicas",
+        "_stable_bytes",
+        "_unannounced",
+        "_watchers",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._watchers: dict[Watcher, None] = {}
+        self._committed: dict[Watcher, None] = {}
+        self._replicas: dict[AppendWatcher, None] = {}
+        self.forget_bytes()
+
+    def forget_bytes(self) -> None:
+        """The log was cut: what was counted may not be there any more. Nobody watches."""
+        self._unannounced: deque[tuple[int, int]] = deque()
+        """(Next offset, bytes) of each append that nobody may read yet."""
+        self._appended_bytes = 0
+        self._readable_bytes = 0
+        self._stable_bytes = 0
+        self._bytes_before: dict[int, int] = {}
+        """How many were appended before each transaction that began, by its first offset, ascending."""
+
+    # -- watching
+
+    def watch(self, watcher: Watcher, *, committed_only: bool) -> None:
+        if not committed_only:
+            self._watchers[watcher] = None
+            return
+        if not self._committed:
+            self._stable_bytes = self._bytes_that_are_stable()
+        self._committed[watcher] = None
+
+    def watch_end(self, watcher: AppendWatcher) -> None:
+        self._replicas[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
+        self._committed.pop(watcher, None)
+        self._replicas.pop(watcher, None)  # type: ignore[call-overload]
+
+    # -- what happened
+
+    def transaction_began(self, first_offset: int) -> None:
+        """Before `appended` counts its first batch."""
+        self._bytes_before[first_offset] = self._appended_bytes
+
+    def appended(self, next_offset: int, size_bytes: int) -> None:
+        self._appended_bytes += size_bytes
+        self._unannounced.append((next_offset, size_bytes))
+        if self._replicas:
+            for watcher in list(self._replicas):
+                try:
+                    watcher.appended(self._partition, size_bytes)
+                except Exception as error:  # noqa: BLE001 - as in `_tell`
+                    self._failed(error)
+
+    def high_watermark_moved(self) -> None:
+        added = 0
+        unannounced = self._unannounced
+        high_watermark = self._partition.high_watermark
+        while unannounced and unannounced[0][0] <= high_watermark:
+            added += unannounced.popleft()[1]
+        self._readable_bytes += added
+        if self._watchers:
+            self._tell(self._watchers, added)
+        if self._replicas:
+            self._tell(self._replicas, added)
+        if self._bytes_before:
+            self._forget_ended()
+        if self._committed:
+            stable_bytes = self._bytes_that_are_stable()
+            added = stable_bytes - self._stable_bytes
+            self._stable_bytes = stable_bytes
+            if added:
+                self._tell(self._committed, added)
+
+    def end(self) -> None:
+        """Everyone who watches is told that it is over. They unwatch, or watch again."""
+        for watchers in (self._watchers, self._replicas, self._committed):
+            for watcher in list(watchers):
+                try:
+                    watcher.ended(self._partition)
+                except Exception as error:  # noqa: BLE001 - as in `_tell`
+                    self._failed(error)
+
+    def _bytes_that_are_stable(self) -> int:
+        stable_offset = self._partition.last_stable_offset
+        if stable_offset == self._partition.high_watermark:
+            return self._readable_bytes
+        return self._bytes_before.get(stable_offset, self._stable_bytes)
+
+    def _forget_ended(self) -> None:
+        stable_offset = self._partition.last_stable_offset
+        while (first := next(iter(self._bytes_before), stable_offset)) < stable_offset:
+            del self._bytes_before[first]
+
+    def _tell(self, watchers: dict[W, None], added_bytes: int) -> None:
+        for watcher in list(watchers):
+            try:
+                watcher.advanced(self._partition, added_bytes)
+            except Exception as error:  # noqa: BLE001 - one reader's trouble is not the writers', nor other readers'
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"a watcher of {self._partition.name} failed", "exception": error}
+        )
