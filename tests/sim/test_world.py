@@ -398,3 +398,61 @@ def test_a_run_does_not_depend_on_the_hash_seed(hash_seed: str, request: pytest.
         env=environment,
     ).stdout.strip()
     assert digest() == chatter(7)
+
+
+def test_a_paused_process_does_nothing_while_time_and_its_kernel_go_on() -> None:
+    seen: list[tuple[str, float]] = []
+
+    with World(1) as world:
+        host, peer = world.host("broker"), world.host("peer")
+        host.boot()
+        peer.boot()
+
+        async def tick() -> None:
+            while True:
+                await asyncio.sleep(1)
+                seen.append(("tick", world.loop.time()))
+
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.read(100))
+            writer.close()
+
+        async def ask() -> float:
+            reader, writer = await asyncio.open_connection("broker", 1)
+            writer.write(b"hello")
+            assert await reader.read(100)
+            answered_s = world.loop.time()
+            writer.close()
+            return answered_s
+
+        async def main() -> float:
+            await host.spawn(asyncio.start_server(greet, "0.0.0.0", 1))
+            host.spawn(tick())
+            await asyncio.sleep(2.5)
+            host.life.pause()
+            answer = peer.spawn(ask())
+            await asyncio.sleep(5)
+            assert len(seen) == 2
+            host.life.resume()
+            await asyncio.sleep(2)
+            return await answer
+
+        assert world.run(main) >= 7.5
+    assert [when for _, when in seen] == pytest.approx([1, 2, 7.5, 8.5, 9.5])
+
+
+def test_a_paused_process_can_be_killed() -> None:
+    with World(1) as world:
+        host = world.host("broker")
+        host.boot()
+
+        async def main() -> bool:
+            task = host.spawn(asyncio.sleep(1))
+            await asyncio.sleep(0.5)
+            host.life.pause()
+            await asyncio.sleep(5)
+            host.crash(CrashKind.PROCESS_KILL)
+            await asyncio.gather(task, return_exceptions=True)
+            return task.cancelled()
+
+        assert world.run(main)

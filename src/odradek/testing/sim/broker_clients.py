@@ -59,6 +59,7 @@ PORT: Final = 9092
 _IN_FLIGHT_MAX: Final = 5
 _BY_ID_SINCE: Final = 13
 _EARLIEST, _LATEST = -2, -1
+_ALL: Final = -1
 
 
 class RefusedError(Exception):
@@ -77,6 +78,10 @@ class ClientContext:
     async def connect(self) -> WireClient:
         return await WireClient.connect(self.broker, PORT)
 
+    async def connect_to(self, partition: TopicPartition) -> WireClient:
+        """To where the partition is written and read."""
+        return await self.connect()
+
     async def pause(self) -> None:
         """Before trying again."""
         await asyncio.sleep(self.rng.uniform(0.01, 0.5))
@@ -92,12 +97,14 @@ def check_code(code: int, what: str) -> None:
     raise ViolationError(f"{what} was answered with {error.name}")
 
 
-async def create_topic(context: ClientContext, name: str, partitions: int, configs: dict[str, str]) -> None:
+async def create_topic(
+    context: ClientContext, name: str, partitions: int, configs: dict[str, str], *, replication: int = 1
+) -> None:
     """Create it, however long that takes, and learn its id."""
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=1,
+        replication_factor=replication,
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
@@ -118,9 +125,15 @@ async def create_topic(context: ClientContext, name: str, partitions: int, confi
 
 
 class ProducerClient:
-    """Sends a source's batches with acks=all, up to five at a time, until all are acknowledged."""
+    """Sends a source's batches, up to five at a time, until all are acknowledged.
 
-    def __init__(self, context: ClientContext, partition: TopicPartition, source: RecordSource) -> None:
+    What is acknowledged with another `acks` than all may be lost: the ledger is not told.
+    """
+
+    def __init__(
+        self, context: ClientContext, partition: TopicPartition, source: RecordSource, *, acks: int = -1
+    ) -> None:
+        self._acks = acks
         self._context = context
         self._partition = partition
         self._source = source
@@ -130,8 +143,8 @@ class ProducerClient:
         await asyncio.sleep(self._context.rng.choice((0.0, self._context.rng.uniform(0, 5))))
         while not self._source.is_done:
             try:
-                client = await self._context.connect()
-            except OSError:
+                client = await self._context.connect_to(self._partition)
+            except (OSError, RefusedError):
                 await self._context.pause()
                 continue
             try:
@@ -171,13 +184,16 @@ class ProducerClient:
             topic_id=UUID(int=0) if named else self._context.topic_ids[topic],
             partition_data=[data],
         )
-        return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic_data])
+        return ProduceRequest(acks=self._acks, timeout_ms=5000, topic_data=[topic_data])
 
     def _acknowledged(self, batch: Batch, answer: ProduceResponse) -> None:
         (topic,) = answer.responses
         (partition,) = topic.partition_responses
         check_code(partition.error_code, f"{self._partition}: batch {batch.first} of {self._source.name}")
-        self._source.acknowledged(batch, partition.base_offset)
+        if self._acks == _ALL:
+            self._source.acknowledged(batch, partition.base_offset)
+        else:
+            self._source.in_doubt.remove(batch)
 
 
 class ConsumerClient:
@@ -196,7 +212,7 @@ class ConsumerClient:
         """Read until told to stop."""
         while not finished():
             try:
-                client = await self._context.connect()
+                client = await self._connect()
                 try:
                     while not finished():
                         await self._step(client)
@@ -204,6 +220,9 @@ class ConsumerClient:
                     client.close()
             except (OSError, RefusedError):
                 await self._context.pause()
+
+    async def _connect(self) -> WireClient:
+        return await self._context.connect_to(self._partition)
 
     async def _step(self, client: WireClient) -> None:
         rng = self._context.rng
@@ -267,7 +286,7 @@ class ConsumerClient:
         """Everything from the earliest to the latest offset, for the ledger's full check."""
         while True:
             try:
-                client = await self._context.connect()
+                client = await self._context.connect_to(self._partition)
                 try:
                     await self._read_all(client)
                 finally:
@@ -301,7 +320,7 @@ def records_of(data: PartitionData, offset: int) -> list[Found]:
 async def delete_records(context: ClientContext, partition: TopicPartition, offset: int) -> None:
     """Once; whether it happened is not looked into."""
     try:
-        client = await context.connect()
+        client = await context.connect_to(partition)
         try:
             wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
             topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])

@@ -58,6 +58,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timer_count = 0
         self._cancelled_timers = 0
         self._task_count = 0
+        self._paused: dict[object, deque[asyncio.Handle]] = {}
+        self.owner_of: Callable[[Context], object] = lambda context: None
+        """Whose code a callback is, told by its context."""
         self.network: Connections | None = None
         self.on_task: Callable[[asyncio.Task[Any], Context], None] | None = None
 
@@ -117,13 +120,34 @@ class SimLoop(asyncio.BaseEventLoop):
         runnable = self._runnable
         for _ in range(len(runnable)):
             handle = runnable.popleft()
-            if not handle.cancelled():
-                self._steps_left -= 1
-                handle._run()
+            if handle.cancelled() or (self._paused and self._is_held(handle)):
+                continue
+            self._steps_left -= 1
+            handle._run()
         if self._steps_left < 0:
             raise OutOfTimeError(
                 f"the run used up its steps at {self._now_s:.6f} s; waiting:\n{self._waiting()}"
             )
+
+    def pause(self, owner: object) -> None:
+        """Hold back every callback of `owner`, as a process that is stopped runs none; time goes on for it all the same."""
+        self._paused.setdefault(owner, deque())
+
+    def resume(self, owner: object) -> None:
+        """Let it go on: what was held back comes first, in its order."""
+        held = self._paused.pop(owner, None)
+        if held:
+            self._runnable.extend(held)
+
+    def is_paused(self, owner: object) -> bool:
+        return owner in self._paused
+
+    def _is_held(self, handle: asyncio.Handle) -> bool:
+        held = self._paused.get(self.owner_of(handle._context))  # type: ignore[attr-defined]
+        if held is None:
+            return False
+        held.append(handle)
+        return True
 
     def allow_more_steps(self, count: int) -> None:
         """Raise the bound on steps to at least `count` from here."""

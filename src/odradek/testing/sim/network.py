@@ -13,7 +13,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -26,6 +26,7 @@ from odradek.testing.sim.wire import Packet, PacketKind, Wire
 
 CURRENT: ContextVar[Interface | None] = ContextVar("simulated interface", default=None)
 """Whose code is running: tasks and callbacks inherit it from the host that started them."""
+
 
 _ANY_ADDRESS = "0.0.0.0"
 _LOOPBACK = "127.0.0.1"
@@ -144,12 +145,15 @@ class Network:
         self.loop = loop
         self.trace = trace
         self.conditions = conditions or Conditions()
+        self.kernel = Context()
+        """Of what the network does by itself: it goes on when a process is stopped."""
         self._rng = rng
         self._machines: dict[str, Machine] = {}
         self._blocked: dict[tuple[str, str], None] = {}
         self._held: list[Wire] = []
         self._outside = self.attach(self.add_machine("outside"))
         loop.network = self
+        loop.owner_of = lambda context: context.get(CURRENT)
 
     # -- machines --------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 back, in order, each for as long as drawn; the connection may break before the store saw the request or after. Reads come from a
 replica of the client's own that follows the store late, so that they are stale until `sync`. A session that the store has not
 heard from for its timeout ends, and its client learns of it only when it reaches the store again: a crashed host stops
-its heartbeats, and nothing else.
+its heartbeats, and nothing else. What the store does runs as nobody's; what a client does runs as its host's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from odradek.registry.port import Node, Operation, RegistryError, SessionExpired
 from odradek.registry.tree import Change, Tree
 from odradek.registry.watching import Watches
 from odradek.testing.sim.chance import stream
+from odradek.testing.sim.failures import HostCrashed
 from odradek.testing.sim.network import CURRENT
 from odradek.testing.sim.world import World
 
@@ -116,12 +118,19 @@ class SimRegistryStore:
     def now(self) -> float:
         return self.world.loop.time()
 
+    def later(self, delay_s: float, act: Callable[..., None], *arguments: object) -> None:
+        """Do something at the store."""
+        self.at(self.now() + delay_s, act, *arguments)
+
+    def at(self, when_s: float, act: Callable[..., None], *arguments: object) -> None:
+        self.world.loop.call_at(when_s, act, *arguments, context=self.world.network.kernel)
+
     def begin_session(self, client: SimRegistry) -> int:
         self._last_session += 1
         session = self._last_session
         self._sessions[session] = client
         self.heard_from(session)
-        self.world.loop.call_later(self.session_timeout_s, self._check_session, session)
+        self.later(self.session_timeout_s, self._check_session, session)
         self.world.trace.note("registry session", client.name, session)
         return session
 
@@ -138,7 +147,7 @@ class SimRegistryStore:
         if left <= 1e-9:
             self.end_session(session, why="expired")
         else:
-            self.world.loop.call_later(left, self._check_session, session)
+            self.later(left, self._check_session, session)
 
     def end_session(self, session: int, *, why: str) -> None:
         client = self._sessions.pop(session)
@@ -172,7 +181,7 @@ class SimRegistry:
         self.name = name
         self.on_expired: Callable[[], None] = lambda: None
         self._store = store
-        self._conditions = store.conditions
+        self._context = copy_context()
         self._rng = stream(store.world.seed, f"registry {name}/{number}")
         self._watches = Watches()
         self._session = 0
@@ -195,6 +204,14 @@ class SimRegistry:
         self._back = asyncio.Event()
         self._back.set()
         self._heart: asyncio.Task[None] | None = None
+
+    @property
+    def _conditions(self) -> RegistryConditions:
+        return self._store.conditions
+
+    @property
+    def _lives(self) -> bool:
+        return self._interface is None or self._interface.is_alive
 
     # -- the port --------------------------------------------------------------------------------------------
 
@@ -252,7 +269,7 @@ class SimRegistry:
         loop = self._store.world.loop
         self._behind.append(changes)
         self._replica_due = max(self._replica_due, loop.time() + self._drawn(self._conditions.lag_s))
-        loop.call_at(self._replica_due, self._catch_up_to, self._made + len(self._behind))
+        self._store.at(self._replica_due, self._catch_up_to, self._made + len(self._behind))
 
     def session_ended(self, session: int) -> None:
         """The store ended it; who is connected is told after a while, others find out when they are back."""
@@ -340,7 +357,7 @@ class SimRegistry:
             await asyncio.sleep(self._store.session_timeout_s / 3)
             session = self._session
             if self._is_connected:
-                self._later(self._conditions.latency_s, self._heartbeat_arrives, session)
+                self._store.later(self._drawn(self._conditions.latency_s), self._heartbeat_arrives, session)
 
     def _heartbeat_arrives(self, session: int) -> None:
         if self._is_connected and self._store.has_session(session):
@@ -350,6 +367,8 @@ class SimRegistry:
 
     async def _ask(self, at_store: Callable[[], T], *, needs_session: bool = True) -> T:
         """Have `at_store` called at the store, in the order of asking, and return or raise what it does."""
+        if not self._lives:
+            raise HostCrashed
         if self._closed:
             raise RegistryError("the registry is closed")
         await self._connected()
@@ -362,7 +381,7 @@ class SimRegistry:
         breaks = self._rng.random() < self._conditions.loss
         arrives = breaks and self._rng.random() < 0.5
         self._sent_until = max(self._sent_until, loop.time() + self._drawn(self._conditions.latency_s))
-        loop.call_at(
+        self._store.at(
             self._sent_until, self._arrive, self._connection, at_store, result, answered, breaks, arrives
         )
         try:
@@ -396,7 +415,9 @@ class SimRegistry:
         self._answered_until = max(
             self._answered_until, loop.time() + self._drawn(self._conditions.latency_s)
         )
-        loop.call_at(self._answered_until, self._answer, answered, error)
+        loop.call_at(
+            self._answered_until, self._if_alive, self._answer, (answered, error), context=self._context
+        )
 
     def _answer(self, answered: asyncio.Future[None], error: Exception | None) -> None:
         if answered.done():
@@ -419,7 +440,13 @@ class SimRegistry:
             ) from None
 
     def _later(self, span: Span, act: Callable[..., None], *arguments: object) -> None:
-        self._store.world.loop.call_later(self._drawn(span), act, *arguments)
+        self._store.world.loop.call_later(
+            self._drawn(span), self._if_alive, act, arguments, context=self._context
+        )
+
+    def _if_alive(self, act: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        if self._lives:
+            act(*arguments)
 
     def _drawn(self, span: Span) -> float:
         return self._rng.uniform(*span)

@@ -77,7 +77,9 @@ class Wire:
 
     def _expect_next(self) -> None:
         if self._arrivals and self._timer is None and not self._stalled:
-            self._timer = self._network.loop.call_at(self._arrivals[0][0], self._arrive)
+            self._timer = self._network.loop.call_at(
+                self._arrivals[0][0], self._arrive, context=self._network.kernel
+            )
 
     def _arrive(self) -> None:
         self._timer = None
@@ -105,7 +107,9 @@ class Wire:
 
     def _lose_patience(self) -> None:
         if self._patience is None:
-            self._patience = self._network.loop.call_later(self._network.conditions.give_up_s, self._give_up)
+            self._patience = self._network.loop.call_later(
+                self._network.conditions.give_up_s, self._give_up, context=self._network.kernel
+            )
 
     def resume(self) -> None:
         """The way is free again: the held packets are sent anew."""

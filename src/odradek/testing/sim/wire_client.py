@@ -23,16 +23,20 @@ M = TypeVar("M", bound=Message)
 class WireClient(asyncio.BufferedProtocol):
     """One connection. When it is lost, everything under way fails with ConnectionError."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = ANSWER_S_MAX) -> None:
+        self._patience_s = patience_s
         self._frames = FrameReader(_FRAME_BYTES_MAX)
         self._waiting: deque[tuple[int, int, int, asyncio.Future[Message]]] = deque()
         self._sent = 0
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    async def connect(cls, host: str, port: int) -> WireClient:
-        async with asyncio.timeout(ANSWER_S_MAX):
-            _, client = await asyncio.get_running_loop().create_connection(cls, host, port)
+    async def connect(cls, host: str, port: int, *, patience_s: float = ANSWER_S_MAX) -> WireClient:
+        """`patience_s` bounds the wait for the connection, and for each answer."""
+        async with asyncio.timeout(patience_s):
+            _, client = await asyncio.get_running_loop().create_connection(
+                lambda: cls(patience_s), host, port
+            )
         return client
 
     def send(self, request: Message, version: int) -> asyncio.Future[Message]:
@@ -52,9 +56,8 @@ class WireClient(asyncio.BufferedProtocol):
         """Send, and wait a bounded time."""
         return await self.answer(self.send(request, version), answer_type)
 
-    @staticmethod
-    async def answer(future: asyncio.Future[Message], answer_type: type[M]) -> M:
-        async with asyncio.timeout(ANSWER_S_MAX):
+    async def answer(self, future: asyncio.Future[Message], answer_type: type[M]) -> M:
+        async with asyncio.timeout(self._patience_s):
             return cast(M, await future)
 
     def close(self) -> None:

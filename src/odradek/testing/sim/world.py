@@ -69,6 +69,21 @@ class Life:
     def crash(self, kind: CrashKind) -> None:
         self.disk.crash(kind)
 
+    @property
+    def is_paused(self) -> bool:
+        return self.host.world.loop.is_paused(self.interface)
+
+    def pause(self) -> None:
+        """Stop the process, as SIGSTOP does: its kernel still answers, and time goes on."""
+        if self.is_alive:
+            self.host.world.trace.note("paused", self.name)
+            self.host.world.loop.pause(self.interface)
+
+    def resume(self) -> None:
+        if self.is_paused:
+            self.host.world.trace.note("resumed", self.name)
+            self.host.world.loop.resume(self.interface)
+
     def _at_point(self, point: Point) -> None:
         """A worker waits its turn; the loop itself is held up for as long as the disk takes."""
         if not give_way() and self.host.disk_stall_s:
@@ -85,6 +100,7 @@ class Life:
         world.trace.note("host crashed", self.name, kind.value)
         world.network.detach(self.interface, power_lost=kind is CrashKind.POWER_LOSS)
         self.crashed.set_result(kind)
+        world.loop.resume(self.interface)
         world.loop.call_soon(self._cancel_tasks, _CANCEL_ROUNDS_MAX)
 
     def _cancel_tasks(self, rounds_left: int) -> None:
@@ -121,13 +137,18 @@ class Host:
             raise RuntimeError(f"{self.name} was never booted")
         return self._life
 
+    @property
+    def current(self) -> Life | None:
+        """The life of last boot, if there was one."""
+        return self._life
+
     def boot(self, *, faults: Sequence[DiskFault] = ()) -> Life:
         """Start a new life; the last one must have ended."""
         if self._life is not None and self._life.is_alive:
             raise RuntimeError(f"{self.name} is running")
         self._life_count += 1
         self._life = Life(self, self._life_count, faults)
-        self.world.lives.append(self._life)
+        self.world.began(self._life)
         return self._life
 
     def crash(self, kind: CrashKind) -> None:
@@ -160,6 +181,7 @@ class World:
         self.loop.set_exception_handler(self._unhandled)
         self.network = Network(self.loop, stream(seed, "network"), trace=self.trace, conditions=conditions)
         self.lives: list[Life] = []
+        self._lives_by_interface: dict[Interface | None, Life] = {}
         self.errors: list[str] = []
         """What reached the loop's exception handler, but for what `excuse` accepts."""
         self.excuse: Callable[[BaseException], bool] = lambda error: False
@@ -167,6 +189,10 @@ class World:
 
     def host(self, name: str, *, capacity_bytes: int | None = None) -> Host:
         return Host(self, name, capacity_bytes=capacity_bytes)
+
+    def began(self, life: Life) -> None:
+        self.lives.append(life)
+        self._lives_by_interface[life.interface] = life
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run `main()` to its end, then raise what no one handled. The garbage collector waits:
@@ -188,11 +214,9 @@ class World:
         return result
 
     def _adopt(self, task: asyncio.Task[Any], context: Context) -> None:
-        interface = context.get(CURRENT)
-        for life in reversed(self.lives):
-            if life.interface is interface:
-                life.adopt(task)
-                return
+        life = self._lives_by_interface.get(context.get(CURRENT))
+        if life is not None:
+            life.adopt(task)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self._unexpected(str(context.get("message")), context.get("exception"))

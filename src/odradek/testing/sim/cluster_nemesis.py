@@ -1,0 +1,280 @@
+"""Who carries out the strikes of a plan against a simulated cluster, finding out at that moment whom they hit.
+
+Each strike draws from a generator of its own, named by its text: leaving one out of a plan does not change the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Final
+
+from odradek.testing.sim.chance import stream
+from odradek.testing.sim.cluster_faults import ClusterFaults, Strike
+from odradek.testing.sim.cluster_keeper import ClusterKeeper, gather_all
+from odradek.testing.sim.cluster_view import ClusterView
+from odradek.testing.sim.disk_faults import GROWING, SYNCS, WRITES, CrashAt, CrashKind, DiskFault, FailAt
+from odradek.testing.sim.medium import Inode
+from odradek.testing.sim.registry import RegistryConditions, SimRegistryStore
+from odradek.testing.sim.world import Host, World
+
+_POINTS: Final = {
+    "write": (WRITES, ".log"),
+    "sync": (SYNCS, ""),
+    "create": (frozenset({"create"}), ".log"),
+    "rename": (frozenset({"rename"}), ""),
+}
+_ROTTEN: Final = (".log", ".log", ".index", ".timeindex", ".snapshot")
+_CLOCK_MS: Final = 1_000_000
+_COMING_UP_S_MAX: Final = 5.0
+_STALE: Final = RegistryConditions(lag_s=(0.0, 2.0), watch_delay_s=(0.0, 0.5))
+Undo = Callable[[], None]
+
+
+class Links:
+    """What is blocked between machines, by how many strikes."""
+
+    def __init__(self, world: World) -> None:
+        self._network = world.network
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def block(self, ways: Iterable[tuple[str, str]]) -> Undo:
+        blocked = list(ways)
+        for way in blocked:
+            self._counts[way] = self._counts.get(way, 0) + 1
+            self._network.block(*way)
+        return lambda: self._unblock(blocked)
+
+    def _unblock(self, ways: Sequence[tuple[str, str]]) -> None:
+        for way in ways:
+            self._counts[way] -= 1
+            if not self._counts[way]:
+                self._network.unblock(*way)
+
+
+class Nemesis:
+    """`torment` runs the plan and then puts everything right again."""
+
+    def __init__(
+        self,
+        world: World,
+        seed: int,
+        plan: ClusterFaults,
+        view: ClusterView,
+        registry: SimRegistryStore | None,
+        clients: Sequence[Host],
+    ) -> None:
+        self._world = world
+        self._seed = seed
+        self._plan = plan
+        self._view = view
+        self._registry = registry
+        self._clients = clients
+        self._links = Links(world)
+        self._rotten: ClusterKeeper | None = None
+        self._usual = registry.conditions if registry is not None else None
+        self._delay_s = world.network.conditions.delay_s
+        self.is_over = False
+
+    async def torment(self) -> None:
+        await gather_all(*(self._one(number, strike) for number, strike in enumerate(self._plan.strikes)))
+        self._heal()
+
+    async def _one(self, number: int, strike: Strike) -> None:
+        await asyncio.sleep(strike.at_s)
+        rng = stream(self._seed, f"strike {strike}")
+        hit = self._view.who(strike.role, rng)
+        if hit is None:
+            return
+        self._world.trace.note("strike", str(strike), hit.host.name)
+        if strike.kind == "roll":
+            await self._roll(strike)
+            return
+        undo = self._begin(strike, hit, rng)
+        if undo is not None:
+            await asyncio.sleep(strike.for_s)
+            undo()
+
+    def _begin(self, strike: Strike, hit: ClusterKeeper, rng: Random) -> Undo | None:
+        kind, _, point = strike.kind.partition("/")
+        if kind in ("kill", "power"):
+            self._kill(CrashKind(kind), point, strike, hit, rng)
+            return None
+        if kind in ("eio", "enospc", "rot", "slowdisk"):
+            return self._trouble_disk(kind, strike, hit, rng)
+        if kind in ("cut", "unheard", "expire", "stale"):
+            return self._trouble_registry(kind, hit)
+        return self._trouble(kind, strike, hit, rng)
+
+    def _kill(self, kind: CrashKind, point: str, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
+        if strike.role == "all":
+            for one in self._view.keepers:
+                one.crash(kind, strike.for_s)
+        elif point:
+            operations, suffix = _POINTS[point]
+            hit.down_s = strike.for_s
+            _arm(hit, CrashAt(number=0, kind=kind, rng=rng, operations=operations, suffix=suffix))
+        else:
+            hit.crash(kind, strike.for_s)
+
+    def _trouble(self, kind: str, strike: Strike, hit: ClusterKeeper, rng: Random) -> Undo | None:
+        life = hit.life
+        assert life is not None
+        match kind:
+            case "restart":
+                hit.restart(strike.for_s)
+            case "pause":
+                life.pause()
+                return life.resume
+            case "reset":
+                self._world.network.reset_connections(life.interface)
+            case "clock":
+                hit.host.clock.jump_wall(rng.randint(-_CLOCK_MS, _CLOCK_MS))
+            case "slownet":
+                self._world.network.conditions.delay_s = (0.001, 0.3)
+                return self._hurry_network
+            case _:
+                return self._cut(kind, hit, rng)
+        return None
+
+    def _cut(self, kind: str, hit: ClusterKeeper, rng: Random) -> Undo:
+        me = hit.host.name
+        brokers = [one.host.name for one in self._view.keepers if one is not hit]
+        match kind:
+            case "isolate":
+                self._cut_registry(hit)
+                others = [*brokers, *(one.name for one in self._clients)]
+                undo = self._links.block([(me, one) for one in others] + [(one, me) for one in others])
+
+                def let_in() -> None:
+                    undo()
+                    self._heal_registry(hit)
+
+                return let_in
+            case "alone":
+                ways = [(me, one) for one in brokers] + [(one, me) for one in brokers]
+            case "deaf":
+                ways = [(one, me) for one in brokers]
+            case "mute":
+                ways = [(me, one) for one in brokers]
+            case _:
+                other = rng.choice(brokers or [me])
+                ways = rng.choice(([(me, other), (other, me)], [(me, other)], [(other, me)]))
+        return self._links.block(ways)
+
+    async def _roll(self, strike: Strike) -> None:
+        """Restart one after another, each once the one before it serves."""
+        for one in self._view.keepers:
+            one.restart(0.0)
+            await asyncio.sleep(strike.for_s)
+            waited_s = 0.0
+            while not one.is_up and waited_s < _COMING_UP_S_MAX:
+                await asyncio.sleep(0.1)
+                waited_s += 0.1
+
+    # -- the registry
+
+    def _trouble_registry(self, kind: str, hit: ClusterKeeper) -> Undo | None:
+        registry, name = self._registry, hit.host.name
+        if registry is None:
+            return None
+        match kind:
+            case "cut":
+                self._cut_registry(hit)
+                return lambda: self._heal_registry(hit)
+            case "unheard":
+                registry.drop_connection(name)
+            case "expire":
+                registry.expire(name)
+            case _:
+                registry.conditions = _STALE
+                return self._hurry_registry
+        return None
+
+    def _cut_registry(self, hit: ClusterKeeper) -> None:
+        if self._registry is not None:
+            self._registry.cut_off(hit.host.name)
+
+    def _heal_registry(self, hit: ClusterKeeper) -> None:
+        if self._registry is not None:
+            self._registry.heal(hit.host.name)
+
+    def _hurry_registry(self) -> None:
+        if self._registry is not None and self._usual is not None:
+            self._registry.conditions = self._usual
+
+    def _hurry_network(self) -> None:
+        self._world.network.conditions.delay_s = self._delay_s
+
+    # -- disks
+
+    def _trouble_disk(self, kind: str, strike: Strike, hit: ClusterKeeper, rng: Random) -> Undo | None:
+        host = hit.host
+        match kind:
+            case "slowdisk":
+                host.disk_stall_s = 0.005
+                host.offload_delays.step_s = (0.0, 0.3)
+                return lambda: _hurry_disk(host)
+            case "enospc":
+                host.medium.capacity_bytes = host.medium.used_bytes() + rng.randint(0, 3000)
+                return lambda: _give_space(host)
+            case "eio":
+                operations = rng.choice((SYNCS, SYNCS, GROWING))
+                _arm(hit, FailAt(number=0, error=errno.EIO, operations=operations, done=rng.random()))
+            case _:
+                self._rot(strike, hit, rng)
+        return None
+
+    def _rot(self, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
+        """Kill the broker and flip a bit in one of its files; no second broker of a run may lose anything so."""
+        if self._rotten not in (None, hit) or not self._view.may_rot(hit):
+            return
+        self._rotten = hit
+        hit.crash(CrashKind.PROCESS_KILL, strike.for_s)
+        suffix = rng.choice(_ROTTEN)
+        files = [
+            (path, inode)
+            for path, inode in hit.host.medium.root.files("")
+            if path.endswith(suffix) and not path.split("/")[-2].startswith("__") and inode.cache
+        ]
+        if files:
+            path, inode = rng.choice(files)
+            self._world.trace.note("rots", path)
+            _flip(inode, rng)
+
+    # -- the end
+
+    def _heal(self) -> None:
+        self._world.network.heal()
+        self._hurry_network()
+        self._hurry_registry()
+        if self._registry is not None:
+            self._registry.heal()
+        for one in self._view.keepers:
+            _hurry_disk(one.host)
+            _give_space(one.host)
+            if one.life is not None:
+                one.life.resume()
+                one.life.disk.faults.clear()
+        self.is_over = True
+        self._world.trace.note("calm")
+
+
+def _arm(hit: ClusterKeeper, fault: DiskFault) -> None:
+    assert hit.life is not None
+    hit.life.disk.faults.append(fault)
+
+
+def _flip(inode: Inode, rng: Random) -> None:
+    inode.flip_bit(rng.randrange(len(inode.cache)), rng.randrange(8))
+
+
+def _hurry_disk(host: Host) -> None:
+    host.disk_stall_s = 0.0
+    host.offload_delays.step_s = (0.0, 0.002)
+
+
+def _give_space(host: Host) -> None:
+    host.medium.capacity_bytes = None
