@@ -134,10 +134,8 @@ AREAS: Final = (
         controller.socket.timeout.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
         initial.broker.registration.timeout.ms inter.broker.listener.name
         leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-        log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads num.replica.fetchers
-        replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
-        replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms
-        replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+        log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads replica.lag.time.max.ms
+        replica.selector.class replica.socket.receive.buffer.bytes
         request.timeout.ms security.inter.broker.protocol socket.connection.setup.timeout.max.ms
         socket.connection.setup.timeout.ms unclean.leader.election.interval.ms
         """,

@@ -1,0 +1,70 @@
+"""The settings of replication between brokers: a part of `BrokerConfig` (`broker.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.config.definition import Bounds, Importance, Setting, SettingType, at_least, declare
+from odradek.config.zookeeper import ZooKeeperConfig
+
+
+def _whole(
+    key: str, default: int, valid: Bounds, meaning: str, importance: Importance = Importance.MEDIUM
+) -> int:
+    setting = Setting(
+        key=key, type=SettingType.INT, default=default, meaning=meaning, valid=valid, importance=importance
+    )
+    declared: int = declare(setting)
+    return declared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig(ZooKeeperConfig):
+    """How followers fetch from leaders."""
+
+    num_replica_fetchers: int = _whole(
+        "num.replica.fetchers",
+        1,
+        at_least(1),
+        "How many connections a follower fetches over from each leader; its partitions are spread over them.",
+        Importance.HIGH,
+    )
+    replica_fetch_max_bytes: int = _whole(
+        "replica.fetch.max.bytes",
+        1_048_576,
+        at_least(0),
+        "How much a follower fetches of one partition at once; a larger batch comes whole.",
+    )
+    replica_fetch_response_max_bytes: int = _whole(
+        "replica.fetch.response.max.bytes",
+        10_485_760,
+        at_least(0),
+        "How much a follower fetches of all partitions at once; a larger batch comes whole.",
+    )
+    replica_fetch_min_bytes: int = _whole(
+        "replica.fetch.min.bytes",
+        1,
+        at_least(0),
+        "How much must be there before a follower's fetch is answered, unless its time is over.",
+        Importance.HIGH,
+    )
+    replica_fetch_wait_max_ms: int = _whole(
+        "replica.fetch.wait.max.ms",
+        500,
+        at_least(0),
+        "How long a follower's fetch waits for records; keep it well below replica.lag.time.max.ms.",
+        Importance.HIGH,
+    )
+    replica_fetch_backoff_ms: int = _whole(
+        "replica.fetch.backoff.ms",
+        1_000,
+        at_least(0),
+        "The longest pause before a partition that could not be fetched is tried again; the first ones are shorter.",
+    )
+    replica_socket_timeout_ms: int = _whole(
+        "replica.socket.timeout.ms",
+        30_000,
+        at_least(1),
+        "How long a follower waits for the answer of a leader before it gives the connection up.",
+        Importance.HIGH,
+    )
