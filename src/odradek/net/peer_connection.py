@@ -22,9 +22,11 @@ from odradek import __version__
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.protocol import (
     Api,
+    FieldNotInVersion,
     FrameReader,
     Message,
     RequestHeader,
+    UnencodableMessage,
     VersionRange,
     api_by_name,
     correlation_id_of,
@@ -218,9 +220,12 @@ class PeerConnection(asyncio.BufferedProtocol):
             reason = str(self._failure) if self._failure is not None else f"{self._peer} is gone"
             raise PeerUnreachable(reason)
         correlation_id = self._last_id = self._last_id % _CORRELATION_ID_MAX + 1
-        chunks = encode_request_chunks(
-            RequestHeader(api.key, version, correlation_id, self._client_id), request
-        )
+        header = RequestHeader(api.key, version, correlation_id, self._client_id)
+        try:
+            chunks = encode_request_chunks(header, request)
+        except (FieldNotInVersion, UnencodableMessage) as error:
+            reason = f"{self._peer} speaks {api.name} {version}, which cannot say what is asked: {error}"
+            raise PeerUnreachable(reason) from error
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         deadline = self._now() + timeout_s
         self._pending.append(_Pending(correlation_id, api, version, deadline, answer))
