@@ -1,0 +1,175 @@
+"""How a broker makes itself known: the document at /brokers/ids/N, which lives as long as the broker's session.
+
+The number that the store gives the node when it is made is the broker's epoch: every start of a broker has a higher one, and
+what an earlier incarnation still has under way is told apart by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from odradek.cluster.image import BrokerImage
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.registry import Create, Delete, Node, Operation, Put, Registry, RegistryConflict, RegistryError
+
+BROKERS: Final = "/brokers/ids"
+CLUSTER_ID: Final = "/cluster_id"
+SPEAKS: Final = (1, 1)
+"""The lowest and the highest version of what brokers say to each other beyond Kafka's own messages: updates of the image,
+reports, forwarded requests. A cluster works while the ranges of its brokers overlap."""
+_ATTEMPTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a broker says about itself; the addresses are explained in `BrokerImage`."""
+
+    broker_id: BrokerId
+    directory_id: str
+    """Of its data: whoever holds the lock on that directory is the only one who may register for it."""
+    host: str
+    port: int
+    endpoints: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    rack: str | None = None
+    is_cordoned: bool = False
+    speaks: tuple[int, int] = SPEAKS
+
+    @property
+    def path(self) -> str:
+        return f"{BROKERS}/{self.broker_id}"
+
+    def data(self) -> bytes:
+        return json.dumps(
+            {
+                "directory": self.directory_id,
+                "host": self.host,
+                "port": self.port,
+                "endpoints": {name: list(address) for name, address in self.endpoints.items()},
+                "rack": self.rack,
+                "cordoned": self.is_cordoned,
+                "speaks": list(self.speaks),
+            }
+        ).encode()
+
+    def image(self, epoch: int) -> BrokerImage:
+        return BrokerImage(
+            broker_id=self.broker_id,
+            host=self.host,
+            port=self.port,
+            rack=self.rack,
+            epoch=epoch,
+            endpoints=self.endpoints,
+            is_cordoned=self.is_cordoned,
+        )
+
+
+def registration_from(broker_id: BrokerId, data: bytes) -> Registration:
+    """The document that a node holds."""
+    stored: dict[str, Any] = json.loads(data)
+    return Registration(
+        broker_id=broker_id,
+        directory_id=stored["directory"],
+        host=stored["host"],
+        port=stored["port"],
+        endpoints={name: (host, port) for name, (host, port) in stored["endpoints"].items()},
+        rack=stored["rack"],
+        is_cordoned=stored["cordoned"],
+        speaks=(stored["speaks"][0], stored["speaks"][1]),
+    )
+
+
+async def register(registry: Registry, registration: Registration) -> int:
+    """Make the broker known, or say something new about it; returns its epoch.
+
+    A node that an earlier incarnation left, whose session has not run out yet, is replaced: its directory id is ours, so its
+    process is dead. Raises DUPLICATE_BROKER_REGISTRATION when another broker has the id, INVALID_REGISTRATION when a live
+    broker does not speak our versions, RegistryError.
+    """
+    await _check_versions(registry, registration)
+    for _ in range(_ATTEMPTS):
+        node = await registry.get(registration.path)
+        if node is not None and node.owner == registry.session_id and node.data == registration.data():
+            return node.created
+        operations = _steps(node, registration, registry.session_id)
+        try:
+            await registry.commit(operations)
+        except RegistryConflict:
+            await registry.sync()
+    raise RegistryError(
+        f"cannot register broker {registration.broker_id}: {registration.path} is being changed by others all the time"
+    )
+
+
+def _steps(node: Node | None, registration: Registration, session_id: int) -> list[Operation]:
+    path, data = registration.path, registration.data()
+    if node is None:
+        return [Create(path=path, data=data, ephemeral=True)]
+    if node.owner == session_id:
+        return [Put(path=path, data=data, version=node.version)]
+    other = registration_from(registration.broker_id, node.data)
+    if other.directory_id != registration.directory_id:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"broker {registration.broker_id} is running already, at {other.host or 'this machine'}:{other.port}, "
+            "with data of its own: give this broker another broker.id (and an empty data directory)",
+        )
+    return [Delete(path=path, version=node.version), Create(path=path, data=data, ephemeral=True)]
+
+
+async def registered(registry: Registry) -> dict[BrokerId, tuple[Registration, int]]:
+    """All live brokers, with their epochs, by id."""
+    found = {}
+    for name in await registry.children(BROKERS):
+        node = await registry.get(f"{BROKERS}/{name}")
+        if node is not None:
+            broker_id = BrokerId(int(name))
+            found[broker_id] = (registration_from(broker_id, node.data), node.created)
+    return dict(sorted(found.items()))
+
+
+async def _check_versions(registry: Registry, registration: Registration) -> None:
+    lowest, highest = registration.speaks
+    for broker_id, (other, _) in (await registered(registry)).items():
+        if broker_id != registration.broker_id and (other.speaks[0] > highest or other.speaks[1] < lowest):
+            raise KafkaError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"broker {broker_id} speaks versions {other.speaks[0]} to {other.speaks[1]} between brokers, this one "
+                f"{lowest} to {highest}: upgrade one version at a time",
+            )
+
+
+async def join_cluster(
+    registry: Registry, *, known: str | None, may_found: bool, new_id: Callable[[], str]
+) -> str:
+    """The id of the cluster that the registry holds, which must be the one that this broker's data belongs to.
+
+    An empty registry gets an id: `known` if there is one, else a new one. But if this broker's data is not new, an empty
+    registry that is not its own (`may_found` false) has lost its content or is the wrong one: then INCONSISTENT_CLUSTER_ID,
+    before anything is lost.
+    """
+    while True:
+        node = await registry.get(CLUSTER_ID)
+        if node is not None:
+            found = node.data.decode()
+            if known is not None and known != found:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_CLUSTER_ID,
+                    f"this broker's data belongs to cluster {known}, the registry to cluster {found}: "
+                    "check zookeeper.connect (or odradek.registry.dir) and log.dirs",
+                )
+            return found
+        if known is not None and not may_found:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"this broker's data belongs to cluster {known}, but the registry knows no cluster: it is the wrong one, or "
+                "its content was lost. Restore it from a backup; with an empty one the cluster would forget all topics",
+            )
+        cluster_id = known if known is not None else new_id()
+        try:
+            await registry.commit([Create(path=CLUSTER_ID, data=cluster_id.encode())])
+        except RegistryConflict:
+            await registry.sync()

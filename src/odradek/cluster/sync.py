@@ -1,0 +1,247 @@
+"""What the controller tells a broker about the cluster, and what the broker reports: payloads of ClusterSync, as JSON.
+
+A snapshot is the whole image. A delta leads from one version of a controller's image to a later one: brokers and documents
+that changed are whole in it; of a topic that stays, only the partitions that changed. Topics and documents that stay the same
+are the same objects afterwards, so that "what changed?" can be asked by identity.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, Final
+from uuid import UUID
+
+from odradek.cluster.documents import DOCUMENTS
+from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
+from odradek.cluster.topic_documents import (
+    partition_as_json,
+    partition_from_json,
+    topic_as_json,
+    topic_from_json,
+)
+from odradek.model.errors import OdradekError
+from odradek.model.ids import BrokerId
+
+ReplicaId = tuple[UUID, int]
+"""A topic's id and the number of a partition."""
+_FORMAT: Final = 1
+
+
+class UpdateKind(IntEnum):
+    """`kind` of a ClusterSync answer."""
+
+    NOTHING = 0
+    DELTA = 1
+    SNAPSHOT = 2
+
+
+class UpdateDoesNotFit(OdradekError):
+    """A delta that starts from another image than the one at hand: ask for a snapshot (version -1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncAnswer:
+    """What a broker is told. `payload` is empty when there is nothing new."""
+
+    controller_epoch: int
+    version: int
+    kind: UpdateKind
+    payload: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerReport:
+    """What a broker says when it asks for news.
+
+    `controller_epoch` and `version` are those of the image that it has applied, -1 when it has none in this life: a broker that
+    comes anew is taken into service only with its first report, and what it led is led under another epoch. `damaged` replicas
+    have lost something that was committed; they are named until the image shows them out of sync. `offline` ones cannot be
+    used now; each report names all of them.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: int
+    controller_epoch: int = -1
+    version: int = -1
+    damaged: frozenset[ReplicaId] = frozenset()
+    offline: frozenset[ReplicaId] = frozenset()
+    is_leaving: bool = False
+
+    def data(self) -> bytes:
+        """The request's payload; the other fields have places of their own."""
+        return _bytes(
+            {"damaged": _places(self.damaged), "offline": _places(self.offline), "leaving": self.is_leaving}
+        )
+
+    def with_data(self, payload: bytes) -> BrokerReport:
+        """With what a payload says; an empty one says nothing."""
+        stored = json.loads(payload) if payload else {}
+        return replace(
+            self,
+            damaged=_replicas(stored.get("damaged", ())),
+            offline=_replicas(stored.get("offline", ())),
+            is_leaving=bool(stored.get("leaving", False)),
+        )
+
+
+def _places(replicas: frozenset[ReplicaId]) -> list[list[Any]]:
+    return sorted([str(topic_id), index] for topic_id, index in replicas)
+
+
+def _replicas(stored: Any) -> frozenset[ReplicaId]:
+    return frozenset((UUID(topic_id), int(index)) for topic_id, index in stored)
+
+
+def _bytes(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def snapshot(image: ClusterImage) -> bytes:
+    """The whole image."""
+    return _bytes(
+        {
+            **_head(image),
+            "brokers": [_broker_as_json(broker) for broker in image.brokers],
+            "documents": {one.path: one.encode(one.of(image)) for one in DOCUMENTS},
+            "topics": {topic.name: topic_as_json(topic) for topic in image.topics.values()},
+        }
+    )
+
+
+def delta(before: ClusterImage, after: ClusterImage) -> bytes:
+    """What leads from one image of a controller to a later one of the same."""
+    told: dict[str, Any] = {**_head(after), "from": before.version}
+    if after.brokers != before.brokers:
+        told["brokers"] = [_broker_as_json(broker) for broker in after.brokers]
+    documents = {one.path: one.encode(one.of(after)) for one in DOCUMENTS if one.of(after) != one.of(before)}
+    if documents:
+        told["documents"] = documents
+    topics = {
+        name: _topic_change(before.topics.get(name), topic)
+        for name, topic in after.topics.items()
+        if before.topics.get(name) is not topic
+    }
+    if topics:
+        told["topics"] = topics
+    gone = [name for name in before.topics if name not in after.topics]
+    if gone:
+        told["gone"] = gone
+    return _bytes(told)
+
+
+def apply_update(image: ClusterImage | None, payload: bytes) -> ClusterImage:
+    """The image that a snapshot or a delta leads to. UpdateDoesNotFit when the delta starts from another image than this."""
+    told = json.loads(payload)
+    since = told.get("from")
+    if since is None:
+        return _from_snapshot(image, told)
+    if image is None or image.version != since or image.controller_epoch != told["controller_epoch"]:
+        raise UpdateDoesNotFit(f"the update starts at version {since}, which this broker does not have")
+    after = replace(image, version=told["version"], controller_id=BrokerId(told["controller"]))
+    if "brokers" in told:
+        after = replace(after, brokers=tuple(_broker_from_json(one) for one in told["brokers"]))
+    for document in DOCUMENTS:
+        if document.path in told.get("documents", {}):
+            after = document.into(after, document.decode(told["documents"][document.path]))
+    topics = {name: topic for name, topic in image.topics.items() if name not in told.get("gone", ())}
+    for name, change in told.get("topics", {}).items():
+        topics[name] = _changed_topic(topics.get(name), name, change)
+    if "topics" in told or "gone" in told:
+        after = _with_topics(after, topics)
+    return replace(after, version=told["version"])
+
+
+def _head(image: ClusterImage) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "version": image.version,
+        "controller_epoch": image.controller_epoch,
+        "cluster": image.cluster_id,
+        "controller": image.controller_id,
+    }
+
+
+def _from_snapshot(known: ClusterImage | None, told: dict[str, Any]) -> ClusterImage:
+    topics = {}
+    for name, stored in told["topics"].items():
+        topic = topic_from_json(name, stored)
+        present = known.topics.get(name) if known is not None else None
+        topics[name] = present if present is not None and present == topic else topic
+    image = ClusterImage(
+        version=told["version"],
+        cluster_id=told["cluster"],
+        controller_id=BrokerId(told["controller"]),
+        brokers=tuple(_broker_from_json(one) for one in told["brokers"]),
+        topics={},
+        topics_by_id={},
+        controller_epoch=told["controller_epoch"],
+    )
+    for document in DOCUMENTS:
+        if document.path in told["documents"]:
+            image = document.into(image, document.decode(told["documents"][document.path]))
+    return replace(_with_topics(image, topics), version=told["version"])
+
+
+def _with_topics(image: ClusterImage, topics: dict[str, TopicImage]) -> ClusterImage:
+    return replace(image, topics=topics, topics_by_id={topic.topic_id: topic for topic in topics.values()})
+
+
+def _topic_change(before: TopicImage | None, after: TopicImage) -> dict[str, Any]:
+    if (
+        before is None
+        or before.topic_id != after.topic_id
+        or before.configs != after.configs
+        or len(before.partitions) > len(after.partitions)
+    ):
+        return topic_as_json(after)
+    changed = {
+        str(index): partition_as_json(partition)
+        for index, partition in enumerate(after.partitions)
+        if index >= len(before.partitions) or before.partitions[index] is not partition
+    }
+    return {"changed": changed}
+
+
+def _changed_topic(present: TopicImage | None, name: str, change: Mapping[str, Any]) -> TopicImage:
+    if "changed" not in change:
+        return topic_from_json(name, dict(change))
+    if present is None:
+        raise UpdateDoesNotFit(f"the update changes topic {name!r}, which this broker does not know")
+    partitions = list(present.partitions)
+    for index, stored in change["changed"].items():
+        partition = partition_from_json(stored)
+        if int(index) < len(partitions):
+            partitions[int(index)] = partition
+        else:
+            partitions.append(partition)
+    return replace(present, partitions=tuple(partitions))
+
+
+def _broker_as_json(broker: BrokerImage) -> list[Any]:
+    return [
+        broker.broker_id,
+        broker.epoch,
+        broker.host,
+        broker.port,
+        broker.rack,
+        {name: list(address) for name, address in broker.endpoints.items()},
+        broker.is_leaving,
+        broker.is_cordoned,
+    ]
+
+
+def _broker_from_json(stored: list[Any]) -> BrokerImage:
+    broker_id, epoch, host, port, rack, endpoints, is_leaving, is_cordoned = stored
+    return BrokerImage(
+        broker_id=broker_id,
+        epoch=epoch,
+        host=host,
+        port=port,
+        rack=rack,
+        endpoints={name: (where, number) for name, (where, number) in endpoints.items()},
+        is_leaving=is_leaving,
+        is_cordoned=is_cordoned,
+    )
