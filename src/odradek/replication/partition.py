@@ -143,6 +143,13 @@ class Partition:
         return self.log.flushed_offset if self.log.config.flush_before_ack else self.log.end_offset
 
     @property
+    def last_epoch(self) -> int:
+        """The leader epoch in which the log ends; -1 when nobody knows. An epoch that wrote nothing here does not count."""
+        end_offset = self.log.end_offset
+        epoch = self.log.epoch_of(end_offset - 1) if end_offset > self.log.start_offset else -1
+        return epoch if epoch >= 0 else self.log.latest_epoch
+
+    @property
     def last_stable_offset(self) -> Offset:
         """Where read_committed consumers must stop. Without open transactions it is the high watermark."""
         return Offset(self.log.last_stable_offset(self.high_watermark))

@@ -1,0 +1,169 @@
+"""Brings proposals of ISRs to the controller, those of all partitions together, in AlterPartition requests (KIP-497).
+
+One request is under way at a time. What the controller decided goes to the partition. What it did not get to, because it could
+not be reached, is none any more, or does not know this broker's epoch yet, is asked again after a pause, for as long as the
+partition still wants it: the same proposal, of the same epochs. So if the controller carried it out and the answer was lost,
+the second one is refused as outdated, and the partition waits for the state that holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final
+from uuid import UUID
+
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import BrokerId, LeaderEpoch
+from odradek.protocol import Message
+from odradek.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    PartitionResult,
+    TopicData,
+)
+from odradek.replication.in_sync import IsrAnswer, IsrProposal
+from odradek.replication.partition import Partition
+from odradek.telemetry import events
+
+_log = events.get("replication")
+
+ALTER_PARTITION: Final = 56
+_PARTITIONS_MAX: Final = 2000
+"""Of one request."""
+_PAUSE_S_MIN: Final = 0.05
+_PAUSE_S_MAX: Final = 1.0
+_RECOVERED: Final = 0
+_DECIDED: Final = frozenset(
+    {
+        ErrorCode.INELIGIBLE_REPLICA,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""There is no use in asking again: the partition has to learn a newer state first."""
+
+AskController = Callable[[int, Message], Awaitable[Message]]
+"""(API key, request) -> response, of whoever is the controller; an OdradekError when there is none."""
+
+
+class AlterPartitions:
+    """Used on the event loop only; the `IsrProposals` of all partitions of a broker."""
+
+    def __init__(self, ask: AskController, *, broker_id: BrokerId, broker_epoch: Callable[[], int]) -> None:
+        self._ask = ask
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._waiting: dict[Partition, IsrProposal] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        self._waiting[partition] = proposal
+        if self._task is None and not self._closed:
+            # It starts in the loop's next round: what is proposed in this one goes together.
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def close(self) -> None:
+        """Proposals that were not answered are forgotten: the next leader makes its own."""
+        self._closed = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        pause_s = _PAUSE_S_MIN
+        while asked := self._take():
+            try:
+                again = await self._ask_for(asked)
+            except OdradekError as error:
+                _log.warning("isr_proposals_not_answered", partitions=len(asked), reason=str(error))
+                again = asked
+            except Exception:  # noqa: BLE001 - a root: without this loop no ISR would change any more
+                _log.exception("isr_proposals_failed", partitions=len(asked))
+                again = asked
+            for partition, proposal in again.items():
+                self._waiting.setdefault(partition, proposal)
+            if not again:
+                pause_s = _PAUSE_S_MIN
+                continue
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+        self._task = None
+
+    def _take(self) -> dict[Partition, IsrProposal]:
+        """What is still wanted, the oldest first."""
+        taken: dict[Partition, IsrProposal] = {}
+        for partition in list(self._waiting):
+            if len(taken) == _PARTITIONS_MAX:
+                break
+            proposal = self._waiting.pop(partition)
+            if partition.wants(proposal):
+                taken[partition] = proposal
+        return taken
+
+    async def _ask_for(self, asked: dict[Partition, IsrProposal]) -> dict[Partition, IsrProposal]:
+        """Ask, and tell the partitions; those that are to be asked for again."""
+        response = await self._ask(ALTER_PARTITION, self._request(asked.items()))
+        assert isinstance(response, AlterPartitionResponse)
+        if response.error_code != ErrorCode.NONE:
+            code = ErrorCode.of(response.error_code)
+            raise KafkaError(code, f"the controller refused all proposals: {code.meaning}")
+        results = dict(_results(response))
+        again: dict[Partition, IsrProposal] = {}
+        for partition, proposal in asked.items():
+            result = results.get((partition.topic_id, partition.name.partition))
+            answer = None if result is None else _answer(result)
+            if answer is None:
+                again[partition] = proposal
+            else:
+                partition.isr_answered(proposal, answer)
+        return again
+
+    def _request(self, asked: Iterable[tuple[Partition, IsrProposal]]) -> AlterPartitionRequest:
+        topics: dict[UUID, list[PartitionData]] = {}
+        for partition, proposal in asked:
+            data = PartitionData(
+                partition_index=partition.name.partition,
+                leader_epoch=proposal.leader_epoch,
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=broker, broker_epoch=epoch) for broker, epoch in proposal.isr
+                ],
+                leader_recovery_state=_RECOVERED,
+                partition_epoch=proposal.partition_epoch,
+            )
+            topics.setdefault(partition.topic_id, []).append(data)
+        return AlterPartitionRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            topics=[
+                TopicData(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()
+            ],
+        )
+
+
+def _results(response: AlterPartitionResponse) -> Iterator[tuple[tuple[UUID, int], PartitionResult]]:
+    for topic in response.topics:
+        for result in topic.partitions:
+            yield (topic.topic_id, result.partition_index), result
+
+
+def _answer(result: PartitionResult) -> IsrAnswer | KafkaError | None:
+    """None for an error that passes."""
+    if result.error_code == ErrorCode.NONE:
+        return IsrAnswer(
+            leader=BrokerId(result.leader_id),
+            leader_epoch=LeaderEpoch(result.leader_epoch),
+            isr=tuple(BrokerId(broker) for broker in result.isr),
+            partition_epoch=result.partition_epoch,
+        )
+    code = ErrorCode.of(result.error_code)
+    return KafkaError(code, f"the controller says: {code.meaning}") if code in _DECIDED else None
