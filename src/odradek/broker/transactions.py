@@ -1,8 +1,7 @@
-"""The transaction coordinator in its place: its settings, its topic, and the partitions that it writes markers into."""
+"""The transaction coordinator in its place: its settings, its topic, and what it is given."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +13,7 @@ from odradek.broker.coordinators import (
     segment_bytes,
 )
 from odradek.broker.features import TRANSACTION_VERSION, level_of
+from odradek.broker.markers import ClusterMarkers, LocalMarkers
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.replicas import Replicas
 from odradek.cluster.image import ClusterImage
@@ -22,11 +22,11 @@ from odradek.config.internal_topics import TRANSACTIONS_COPIES
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
-from odradek.shards import Moment, Outcome
 from odradek.transactions.machine import Terms
-from odradek.transactions.markers import MarkerBatch
 from odradek.transactions.service import Transactions, TransactionSettings
 from odradek.transactions.state import TransactionVersion
+
+__all__ = ["LocalMarkers", "code_of", "coordinate_transactions"]
 
 _TRANSACTION_TOPIC: Final = InternalTopic(
     name=TRANSACTION_STATE,
@@ -60,11 +60,14 @@ def coordinate_transactions(
         ),
     )
     shards = coordinators.add(_TRANSACTION_TOPIC, transactions.new_machine, clock)
-    transactions.begin(
-        shards,
+    markers = ClusterMarkers(
         LocalMarkers(coordinators, replicas, clock, image),
-        lambda index: replicas.leader(TRANSACTION_STATE, index).leader_epoch,
+        lambda: coordinators.here,
+        image,
+        lambda: coordinators.ask_peer,
     )
+    coordinators.on_close(markers.close)
+    transactions.begin(shards, markers)
     return transactions
 
 
@@ -82,85 +85,6 @@ def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
         retry_seconds=config.add_partitions_to_txn_retry_backoff_ms / 1000,
         retry_seconds_max=config.add_partitions_to_txn_retry_backoff_max_ms / 1000,
     )
-
-
-class LocalMarkers:
-    """`Markers` over the partitions of this broker."""
-
-    def __init__(
-        self,
-        coordinators: Coordinators,
-        replicas: Replicas,
-        clock: Clock,
-        image: Callable[[], ClusterImage],
-    ) -> None:
-        self._coordinators = coordinators
-        self._replicas = replicas
-        self._clock = clock
-        self._image = image
-
-    async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
-        outcomes = await asyncio.gather(*(self._write_one(batch, one) for one in batch.partitions))
-        return dict(zip(batch.partitions, outcomes, strict=True))
-
-    async def _write_one(self, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
-        try:
-            if name.topic == CONSUMER_OFFSETS and self._coordinators.has(CONSUMER_OFFSETS):
-                await self._end_offsets(batch, name.partition)
-            else:
-                await self._end(batch, name)
-        except KafkaError as error:
-            return self._refined(error.code, name)
-        return ErrorCode.NONE
-
-    async def _end(self, batch: MarkerBatch, name: TopicPartition) -> None:
-        partition = self._replicas.leader(*name)
-        refusal = None
-        try:
-            last_offset = partition.append_marker(
-                batch.producer_id,
-                batch.producer_epoch,
-                is_commit=batch.is_commit,
-                coordinator_epoch=batch.coordinator_epoch,
-                transaction_version=batch.version,
-                now_ms=self._clock.wall_ms(),
-            ).last_offset
-        except KafkaError as error:
-            if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
-                raise
-            # The marker may be there already, and not be durable yet.
-            refusal, last_offset = error, partition.log.end_offset - 1
-        acknowledgement = partition.acknowledgement(last_offset) if last_offset >= 0 else None
-        if acknowledgement is not None:
-            await acknowledgement
-        if refusal is not None:
-            raise refusal
-
-    async def _end_offsets(self, batch: MarkerBatch, index: int) -> None:
-        shard = self._coordinators.shards(CONSUMER_OFFSETS).shard(index)
-        try:
-            await shard.append_marker(
-                batch.producer_id,
-                batch.producer_epoch,
-                is_commit=batch.is_commit,
-                coordinator_epoch=batch.coordinator_epoch,
-                transaction_version=batch.version,
-            )
-        except KafkaError as error:
-            if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
-                await shard.execute(_nothing)  # the marker may be there already, and not be durable yet
-            raise
-
-    def _refined(self, code: ErrorCode, name: TopicPartition) -> ErrorCode:
-        """Whether a partition exists is for the cluster's image to say: the log may just not be open."""
-        topic = self._image().topics.get(name.topic)
-        if topic is None or not 0 <= name.partition < len(topic.partitions):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else code
-
-
-def _nothing(_machine: object, _now: Moment) -> Outcome[None]:
-    return Outcome(None)
 
 
 def code_of(error: KafkaError, *, knows_fenced: bool) -> ErrorCode:

@@ -1,7 +1,11 @@
 """Ends prepared transactions: writes their markers until every partition has its own, then says that they are complete.
 
-Writing a marker twice does no harm, and neither does finding that somebody else completed the transaction; so whatever goes
-wrong is tried again until the shard is coordinated elsewhere. A partition that is offline holds up its own transactions alone.
+Writing a marker twice does no harm while the transaction is the producer's last, and neither does finding that somebody else
+completed it; so whatever goes wrong is tried again. A partition that is offline holds up its own transactions alone.
+
+A decision is carried out under the leadership that handed it out, and under no other: once another broker coordinated in
+between, the transaction may be complete and the producer in its next, which a marker of ours would end. The next leadership
+hands out anew what is left to do. A partition that has seen the marker of a newer coordinator tells us that we were succeeded.
 """
 
 from __future__ import annotations
@@ -31,29 +35,34 @@ transaction left there was ended before that epoch began."""
 
 
 class Finisher:
-    """Used on the event loop only. `coordinator_epoch` is asked for each attempt: it grows when leadership moves."""
+    """Used on the event loop only."""
 
     def __init__(
         self,
         shards: Shards[TransactionMachine],
         markers: Markers,
-        coordinator_epoch: Callable[[int], int],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._shards = shards
         self._markers = markers
-        self._coordinator_epoch = coordinator_epoch
         self._sleep = sleep
+        self._succeeded: dict[int, int] = {}
+        """Shard -> the epoch of ours that a partition refused as outdated."""
 
-    async def finish(self, index: int, prepared: Prepared) -> None:
-        """Returns when the transaction is complete, or no business of this broker any more."""
+    async def finish(self, index: int, epoch: int, prepared: Prepared) -> None:
+        """Carry out what was handed out in the leader epoch `epoch` of the shard.
+
+        Returns when the transaction is complete, or no business of that leadership any more.
+        """
         missing: Sequence[TopicPartition] = sorted(prepared.transaction.partitions)
         attempts = 0
         while True:
-            if not self._coordinates(index):
+            if not self._coordinates(index, epoch):
                 return
             try:
-                missing = await self._write(index, prepared, missing)
+                missing = await self._write(index, epoch, prepared, missing)
+                if not self._coordinates(index, epoch):
+                    return
                 if not missing:
                     await self._shards.shard(index).execute(
                         lambda machine, now: machine.complete(prepared, now)
@@ -72,16 +81,15 @@ class Finisher:
                 )
             await self._sleep(min(_AGAIN_SECONDS_MIN * 2.0 ** min(attempts, 10), _AGAIN_SECONDS_MAX))
 
-    def _coordinates(self, index: int) -> bool:
-        """Only whether there is a shard counts: one that refuses for the moment is loaded again, and expects us to go on."""
+    def _coordinates(self, index: int, epoch: int) -> bool:
+        """Only the leadership counts: a shard that refuses for the moment is loaded again, and expects us to go on."""
         try:
-            self._shards.shard(index)
+            return self._shards.shard(index).leader_epoch == epoch
         except KafkaError:
             return False
-        return True
 
     async def _write(
-        self, index: int, prepared: Prepared, partitions: Sequence[TopicPartition]
+        self, index: int, epoch: int, prepared: Prepared, partitions: Sequence[TopicPartition]
     ) -> Sequence[TopicPartition]:
         """One attempt; the partitions that need another."""
         if not partitions:
@@ -92,7 +100,7 @@ class Finisher:
                 producer_id=transaction.producer_id,
                 producer_epoch=transaction.producer_epoch,
                 is_commit=transaction.is_commit,
-                coordinator_epoch=self._coordinator_epoch(index),
+                coordinator_epoch=epoch,
                 version=transaction.client_version,
                 partitions=tuple(partitions),
             )
@@ -105,4 +113,20 @@ class Finisher:
                     partition=partition,
                     reason=code.name,
                 )
+        if ErrorCode.TRANSACTION_COORDINATOR_FENCED in outcomes.values():
+            self._doubt(index, epoch, prepared)
         return [one for one in partitions if outcomes.get(one) not in _SETTLED]
+
+    def _doubt(self, index: int, epoch: int, prepared: Prepared) -> None:
+        """Whoever waits for the shard is better off elsewhere. Once for each leadership: were the partition wrong, and we not
+        succeeded, it must not keep the others from us.
+        """
+        if self._succeeded.get(index) == epoch or not self._coordinates(index, epoch):
+            return
+        self._succeeded[index] = epoch
+        _log.warning("coordinator_succeeded", transactional_id=prepared.transactional_id, epoch=epoch)
+        self._shards.shard(index).doubt(
+            KafkaError(
+                ErrorCode.NOT_COORDINATOR, f"a newer coordinator than that of epoch {epoch} wrote markers"
+            )
+        )

@@ -6,7 +6,7 @@ decided or took too long, is the workers' (`workers.py`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -17,7 +17,7 @@ from odradek.shards import Shards
 from odradek.transactions.finisher import Finisher
 from odradek.transactions.formats import ID_BYTES_MAX
 from odradek.transactions.machine import Terms, TransactionMachine
-from odradek.transactions.markers import MarkerBatch, Markers
+from odradek.transactions.markers import Markers
 from odradek.transactions.state import TIMEOUT_NEVER, Identity, Transaction, TransactionVersion
 from odradek.transactions.workers import Decision, Workers, decided
 
@@ -53,16 +53,12 @@ class Transactions:
         self._next_producer_id = next_producer_id
         self._offsets_partition = offsets_partition
         self._shards: Shards[TransactionMachine] | None = None
-        self._markers: Markers | None = None
         self._workers: Workers | None = None
 
-    def begin(
-        self, shards: Shards[TransactionMachine], markers: Markers, coordinator_epoch: Callable[[int], int]
-    ) -> None:
+    def begin(self, shards: Shards[TransactionMachine], markers: Markers) -> None:
         """What the service works on; before the first shard is made."""
         self._shards = shards
-        self._markers = markers
-        self._workers = Workers(shards, Finisher(shards, markers, coordinator_epoch), self._next_producer_id)
+        self._workers = Workers(shards, Finisher(shards, markers), self._next_producer_id)
 
     def new_machine(self, index: int) -> TransactionMachine:
         """The machine of a shard that is made, or loaded again; its worker starts with the first."""
@@ -194,11 +190,6 @@ class Transactions:
             fenced = error.code is ErrorCode.PRODUCER_FENCED
             return dict.fromkeys(wanted, ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
         return dict.fromkeys(wanted, ErrorCode.NONE)
-
-    async def write_markers(self, batch: MarkerBatch) -> Mapping[TopicPartition, ErrorCode]:
-        """End a transaction on partitions, in the name of its coordinator or of a person; see `Markers`."""
-        assert self._markers is not None, "begin() comes first"
-        return await self._markers.write(batch)
 
     # -- looking
 

@@ -52,8 +52,8 @@ class Workers:
         self._next_producer_id = next_producer_id
         self._workers: dict[int, asyncio.Task[None]] = {}
         self._room: dict[int, asyncio.Semaphore] = {}
-        self._finishing: dict[tuple[int, str], tuple[int, asyncio.Task[None]]] = {}
-        """(shard, transactional id) -> the offset of the decision, and who carries it out."""
+        self._finishing: dict[tuple[int, str], tuple[tuple[int, int], asyncio.Task[None]]] = {}
+        """(shard, transactional id) -> the leader epoch and the offset of the decision, and who carries it out."""
         self._closed = False
 
     def employ(self, index: int) -> None:
@@ -99,7 +99,7 @@ class Workers:
                 return
             try:
                 work = await _next_work(shard)
-                await self._take(index, work)
+                await self._take(index, shard.leader_epoch, work)
                 pause_seconds = _AGAIN_SECONDS_MIN
                 continue
             except KafkaError:  # it is being loaded, or its log cannot be written
@@ -109,10 +109,10 @@ class Workers:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 2, _AGAIN_SECONDS_MAX)
 
-    async def _take(self, index: int, work: Work) -> None:
+    async def _take(self, index: int, epoch: int, work: Work) -> None:
         await asyncio.gather(*(self._abort(index, overdue) for overdue in work.overdue))
         for prepared in work.prepared:
-            await self._begin_to_finish(index, prepared)
+            await self._begin_to_finish(index, epoch, prepared)
 
     async def _abort(self, index: int, overdue: Overdue) -> None:
         try:
@@ -126,23 +126,23 @@ class Workers:
                 "overdue_not_aborted", transactional_id=overdue.transactional_id, reason=error.message
             )
 
-    async def _begin_to_finish(self, index: int, prepared: Prepared) -> None:
-        key = (index, prepared.transactional_id)
+    async def _begin_to_finish(self, index: int, epoch: int, prepared: Prepared) -> None:
+        key, decision = (index, prepared.transactional_id), (epoch, prepared.offset)
         running = self._finishing.get(key)
-        if running is not None and running[0] == prepared.offset:
+        if running is not None and running[0] == decision:
             return  # the shard was loaded again; who carries the decision out is still at it
         if running is not None:
             running[1].cancel()
         room = self._room[index]
         await room.acquire()
-        task = asyncio.get_running_loop().create_task(self._finish(index, prepared))
-        self._finishing[key] = (prepared.offset, task)
+        task = asyncio.get_running_loop().create_task(self._finish(index, epoch, prepared))
+        self._finishing[key] = (decision, task)
         task.add_done_callback(lambda done: self._finished(key, done, room))
 
-    async def _finish(self, index: int, prepared: Prepared) -> None:
+    async def _finish(self, index: int, epoch: int, prepared: Prepared) -> None:
         while True:
             try:
-                await self._finisher.finish(index, prepared)
+                await self._finisher.finish(index, epoch, prepared)
                 return
             except Exception:  # noqa: BLE001 - the root of a task, without which the transaction would never end
                 _log.exception("finisher_failed", transactional_id=prepared.transactional_id)

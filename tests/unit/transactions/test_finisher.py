@@ -39,8 +39,9 @@ class World:
         self.answers: dict[TopicPartition, list[ErrorCode]] = {}
         self.refusals: list[ErrorCode] = []
         self.events: list[Any] = []
-        self.epoch = 11
+        self.leader_epoch = 13
         self.is_ours = True
+        self.in_a_pause: Callable[[], None] = lambda: None
 
     def shard(self, index: int) -> World:
         if not self.is_ours:
@@ -52,6 +53,9 @@ class World:
             raise KafkaError(self.refusals.pop(0))
         operation(self, None)
 
+    def doubt(self, reason: KafkaError) -> None:
+        self.events.append(("doubt", reason.code))
+
     def complete(self, prepared: Prepared, _now: Any) -> None:
         self.events.append(("complete", prepared.offset))
 
@@ -62,11 +66,11 @@ class World:
 
     async def sleep(self, seconds: float) -> None:
         self.events.append(seconds)
-        self.epoch += 1
+        self.in_a_pause()
 
     async def finish(self, prepared: Prepared = PREPARED) -> list[Any]:
         shards: Any = self
-        await Finisher(shards, self, lambda index: self.epoch + index, self.sleep).finish(2, prepared)
+        await Finisher(shards, self, self.sleep).finish(2, 13, prepared)
         return self.events
 
 
@@ -89,15 +93,54 @@ async def test_every_partition_gets_its_marker_before_the_transaction_is_complet
         OFFLINE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-async def test_only_the_partition_that_failed_is_tried_again_with_a_newer_epoch(code: ErrorCode) -> None:
+async def test_only_the_partition_that_failed_is_tried_again(code: ErrorCode) -> None:
     world = World()
     world.answers[P1] = [code, code]
     assert await world.finish() == [(P0, P1), 0.04, (P1,), 0.08, (P1,), ("complete", 7)]
-    assert world.last.coordinator_epoch == 15
+    assert world.last.coordinator_epoch == 13
+
+
+async def test_a_decision_of_an_earlier_leadership_is_carried_out_no_further() -> None:
+    """Another broker may have completed it in between, and the producer be in its next transaction."""
+    world = World()
+    world.answers[P1] = [OFFLINE] * 5
+
+    def led_again() -> None:
+        world.leader_epoch = 15
+
+    world.in_a_pause = led_again
+    assert await world.finish() == [(P0, P1), 0.04]
+
+
+async def test_a_leadership_that_ended_while_markers_were_written_completes_nothing() -> None:
+    world = World()
+    write = world.write
+
+    async def written_too_late(batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
+        world.leader_epoch = 14
+        return await write(batch)
+
+    world.write = written_too_late  # type: ignore[method-assign]
+    assert await world.finish() == [(P0, P1)]
+
+
+async def test_a_coordinator_that_was_succeeded_begins_again_from_its_log() -> None:
+    world = World()
+    fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    world.answers[P0], world.answers[P1] = [fenced, fenced], [fenced, fenced]
+
+    def deposed() -> None:
+        world.is_ours = len(world.events) < 4
+
+    world.in_a_pause = deposed
+    assert await world.finish() == [(P0, P1), ("doubt", ErrorCode.NOT_COORDINATOR), 0.04, (P0, P1), 0.08]
 
 
 async def test_pauses_grow_to_a_second_and_no_further() -> None:

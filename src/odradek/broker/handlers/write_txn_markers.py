@@ -1,13 +1,16 @@
-"""WriteTxnMarkers (27): a coordinator, or a person who knows why, ends transactions on partitions of this broker.
+"""WriteTxnMarkers (27): a coordinator, or a person who knows why, ends transactions on partitions that this broker leads.
 
+A marker is confirmed when every replica in sync has it.
 Versions 1-2; from v2 the coordinator says whether it raised the epoch (KIP-1228).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.markers import LocalMarkers
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.write_txn_markers import (
@@ -25,11 +28,18 @@ from odradek.transactions.state import TransactionVersion
 async def handle(
     parts: Parts, circumstances: Circumstances, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    results = []
-    for marker in request.markers:  # one after another: two of one producer must keep their order
-        codes = await parts.transactions.write_markers(_batch(marker))
-        results.append(_result(marker, codes))
-    return WriteTxnMarkersResponse(markers=results)
+    local = LocalMarkers(parts.coordinators, parts.replicas, parts.runtime.clock, lambda: parts.image)
+    by_producer: dict[int, list[tuple[int, WritableTxnMarker]]] = {}
+    for position, marker in enumerate(request.markers):
+        by_producer.setdefault(marker.producer_id, []).append((position, marker))
+    results: list[WritableTxnMarkerResult | None] = [None] * len(request.markers)
+
+    async def write(markers: Iterable[tuple[int, WritableTxnMarker]]) -> None:
+        for position, marker in markers:  # one after another: two of one producer must keep their order
+            results[position] = _result(marker, await local.write_for_another(_batch(marker)))
+
+    await asyncio.gather(*(write(markers) for markers in by_producer.values()))
+    return WriteTxnMarkersResponse(markers=[one for one in results if one is not None])
 
 
 def _batch(marker: WritableTxnMarker) -> MarkerBatch:
