@@ -66,6 +66,7 @@ class Replicas:
         """Those with a `flush.ms`: the clock must look at them, and at no others."""
         self._unopened: dict[TopicPartition, UUID] = {}
         """Those that wait for space, or for a free file descriptor, to be opened."""
+        self._topics: Mapping[str, TopicImage] = {}
         self._topic_ids: Mapping[UUID, TopicImage] = {}
         self._config: BrokerConfig | None = None
         self.on_led: Callable[[Partition], None] = _ignore
@@ -79,25 +80,46 @@ class Replicas:
     # -- finding
 
     def leader(self, topic: str, index: int) -> Partition:
-        """The partition, or UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR while it is offline."""
-        name = TopicPartition(topic, index)
-        partition = self._partitions.get(name)
-        if partition is None:
-            raise self._offline.get(name) or KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"this broker has no partition {index} of topic {topic!r}",
-            )
+        """The partition that this broker leads; raises as `replica` does, and NOT_LEADER_OR_FOLLOWER where it only follows."""
+        partition = self.replica(topic, index)
+        partition.check_leads()
         return partition
 
     def leader_by_id(self, topic_id: UUID, index: int) -> Partition:
         """Like `leader`; UNKNOWN_TOPIC_ID when no topic has the id."""
+        partition = self.replica_by_id(topic_id, index)
+        partition.check_leads()
+        return partition
+
+    def replica(self, topic: str, index: int) -> Partition:
+        """The partition, led or followed. UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where only others have replicas,
+        or KAFKA_STORAGE_ERROR while it is offline."""
+        name = TopicPartition(topic, index)
+        partition = self._partitions.get(name)
+        if partition is None:
+            raise self._offline.get(name) or self._not_here(name)
+        return partition
+
+    def replica_by_id(self, topic_id: UUID, index: int) -> Partition:
+        """Like `replica`; UNKNOWN_TOPIC_ID when no topic has the id."""
         partition = self._by_id.get((topic_id, index))
         if partition is not None:
             return partition
         topic = self._topic_ids.get(topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-        return self.leader(topic.name, index)
+        return self.replica(topic.name, index)
+
+    def _not_here(self, name: TopicPartition) -> KafkaError:
+        topic = self._topics.get(name.topic)
+        if topic is not None and 0 <= name.partition < len(topic.partitions):
+            return KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {name}: others have"
+            )
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"this broker has no partition {name.partition} of topic {name.topic!r}",
+        )
 
     def check_writable_by_clients(self, partition: Partition) -> None:
         if partition.name.topic in INTERNAL_TOPICS:
@@ -135,7 +157,7 @@ class Replicas:
 
     async def load(self, image: ClusterImage, config: BrokerConfig) -> None:
         """Open every partition of the image; logs of topics that the image does not know are left alone."""
-        self._topic_ids, self._config = image.topics_by_id, config
+        self._topics, self._topic_ids, self._config = image.topics, image.topics_by_id, config
         for topic in image.topics.values():
             await self._open_topic(topic, config, range(len(topic.partitions)), are_new=False)
         known = {
@@ -149,7 +171,7 @@ class Replicas:
     async def apply(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
         """Do what it takes to get from one image to the next."""
         async with self._changing:
-            self._topic_ids, self._config = after.topics_by_id, config
+            self._topics, self._topic_ids, self._config = after.topics, after.topics_by_id, config
             await self._follow(before, after, config)
 
     async def _follow(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
