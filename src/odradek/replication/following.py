@@ -1,0 +1,323 @@
+"""One fetch loop of a follower, without its I/O: what to ask the leader next, and what its answer means.
+
+Theory. A follower asks for each partition "from the offset up to which I have made everything durable, which I know to be of
+epoch E". So the question itself is the acknowledgement, and the leader can tell whether the logs have parted: then it answers
+where its own epoch E ended, and the follower cuts its log there. Nothing else cuts a log, least of all a high watermark.
+
+A fetch session (KIP-227) keeps the questions small: the leader remembers what was asked, and only what changed is said. What
+may have changed is known (`_dirty`): thousands of partitions in which nothing happens cost nothing. A partition that got an
+error leaves the session until its pause is over, for else the leader would answer with that error at once, again and again.
+
+A partition that is followed under another leader epoch is another `Followed`. The answer to a question that was asked for the
+old one is recognised by that, and dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+_NO_SESSION: Final = 0
+_FULL: Final = 0
+_EPOCH_MAX: Final = 0x7FFF_FFFF
+_PAUSE_S_MIN: Final = 0.02
+_DOUBLINGS_MAX: Final = 16
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+PartitionKey = tuple[UUID, int]
+"""Topic id and index: a topic that was made anew under an old name is another one."""
+
+
+class EpochLog(Protocol):
+    """A log that knows which epochs wrote it."""
+
+    @property
+    def latest_epoch(self) -> int:
+        """The one in which it ends; -1 when nobody knows."""
+
+
+class Replica(Protocol):
+    """What deciding needs of a partition: how far its log goes, and under which leader."""
+
+    @property
+    def name(self) -> TopicPartition: ...
+    @property
+    def topic_id(self) -> UUID: ...
+    @property
+    def leader_epoch(self) -> LeaderEpoch: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def durable_offset(self) -> int: ...
+    @property
+    def log(self) -> EpochLog: ...
+
+
+class Wish(NamedTuple):
+    """What the leader is asked about one partition. A tuple: compared for each partition of each answer."""
+
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    high_watermark: int
+
+
+@dataclass(slots=True, eq=False)
+class Followed:
+    """A partition, as it is followed under one leader epoch."""
+
+    replica: Replica
+    leader_epoch: LeaderEpoch
+    failures: int = 0
+    due_at: float = 0.0
+    """It is not asked for before."""
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.replica.topic_id, self.replica.name.partition
+
+    def wish(self) -> Wish:
+        replica = self.replica
+        return Wish(
+            self.leader_epoch,
+            replica.durable_offset,
+            replica.log.latest_epoch,
+            replica.start_offset,
+            replica.high_watermark,
+        )
+
+
+class Verdict(Enum):
+    """What a leader's answer about one partition calls for."""
+
+    TAKE = auto()
+    """Append what it holds, if anything, and learn the marks."""
+    CUT = auto()
+    """The logs have parted."""
+    BEGIN_AGAIN = auto()
+    """The leader's log does not reach down to where ours ends."""
+    PAUSE = auto()
+    """It cannot be fetched now: try again later."""
+
+
+def verdict(data: PartitionData) -> Verdict:
+    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return Verdict.BEGIN_AGAIN
+    if data.error_code != ErrorCode.NONE:
+        return Verdict.PAUSE
+    return Verdict.CUT if data.diverging_epoch.epoch >= 0 else Verdict.TAKE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchTerms:
+    """How a broker fetches: who it is, and its settings."""
+
+    me: BrokerId
+    broker_epoch: int
+    partition_bytes_max: int
+    response_bytes_max: int
+    bytes_min: int
+    wait_ms_max: int
+    pause_s_max: float
+
+
+class FetchState:
+    """What one loop follows, and the session with its leader. Alternate `next` with one of `answered` and `lost`."""
+
+    def __init__(self) -> None:
+        self._followed: dict[PartitionKey, Followed] = {}
+        self._dirty: dict[PartitionKey, None] = {}
+        self._paused: dict[PartitionKey, None] = {}
+        self._asked: dict[PartitionKey, tuple[Followed, Wish]] = {}
+        """What the leader's session holds."""
+        self._session_id = _NO_SESSION
+        self._epoch = _FULL
+        self._failures = 0
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # -- what is followed
+
+    def follow(self, replica: Replica) -> bool:
+        """Begin, or begin anew under the replica's present leader epoch. False when it is followed under that already."""
+        key = replica.topic_id, replica.name.partition
+        known = self._followed.get(key)
+        if known is not None and known.replica is replica and known.leader_epoch == replica.leader_epoch:
+            return False
+        self._followed[key] = Followed(replica, replica.leader_epoch)
+        self._paused.pop(key, None)
+        self._dirty[key] = None
+        return True
+
+    def unfollow(self, replica: Replica) -> None:
+        key = replica.topic_id, replica.name.partition
+        if (known := self._followed.get(key)) is not None and known.replica is replica:
+            del self._followed[key]
+            self._paused.pop(key, None)
+            self._dirty[key] = None
+
+    def follows(self, followed: Followed) -> bool:
+        """Whether it is still followed as it was then."""
+        return self._followed.get(followed.key) is followed
+
+    # -- questions
+
+    def next(self, now: float, terms: FetchTerms) -> FetchRequest | None:
+        """The next request; None when there is nothing to ask for at present."""
+        self._resume_due(now)
+        wishes: dict[PartitionKey, Wish] = {}
+        forgotten: list[PartitionKey] = []
+        if self._epoch == _FULL:
+            self._asked.clear()
+            self._dirty = dict.fromkeys(self._followed)
+        for key in self._dirty:
+            followed = self._followed.get(key)
+            asked = self._asked.get(key)
+            if followed is None or key in self._paused:
+                if asked is not None:
+                    del self._asked[key]
+                    forgotten.append(key)
+                continue
+            wish = followed.wish()
+            if asked is None or asked[1] != wish:
+                wishes[key] = wish
+            if asked is None or asked[0] is not followed or asked[1] is not wish:
+                self._asked[key] = followed, wish
+        self._dirty.clear()
+        if not self._asked:
+            # The leader lets go of a session without partitions; so does this side.
+            self._epoch = _FULL
+            return None
+        return self._request(wishes, forgotten, terms, self._wait_ms(now, terms))
+
+    def _resume_due(self, now: float) -> None:
+        for key in [key for key in self._paused if self._followed[key].due_at <= now]:
+            del self._paused[key]
+            self._dirty[key] = None
+
+    def _wait_ms(self, now: float, terms: FetchTerms) -> int:
+        """Not beyond the moment when a paused partition is to be tried again."""
+        left_s = self.due_in(now)
+        return terms.wait_ms_max if left_s is None else min(terms.wait_ms_max, int(left_s * 1000) + 1)
+
+    def due_in(self, now: float) -> float | None:
+        """Seconds until the next pause of a partition is over; None when none is paused."""
+        if not self._paused:
+            return None
+        return max(0.0, min(self._followed[key].due_at for key in self._paused) - now)
+
+    def _request(
+        self, wishes: dict[PartitionKey, Wish], forgotten: list[PartitionKey], terms: FetchTerms, wait_ms: int
+    ) -> FetchRequest:
+        topics: dict[UUID, list[FetchPartition]] = {}
+        for (topic_id, index), wish in wishes.items():
+            topics.setdefault(topic_id, []).append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=wish.leader_epoch,
+                    fetch_offset=wish.fetch_offset,
+                    last_fetched_epoch=wish.last_fetched_epoch,
+                    log_start_offset=wish.log_start_offset,
+                    partition_max_bytes=terms.partition_bytes_max,
+                    high_watermark=wish.high_watermark,
+                )
+            )
+        gone: dict[UUID, list[int]] = {}
+        for topic_id, index in forgotten:
+            gone.setdefault(topic_id, []).append(index)
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=terms.me, replica_epoch=terms.broker_epoch),
+            max_wait_ms=wait_ms,
+            min_bytes=terms.bytes_min,
+            max_bytes=terms.response_bytes_max,
+            session_id=self._session_id,
+            session_epoch=self._epoch,
+            topics=[FetchTopic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()],
+            forgotten_topics_data=[
+                ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in gone.items()
+            ],
+        )
+
+    # -- answers
+
+    def answered(self, response: FetchResponse) -> list[tuple[Followed, PartitionData]] | None:
+        """What the leader says of partitions that are still followed as they were when it was asked. None when it refused
+        the request as a whole: see `lost`."""
+        if response.error_code != ErrorCode.NONE:
+            if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = _NO_SESSION
+            return None
+        self._failures = 0
+        self._count(response.session_id)
+        found: list[tuple[Followed, PartitionData]] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = topic.topic_id, data.partition_index
+                asked = self._asked.get(key)
+                if asked is None or self._followed.get(key) is not asked[0]:
+                    continue
+                self._dirty[key] = None
+                found.append((asked[0], data))
+        return found
+
+    def _count(self, session_id: int) -> None:
+        if session_id == _NO_SESSION:
+            self._session_id, self._epoch = _NO_SESSION, _FULL
+        elif self._epoch == _FULL or session_id != self._session_id:
+            self._session_id, self._epoch = session_id, 1
+        else:
+            self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1
+
+    def lost(self, code: ErrorCode, pause_s_max: float, chance: float) -> float:
+        """There was no answer, or a refusal: the next request says everything again. Seconds to wait before it."""
+        self._epoch = _FULL
+        self._failures += 1
+        if code in _SESSION_ERRORS and self._failures == 1:
+            return 0.0
+        return pause_s(self._failures, pause_s_max, chance)
+
+    def abandoned(self) -> None:
+        """The answer to the last request is not waited for: nobody knows whether it comes. It was no failure."""
+        self._epoch = _FULL
+
+    def took(self, followed: Followed) -> None:
+        """What the leader said of the partition was done."""
+        followed.failures = 0
+
+    def pause(self, followed: Followed, now: float, pause_s_max: float, chance: float) -> None:
+        """It is left out for a while, the longer the more often that happens in a row."""
+        followed.failures += 1
+        followed.due_at = now + pause_s(followed.failures, pause_s_max, chance)
+        if self.follows(followed):
+            self._paused[followed.key] = None
+            self._dirty[followed.key] = None
+
+
+def pause_s(failures: int, longest_s: float, chance: float) -> float:
+    """Twice as long after each failure, and never in step with others."""
+    exact = min(_PAUSE_S_MIN * 2.0 ** min(failures - 1, _DOUBLINGS_MAX), longest_s)
+    return exact * (0.5 + chance)

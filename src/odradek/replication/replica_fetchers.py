@@ -1,0 +1,389 @@
+"""What this broker follows: for each leader a few fetch loops, and what they do with the answers.
+
+One round of a loop: ask (a long poll); check the CRC of every batch that came, on another thread where it is much; append; wait
+until all of it is durable, for which the flusher takes the partitions together; and ask again from there. The loops share
+nothing, so a leader that is slow or dead holds up no other, and a partition in trouble only itself.
+
+A loop whose poll waits for nothing is interrupted when it gets a partition more to follow: a replica that is in sync, and holds
+up who waits for it, cannot wait for the end of a long poll. What the leader then still answers goes to a connection on which
+nobody waits: the loop has gone over to its other lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final, Protocol
+from zlib import crc32
+
+from odradek.config.replication import ReplicationConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.net.peers import PeerUnreachable
+from odradek.protocol import Message, api_by_name
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.records import BatchHeader, check_crc, split_batches
+from odradek.replication.following import FetchState, FetchTerms, Followed, Verdict, verdict
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Buffer, Runtime
+from odradek.storage.epochs import EpochEnd
+from odradek.telemetry import events
+
+_log = events.get("replication")
+_FETCH: Final = api_by_name("Fetch").key
+_LIST_OFFSETS: Final = api_by_name("ListOffsets").key
+_EARLIEST: Final = -2
+_INLINE_BYTES: Final = 128 * 1024
+"""Up to so much is checked at once; more goes to another thread."""
+_TURN_BYTES: Final = 1024 * 1024
+"""After so much was appended, others get the loop."""
+_INTERRUPT_AFTER_S: Final = 0.01
+"""A poll that is answered within this time is not worth interrupting."""
+
+Batches = list[tuple[BatchHeader, memoryview]]
+
+
+class Asking(Protocol):
+    """How other brokers are asked: `net.peers.Peers`."""
+
+    def ask(
+        self,
+        broker: BrokerId,
+        api_key: int,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        lane: str = "",
+    ) -> Awaitable[Message]: ...
+
+
+class ReplicaFetchers:
+    """Used on the event loop. `broker_epoch` and `config` are asked for each request, since both change."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        asking: Asking,
+        *,
+        me: BrokerId,
+        broker_epoch: Callable[[], int],
+        config: Callable[[], ReplicationConfig],
+    ) -> None:
+        self.runtime = runtime
+        self.asking = asking
+        self.me = me
+        self.broker_epoch = broker_epoch
+        self.config = config
+        self._loops: dict[tuple[BrokerId, int], _FetchLoop] = {}
+        self._place: dict[Partition, _FetchLoop] = {}
+
+    def follow(self, partition: Partition, leader: BrokerId) -> None:
+        """Fetch from `leader` from now on, under the partition's present leader epoch. Cheap when nothing changed."""
+        number = crc32(str(partition.name).encode()) % self.config().num_replica_fetchers
+        loop = self._loops.get((leader, number))
+        before = self._place.get(partition)
+        if before is not None and before is not loop:
+            before.unfollow(partition)
+        if loop is None:
+            loop = self._loops[leader, number] = _FetchLoop(self, leader, number)
+        self._place[partition] = loop
+        loop.follow(partition)
+
+    def unfollow(self, partition: Partition) -> None:
+        """Fetch it no more; what is under way is dropped. Nothing happens when it is not followed."""
+        loop = self._place.pop(partition, None)
+        if loop is not None:
+            loop.unfollow(partition)
+
+    def ended(self, loop: _FetchLoop) -> None:
+        if self._loops.get((loop.leader, loop.number)) is loop:
+            del self._loops[loop.leader, loop.number]
+
+    def terms(self) -> FetchTerms:
+        config = self.config()
+        return FetchTerms(
+            me=self.me,
+            broker_epoch=self.broker_epoch(),
+            partition_bytes_max=config.replica_fetch_max_bytes,
+            response_bytes_max=config.replica_fetch_response_max_bytes,
+            bytes_min=config.replica_fetch_min_bytes,
+            wait_ms_max=config.replica_fetch_wait_max_ms,
+            pause_s_max=config.replica_fetch_backoff_ms / 1000,
+        )
+
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        loops = list(self._loops.values())
+        self._loops.clear()
+        self._place.clear()
+        await asyncio.gather(*(loop.stop() for loop in loops))
+
+
+class _FetchLoop:
+    """What is fetched from one leader over one connection."""
+
+    def __init__(self, fetchers: ReplicaFetchers, leader: BrokerId, number: int) -> None:
+        self._fetchers = fetchers
+        self.leader = leader
+        self.number = number
+        self._state = FetchState()
+        self._lane = 0
+        self._changed = asyncio.Event()
+        self._poll: asyncio.Future[Message] | None = None
+        self._interrupted = False
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"fetching from broker {leader} ({number})"
+        )
+
+    # -- what is followed
+
+    def follow(self, partition: Partition) -> None:
+        if not self._state.follow(partition):
+            return
+        self._changed.set()
+        if self._poll is not None:
+            asyncio.get_running_loop().call_later(_INTERRUPT_AFTER_S, self._interrupt, self._poll)
+
+    def unfollow(self, partition: Partition) -> None:
+        self._state.unfollow(partition)
+        self._changed.set()
+        if not self._state and self._poll is not None:
+            self._interrupt(self._poll)
+
+    def _interrupt(self, poll: asyncio.Future[Message]) -> None:
+        if poll is self._poll and not poll.done():
+            self._interrupted = True
+            poll.cancel()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- the loop
+
+    async def _run(self) -> None:
+        while self._state:
+            try:
+                await self._round()
+            except Exception:  # noqa: BLE001 - the root of a task: the others that are followed must not end with one
+                _log.exception("fetch_loop_failed", leader=self.leader, fetcher=self.number)
+                await asyncio.sleep(self._lost(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._fetchers.ended(self)
+
+    async def _round(self) -> None:
+        now = self._fetchers.runtime.clock.monotonic()
+        terms = self._fetchers.terms()
+        self._changed.clear()
+        request = self._state.next(now, terms)
+        if request is None:
+            await self._wait(self._state.due_in(now))
+            return
+        try:
+            response = await self._ask(request)
+        except PeerUnreachable as error:
+            _log.debug("leader_unreachable", leader=self.leader, reason=error)
+            await self._wait(self._lost(ErrorCode.NETWORK_EXCEPTION), for_changes=False)
+            return
+        if response is None:
+            self._state.abandoned()
+            return
+        answers = self._state.answered(response)
+        if answers is None:
+            await self._wait(self._lost(ErrorCode.of(response.error_code)), for_changes=False)
+            return
+        await self._take_in(answers)
+
+    async def _ask(self, request: FetchRequest) -> FetchResponse | None:
+        """The answer, or None when the poll was interrupted."""
+        fetchers = self._fetchers
+        self._interrupted = False
+        poll = self._poll = asyncio.ensure_future(
+            fetchers.asking.ask(
+                self.leader,
+                _FETCH,
+                request,
+                timeout_s=(fetchers.config().replica_socket_timeout_ms + request.max_wait_ms) / 1000,
+                lane=f"fetch {self.number}.{self._lane}",
+            )
+        )
+        try:
+            response = await poll
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._interrupted or (task is not None and task.cancelling()):
+                raise
+            self._lane = 1 - self._lane
+            return None
+        finally:
+            self._poll = None
+        assert isinstance(response, FetchResponse)
+        return response
+
+    async def _wait(self, seconds: float | None, *, for_changes: bool = True) -> None:
+        """For the time to pass, or (without one, only) for a change of what is followed."""
+        if not for_changes and seconds is not None:
+            await asyncio.sleep(seconds)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _lost(self, code: ErrorCode) -> float:
+        longest_s = self._fetchers.config().replica_fetch_backoff_ms / 1000
+        return self._state.lost(code, longest_s, self._fetchers.runtime.entropy.uniform())
+
+    # -- answers
+
+    async def _take_in(self, answers: list[tuple[Followed, PartitionData]]) -> None:
+        batches = await self._checked(answers)
+        appended: list[Followed] = []
+        turn_bytes = 0
+        for (followed, data), found in zip(answers, batches, strict=True):
+            if not self._may_act(followed):
+                continue
+            try:
+                await self._act(followed, data, found)
+            except KafkaError as error:
+                self._pause(followed, error)
+                continue
+            if found:
+                appended.append(followed)
+                turn_bytes += len(data.records or b"")
+                if turn_bytes >= _TURN_BYTES:
+                    turn_bytes = 0
+                    await asyncio.sleep(0)
+        for followed in appended:
+            await self._durable(followed)
+
+    def _may_act(self, followed: Followed) -> bool:
+        """Its role and epoch are those under which the leader was asked."""
+        partition = _partition_of(followed)
+        return (
+            self._state.follows(followed)
+            and partition.retired is None
+            and not partition.is_leader
+            and partition.leader_epoch == followed.leader_epoch
+        )
+
+    async def _checked(self, answers: list[tuple[Followed, PartitionData]]) -> list[Batches | KafkaError]:
+        """The batches of each answer, or what is wrong with them."""
+        records = [data.records if verdict(data) is Verdict.TAKE else None for _, data in answers]
+        if sum(len(one) for one in records if one) <= _INLINE_BYTES:
+            return _check(records)
+        return await self._fetchers.runtime.offload.run(_check, records)
+
+    async def _act(self, followed: Followed, data: PartitionData, found: Batches | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            raise found
+        partition = _partition_of(followed)
+        match verdict(data):
+            case Verdict.TAKE:
+                if found:
+                    now_ms = self._fetchers.runtime.clock.wall_ms()
+                    partition.append_fetched(found, now_ms=now_ms)
+                if data.log_start_offset > partition.log.end_offset:
+                    partition.restart_at(data.log_start_offset)
+                partition.learned(data.high_watermark, data.log_start_offset)
+            case Verdict.CUT:
+                end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                partition.truncate(end)
+            case Verdict.BEGIN_AGAIN:
+                await self._begin_again(followed, partition, data.log_start_offset)
+            case Verdict.PAUSE:
+                raise KafkaError(ErrorCode.of(data.error_code))
+        self._state.took(followed)
+
+    async def _begin_again(self, followed: Followed, partition: Partition, leader_start: int) -> None:
+        """The leader has nothing at our end. It lies below the leader's log, so what we have is of no use to anybody; or above
+        it, which epochs would have told if our log knew any: then it is empty."""
+        if leader_start < 0:
+            leader_start = await self._leader_start(followed, partition)
+            if not self._may_act(followed):
+                return
+        end = partition.log.end_offset
+        if leader_start <= end and partition.log.start_offset < end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{partition.name}: broker {self.leader} has nothing at {end}, although its log begins at {leader_start}",
+            )
+        if leader_start == end:
+            return
+        partition.restart_at(leader_start)
+
+    async def _leader_start(self, followed: Followed, partition: Partition) -> int:
+        name = partition.name
+        asked = ListOffsetsPartition(
+            partition_index=name.partition,
+            current_leader_epoch=followed.leader_epoch,
+            timestamp=_EARLIEST,
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._fetchers.me, topics=[ListOffsetsTopic(name=name.topic, partitions=[asked])]
+        )
+        try:
+            answer = await self._fetchers.asking.ask(self.leader, _LIST_OFFSETS, request, lane="list offsets")
+        except PeerUnreachable as error:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        assert isinstance(answer, ListOffsetsResponse)
+        for told in (one for topic in answer.topics for one in topic.partitions):
+            if told.error_code != ErrorCode.NONE:
+                raise KafkaError(ErrorCode.of(told.error_code))
+            return told.offset
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer about {name} is empty")
+
+    def _pause(self, followed: Followed, error: KafkaError) -> None:
+        runtime = self._fetchers.runtime
+        if followed.failures == 0 and error.code not in _EXPECTED:
+            _log.warning(
+                "partition_not_fetched",
+                partition=followed.replica.name,
+                leader=self.leader,
+                epoch=followed.leader_epoch,
+                reason=error,
+            )
+        longest_s = self._fetchers.config().replica_fetch_backoff_ms / 1000
+        self._state.pause(followed, runtime.clock.monotonic(), longest_s, runtime.entropy.uniform())
+
+    async def _durable(self, followed: Followed) -> None:
+        """Wait until what was appended is durable, or does not matter any more."""
+        partition = _partition_of(followed)
+        while self._may_act(followed):
+            with suppress(KafkaError):  # its role, or the log, came to an end
+                waiting = partition.when_durable()
+                if waiting is None:
+                    return
+                await waiting
+
+
+_EXPECTED: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}
+)
+"""Leader and follower do not hear of a new leader at the same moment."""
+
+
+def _partition_of(followed: Followed) -> Partition:
+    assert isinstance(followed.replica, Partition)
+    return followed.replica
+
+
+def _check(records: Iterable[Buffer | None]) -> list[Batches | KafkaError]:
+    """Runs on any thread. A batch that is cut short at the end is left for the next fetch."""
+    checked: list[Batches | KafkaError] = []
+    for one in records:
+        try:
+            batches = split_batches(one, allow_partial=True) if one else []
+            for _, batch in batches:
+                check_crc(batch)
+            checked.append(batches)
+        except KafkaError as error:
+            checked.append(error)
+    return checked
