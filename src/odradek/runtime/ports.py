@@ -74,7 +74,7 @@ class DiskFile(Protocol):
 
 
 class DirectoryLock(Protocol):
-    """An exclusive lock on a directory, held until released or until the process ends."""
+    """An exclusive lock on a file, or on a directory by a file in it, held until released or until the process ends."""
 
     def release(self) -> None: ...
 
@@ -135,6 +135,12 @@ class Disk(Protocol):
         """Take the directory's exclusive lock (a file `.lock` in it).
 
         BlockingIOError when another process holds it.
+        """
+
+    def lock_file(self, path: str, *, create: bool = True) -> DirectoryLock:
+        """Take the exclusive lock of the file at `path`, which is made unless `create` is false: then FileNotFoundError.
+
+        BlockingIOError when it is held, also by this process. It is advice to others who lock: it stops no one from writing.
         """
 
 

@@ -266,16 +266,34 @@ class PosixDisk:
         return status.f_blocks * status.f_frsize
 
     def lock(self, path: str) -> PosixLock:
-        lock_path = os.path.join(path, LOCK_FILE_NAME)
-        number = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(number)
+            return self.lock_file(os.path.join(path, LOCK_FILE_NAME))
+        except BlockingIOError as error:
             message = "another process uses this directory and holds its lock"
-            raise BlockingIOError(errno.EWOULDBLOCK, message, lock_path) from None
-        except OSError as error:
-            os.close(number)
-            error.filename = lock_path
-            raise
-        return PosixLock(number)
+            raise BlockingIOError(errno.EWOULDBLOCK, message, error.filename) from None
+
+    def lock_file(self, path: str, *, create: bool = True) -> PosixLock:
+        while True:
+            number = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _names(path, number):
+                    return PosixLock(number)
+                os.close(
+                    number
+                )  # it was removed in between: the lock of a file without a name keeps no one out
+            except BlockingIOError:
+                os.close(number)
+                raise BlockingIOError(errno.EWOULDBLOCK, "another process holds its lock", path) from None
+            except OSError as error:
+                os.close(number)
+                error.filename = path
+                raise
+
+
+def _names(path: str, number: int) -> bool:
+    """Whether the path leads to the open file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(number))
+    except FileNotFoundError:
+        return False

@@ -257,3 +257,25 @@ def test_errors_name_the_file(disk: Disk, folder: str) -> None:
     with pytest.raises(OSError, match="closed") as closed:
         file.length()
     assert closed.value.filename == f"{folder}/a"
+
+
+def test_the_lock_of_a_file_is_held_until_it_is_released(disk: Disk, folder: str) -> None:
+    held = disk.lock_file(f"{folder}/a")
+    with pytest.raises(BlockingIOError):
+        disk.lock_file(f"{folder}/a")
+    disk.lock_file(f"{folder}/b").release()
+    held.release()
+    held.release()
+    disk.lock_file(f"{folder}/a", create=False).release()
+
+
+def test_locking_without_create_needs_the_file(disk: Disk, folder: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.lock_file(f"{folder}/a", create=False)
+    assert not disk.exists(f"{folder}/a")
+
+
+def test_locking_a_file_leaves_its_content(disk: Disk, folder: str) -> None:
+    disk.open(f"{folder}/a", create=True).pwrite(b"kept", 0)
+    disk.lock_file(f"{folder}/a").release()
+    assert disk.read(f"{folder}/a") == b"kept"

@@ -253,13 +253,19 @@ class SimDisk:
         return self.medium.total_bytes()
 
     def lock(self, path: str) -> SimLock:
-        lock_path = f"{path.rstrip('/')}/.lock"
-        self.open(lock_path, create=True).close()
-        if lock_path in self._locked:
+        try:
+            return self.lock_file(f"{path.rstrip('/')}/.lock")
+        except BlockingIOError as error:
             message = "another process uses this directory and holds its lock"
-            raise BlockingIOError(errno.EWOULDBLOCK, message, lock_path)
-        self._locked.add(lock_path)
-        return SimLock(self._locked, lock_path)
+            raise BlockingIOError(errno.EWOULDBLOCK, message, error.filename) from None
+
+    def lock_file(self, path: str, *, create: bool = True) -> SimLock:
+        """A machine has one process at a time, so only its own locks can be in the way."""
+        self.open(path, create=create).close()
+        if path in self._locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process holds its lock", path)
+        self._locked.add(path)
+        return SimLock(self._locked, path)
 
     # -- for tests -------------------------------------------------------------------------------------------
 

@@ -289,14 +289,10 @@ class SimRegistry:
                 self._later(self._conditions.watch_delay_s, self._tell, touched)
 
     def _tell(self, touched: list[str]) -> None:
-        if self._is_connected and self._is_alive:
+        if self._is_connected and self._lives and not self._closed:
             self._watches.tell(touched)
 
     # -- the connection --------------------------------------------------------------------------------------
-
-    @property
-    def _is_alive(self) -> bool:
-        return not self._closed and (self._interface is None or self._interface.is_alive)
 
     def lose_connection(self) -> None:
         self._is_connected = False
@@ -313,7 +309,7 @@ class SimRegistry:
         self._later(self._conditions.reconnect_s, self._reconnect)
 
     def _reconnect(self) -> None:
-        if self._is_connected or not self._is_alive or self._store.is_cut_off(self.name):
+        if self._is_connected or (self._closed or not self._lives) or self._store.is_cut_off(self.name):
             return
         self._is_connected = True
         self._back.set()
@@ -324,7 +320,13 @@ class SimRegistry:
         self._watches.tell_all()
 
     def _learn_of_end(self, session: int) -> None:
-        if session == self._session and not self._is_over and self._is_alive and self._is_connected:
+        if (
+            session == self._session
+            and not self._is_over
+            and self._lives
+            and not self._closed
+            and self._is_connected
+        ):
             self._is_over = True
             self._store.world.trace.note("registry session end told", self.name, session)
             self.on_expired()

@@ -1,0 +1,284 @@
+"""Who is the controller: the session that owns `/controller`.
+
+A candidate creates that node, ephemeral, and raises `/controller_epoch` in the same commit: each term has an epoch of its own,
+and whoever holds `Term.check` in his commits can change nothing once another was elected. One task makes every transition;
+whatever may have changed (a watch, the end of the session, the end of a back-off) only wakes it, and it looks at the registry
+again. So an unknown outcome needs no care of its own: the next look finds the node ours or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.model.errors import OdradekError
+from odradek.registry.port import (
+    Check,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Put,
+    Registry,
+    RegistryConflict,
+    RegistryError,
+    SessionExpired,
+)
+from odradek.runtime.ports import Entropy
+from odradek.telemetry import events
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+_RETRY_SECONDS: Final = (0.05, 2.0)
+_LOOK_SECONDS: Final = 15.0
+"""Between looks at the registry when nothing is told: no watch is lost, but a cluster that lost its controller would be."""
+_RESIGN_SECONDS: Final = 5.0
+_log = events.get("election")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One time in office. A commit that begins with `check` is refused once the term is over."""
+
+    epoch: int
+    check: Check
+
+
+class Election:
+    """Stands for controller from `start` on, again after each defeat, until `resign` or `close`.
+
+    `on_elected` runs in a task of its own, which is cancelled when the term ends; if it fails, the office is given up and,
+    after a while, sought again. `on_deposed` follows the end of every term. `on_controller` is told the data of `/controller`
+    (None while there is none) and the epoch whenever they change. The registry's `on_expired` is taken over, and whoever had
+    set it is still told; the session is renewed here.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        candidate: bytes,
+        on_elected: Callable[[Term], Awaitable[None]],
+        on_deposed: Callable[[], Awaitable[None]],
+        on_controller: Callable[[bytes | None, int], None],
+        entropy: Entropy,
+    ) -> None:
+        self._registry = registry
+        self._candidate = candidate
+        self._on_elected = on_elected
+        self._on_deposed = on_deposed
+        self._on_controller = on_controller
+        self._entropy = entropy
+        self._told: tuple[bytes | None, int] | None = None
+        self._term: Term | None = None
+        self._office: asyncio.Task[None] | None = None
+        self._stands = False
+        self._session_is_over = False
+        self._is_stale = False
+        """What is read may be older than what this side already knows to have happened."""
+        self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
+        """Ends a back-off, which mere news does not."""
+        self._out = asyncio.Event()
+        self._run_task: asyncio.Task[None] | None = None
+        self._leave_registry: Callable[[], None] = lambda: None
+
+    @property
+    def term(self) -> Term | None:
+        """The term in office, as far as this side knows."""
+        return self._term
+
+    async def start(self) -> None:
+        """Begin to stand; returns before anyone is elected."""
+        self._stands = True
+        self._wake.set()
+        if self._run_task is None:
+            self._leave_registry = self._attend()
+            self._run_task = asyncio.create_task(self._run(), name="election")
+
+    async def resign(self) -> None:
+        """Leave office and stand no more. Afterwards another may be elected, at the latest when the session ends."""
+        self._stands = False
+        self._out.clear()
+        self._wake.set()
+        self._hurry.set()
+        if self._run_task is None or self._run_task.done():
+            return
+        try:
+            async with asyncio.timeout(_RESIGN_SECONDS):
+                await self._out.wait()
+        except TimeoutError:
+            _log.warning("controller_resignation_unheard")
+
+    async def close(self) -> None:
+        """Resign, and leave the registry alone from now on."""
+        await self.resign()
+        task, self._run_task = self._run_task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await self._depose()
+        self._leave_registry()
+
+    # -- being told ------------------------------------------------------------------------------------------
+
+    def _attend(self) -> Callable[[], None]:
+        registry, before = self._registry, self._registry.on_expired
+
+        def session_over() -> None:
+            self._session_is_over = True
+            self._wake.set()
+            self._hurry.set()
+            before()
+
+        registry.on_expired = session_over
+        ends = [registry.watch(path, self._wake.set) for path in (CONTROLLER, CONTROLLER_EPOCH)]
+
+        def leave() -> None:
+            for end in ends:
+                end()
+            if registry.on_expired is session_over:
+                registry.on_expired = before
+
+        return leave
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._wake.clear()
+            self._hurry.clear()
+            try:
+                await self._look()
+                failures = 0
+            except SessionExpired:
+                self._session_is_over = True
+                failures += 1
+            except RegistryConflict:
+                self._is_stale = True
+                failures += 1
+            except RegistryError as error:
+                self._is_stale = True
+                failures += 1
+                _log.info("election_retried", reason=str(error), failures=failures)
+            except Exception:  # noqa: BLE001 - the root of this task: without it the cluster would lose a candidate
+                failures += 1
+                _log.exception("election_failed")
+            if self._session_is_over:
+                await self._depose()
+            await self._rest(failures)
+
+    async def _rest(self, failures: int) -> None:
+        """Until there is news; after a failure for a while that grows, and is never the same for two candidates."""
+        seconds, awaited = _LOOK_SECONDS, self._wake
+        if failures:
+            shortest, longest = _RETRY_SECONDS
+            seconds, awaited = min(longest, shortest * 2.0 ** min(failures - 1, 10)), self._hurry
+        try:
+            async with asyncio.timeout(seconds * (0.5 + 0.5 * self._entropy.uniform())):
+                await awaited.wait()
+        except TimeoutError:
+            return
+
+    # -- deciding --------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Compare what the registry says with what this side believes, and make the one step that follows."""
+        if self._session_is_over or not self._stands:
+            await self._depose()
+        if self._session_is_over:
+            await self._registry.renew()
+            self._session_is_over, self._is_stale = False, True
+        if self._is_stale:
+            await self._registry.sync()
+            self._is_stale = False
+        controller, epoch = await self._read()
+        self._tell(None if controller is None else controller.data, 0 if epoch is None else int(epoch.data))
+        is_ours = controller is not None and controller.owner == self._registry.session_id
+        if self._term is not None and (epoch is None or not is_ours or not self._is_of_term(epoch)):
+            await self._depose()
+        if controller is None:
+            if self._stands:
+                await self._stand(epoch)
+        elif is_ours and epoch is not None:
+            await self._hold(controller, epoch)
+        if not self._stands and not is_ours:
+            self._out.set()
+
+    async def _read(self) -> tuple[Node | None, Node | None]:
+        """The node of the controller with the epoch of its term."""
+        epoch = await self._registry.get(CONTROLLER_EPOCH)
+        while True:
+            controller = await self._registry.get(CONTROLLER)
+            after = await self._registry.get(CONTROLLER_EPOCH)
+            if after == epoch:
+                return controller, epoch
+            epoch = after
+
+    def _is_of_term(self, epoch: Node) -> bool:
+        return self._term is not None and self._term.check.version == epoch.version
+
+    async def _stand(self, epoch: Node | None) -> None:
+        raised: Operation
+        if epoch is None:
+            number, version = 1, 0
+            raised = Create(path=CONTROLLER_EPOCH, data=b"1")
+        else:
+            number, version = int(epoch.data) + 1, epoch.version + 1
+            raised = Put(path=CONTROLLER_EPOCH, data=b"%d" % number, version=epoch.version)
+        await self._registry.commit([Create(path=CONTROLLER, data=self._candidate, ephemeral=True), raised])
+        self._tell(self._candidate, number)
+        self._enter(number, version)
+
+    async def _hold(self, controller: Node, epoch: Node) -> None:
+        """The node is ours: of a commit whose outcome was unknown, of this term, or of one to be given up."""
+        if self._stands and self._term is None:
+            self._enter(int(epoch.data), epoch.version)
+            return
+        failed = self._office is not None and self._office.done() and _failure(self._office) is not None
+        if self._stands and not failed:
+            return
+        await self._depose()
+        guard = Check(path=CONTROLLER_EPOCH, version=epoch.version)
+        await self._registry.commit([guard, Delete(path=CONTROLLER, version=controller.version)])
+        self._tell(None, int(epoch.data))
+        self._out.set()
+        if failed:
+            raise RegistryError("the office was given up: taking it failed")
+
+    # -- office ----------------------------------------------------------------------------------------------
+
+    def _enter(self, epoch: int, version: int) -> None:
+        self._term = Term(epoch=epoch, check=Check(path=CONTROLLER_EPOCH, version=version))
+        _log.info("controller_elected", epoch=epoch)
+        self._office = asyncio.create_task(self._serve(self._term), name=f"take office for term {epoch}")
+        self._office.add_done_callback(lambda done: self._wake.set())
+
+    async def _serve(self, term: Term) -> None:
+        await self._on_elected(term)
+
+    async def _depose(self) -> None:
+        term, self._term = self._term, None
+        office, self._office = self._office, None
+        if term is None or office is None:
+            return
+        office.cancel()
+        await asyncio.gather(office, return_exceptions=True)
+        error = _failure(office)
+        if error is not None and not isinstance(error, OdradekError):
+            _log.error("controller_failed", epoch=term.epoch, error=repr(error))
+        _log.info("controller_deposed", epoch=term.epoch, reason=str(error or ""))
+        try:
+            await self._on_deposed()
+        except Exception:  # noqa: BLE001 - whatever it was, the term is over, and another may follow
+            _log.exception("controller_not_put_away", epoch=term.epoch)
+
+    def _tell(self, controller: bytes | None, epoch: int) -> None:
+        if self._told != (controller, epoch):
+            self._told = (controller, epoch)
+            self._on_controller(controller, epoch)
+
+
+def _failure(task: asyncio.Task[None]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
