@@ -1,32 +1,62 @@
-"""Which brokers hold a partition. Pure functions."""
+"""Which brokers hold a partition. Pure functions.
+
+Preferred leaders are dealt round robin over all brokers, in an order that alternates racks. The other replicas of a partition go
+to racks that have none of it yet, and among those to the broker that was given the fewest, so that copies are spread evenly and
+a rack that fails takes one copy of each partition, or as few as can be. Brokers without a rack are one rack.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
+from odradek.cluster.image import BrokerImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 
 
 def place(
-    partition_count: int, replication_factor: int, brokers: Sequence[BrokerId], *, first: int
+    partition_count: int, replication_factor: int, brokers: Sequence[BrokerImage], *, first: int
 ) -> list[list[BrokerId]]:
-    """Replica lists, preferred leader first, dealt round robin from the broker at index `first`.
+    """Replica lists, preferred leader first; the first partition's is the broker at index `first` of the dealing order.
 
-    Raises INVALID_REPLICATION_FACTOR when there are not that many brokers.
+    Brokers that leave or are cordoned get nothing. Raises INVALID_REPLICATION_FACTOR when there are not enough others.
     """
-    if replication_factor < 1:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be at least 1")
-    if replication_factor > len(brokers):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is more than the {len(brokers)} live broker(s)",
-        )
-    count = len(brokers)
-    return [
-        [brokers[(first + partition + replica) % count] for replica in range(replication_factor)]
-        for partition in range(partition_count)
+    usable = [broker for broker in brokers if not (broker.is_leaving or broker.is_cordoned)]
+    _check_factor(replication_factor, len(usable), len(brokers))
+    order = _alternating(usable)
+    racks = {broker.broker_id: broker.rack for broker in usable}
+    given: Counter[BrokerId] = Counter()
+    lists = []
+    for partition in range(partition_count):
+        start = first + partition
+        replicas = [order[start % len(order)]]
+        given[replicas[0]] += 1
+        if replication_factor > 1:
+            # Whoever is next in line when all else is equal differs from round to round.
+            turn = start + start // len(order)
+            line = [order[(turn + step) % len(order)] for step in range(1, len(order) + 1)]
+            _add_replicas(replicas, line, replication_factor, racks, given)
+        lists.append(replicas)
+    return lists
+
+
+def replacement_for(
+    replicas: Sequence[BrokerId],
+    candidates: Iterable[BrokerImage],
+    racks: Mapping[BrokerId, str | None],
+    given: Mapping[BrokerId, int],
+) -> BrokerId | None:
+    """The broker to hold one more copy beside `replicas`, as `place` would choose; None when there is none."""
+    used = Counter(racks.get(broker) for broker in replicas)
+    free = [
+        broker
+        for broker in candidates
+        if broker.broker_id not in replicas and not (broker.is_leaving or broker.is_cordoned)
     ]
+    if not free:
+        return None
+    return min(free, key=lambda one: (used[one.rack], given.get(one.broker_id, 0), one.broker_id)).broker_id
 
 
 def check_assignment(
@@ -47,6 +77,44 @@ def check_assignment(
         if unknown:
             raise _invalid(f"partition {partition} names broker {unknown[0]}, which is not alive")
     return [[BrokerId(broker) for broker in assignment[partition]] for partition in expected]
+
+
+def _check_factor(factor: int, usable_count: int, live_count: int) -> None:
+    if factor < 1:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be at least 1")
+    if factor > usable_count:
+        said = f"the {live_count} live broker(s)"
+        if usable_count < live_count:
+            said = f"the {usable_count} of {live_count} live broker(s) that are neither cordoned nor leaving"
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} is more than {said}"
+        )
+
+
+def _alternating(brokers: Sequence[BrokerImage]) -> list[BrokerId]:
+    """All brokers, one of each rack in turn while it has any left."""
+    racks: dict[str | None, list[BrokerId]] = {}
+    for broker in sorted(brokers, key=lambda one: one.broker_id):
+        racks.setdefault(broker.rack, []).append(broker.broker_id)
+    longest = max(map(len, racks.values()))
+    return [line[turn] for turn in range(longest) for line in racks.values() if turn < len(line)]
+
+
+def _add_replicas(
+    replicas: list[BrokerId],
+    line: Sequence[BrokerId],
+    factor: int,
+    racks: Mapping[BrokerId, str | None],
+    given: Counter[BrokerId],
+) -> None:
+    places = {broker: place for place, broker in enumerate(line)}
+    used = Counter([racks[replicas[0]]])
+    while len(replicas) < factor:
+        free = [broker for broker in line if broker not in replicas]
+        chosen = min(free, key=lambda one: (used[racks[one]], given[one], places[one]))
+        replicas.append(chosen)
+        given[chosen] += 1
+        used[racks[chosen]] += 1
 
 
 def _invalid(message: str) -> KafkaError:

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.placement import check_assignment, place
+from odradek.cluster.reassignment import original_of
+from odradek.cluster.standing import DEFAULT_RULES, TopicRules
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, check_topic_name
 
@@ -48,15 +50,21 @@ class ClusterDefaults:
     replication_factor: int
     check_configs: Callable[[Mapping[str, str]], None]
     partition_count_max: int = 200_000
+    rules: TopicRules = DEFAULT_RULES
+    """For topics that do not say otherwise."""
 
 
 class Planner:
-    """`planned` holds the topics planned so far, by name."""
+    """`planned` holds the topics planned so far, by name.
 
-    def __init__(self, image: ClusterImage, defaults: ClusterDefaults) -> None:
+    `chance` is a float in [0, 1): where dealing begins, so that topics do not all begin at the same broker.
+    """
+
+    def __init__(self, image: ClusterImage, defaults: ClusterDefaults, *, chance: float = 0.0) -> None:
         self._image = image
         self._defaults = defaults
         self._brokers = [broker.broker_id for broker in image.brokers]
+        self._start = int(chance * len(self._brokers))
         self._partition_count = sum(len(topic.partitions) for topic in image.topics.values())
         self._added_count = 0
         self._flat_names: dict[str, str] | None = None
@@ -101,8 +109,8 @@ class Planner:
             numbered = dict(enumerate(more.assignment, start=present))
             replica_lists = check_assignment(numbered, self._brokers, first_partition=present)
         else:
-            factor = len(topic.partitions[0].replicas)
-            replica_lists = place(added, factor, self._brokers, first=present)
+            factor = len(original_of(topic.partitions[0]))
+            replica_lists = place(added, factor, self._image.brokers, first=self._start + present)
         fresh = tuple(_fresh_partition(replicas) for replicas in replica_lists)
         return replace(topic, partitions=topic.partitions + fresh)
 
@@ -122,8 +130,7 @@ class Planner:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
         self._check_room(count)
         factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
-        first = len(self._image.topics) + len(self.planned)
-        return place(count, factor, self._brokers, first=first)
+        return place(count, factor, self._image.brokers, first=self._start + len(self.planned))
 
     def _check_room(self, added: int) -> None:
         change = self._added_count + added

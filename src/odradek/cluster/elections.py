@@ -1,0 +1,166 @@
+"""Who leads a partition, and who stays in sync, when brokers come and go. Pure functions from a partition to the next.
+
+The rules, in order of weight:
+
+1. Only a member of the ISR leads. While nobody of it is alive, nobody leads, and the ISR stays as it was: each of its members
+   has everything that was acknowledged, and the first that is back leads.
+2. A member that dies or leaves is taken out while another one remains, so that acknowledgements do not wait for it. If fewer
+   than min.insync.replicas remain, it stays *eligible* (KIP-966): the high watermark does not move until there are enough
+   again, so it has everything below it, and may lead when nobody of the ISR is left.
+3. Only where the topic opted in, and nobody that has everything is alive, any replica may lead rather than none. What it lacks
+   is lost, and the partition is marked as recovering (KIP-704).
+4. The leader stays while it may; otherwise the first replica that may lead does, in the order of the assignment.
+
+Each election has a leader epoch of its own; each change raises the partition epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from odradek.cluster.image import NO_LEADER, PartitionImage
+from odradek.cluster.standing import Standing, TopicRules, without
+from odradek.model.ids import BrokerId, LeaderEpoch
+
+
+def settled(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
+    """The partition as brokers stand now; the same object when nothing changes."""
+    if partition.leader in standing.staying and standing.staying.issuperset(partition.isr):
+        return partition
+    draft = _with_isr(partition, _in_sync(partition, standing), rules)
+    return renewed(partition, _with_leader(draft, standing, rules))
+
+
+def restarted(
+    partition: PartitionImage, broker: BrokerId, standing: Standing, rules: TopicRules
+) -> PartitionImage:
+    """As if the broker had died and come back at once: its former self leads nothing and is in sync with nobody."""
+    alone = settled(partition, without(standing, frozenset([broker])), rules)
+    return settled(alone, standing, rules)
+
+
+def without_damaged(
+    partition: PartitionImage, broker: BrokerId, standing: Standing, rules: TopicRules
+) -> PartitionImage:
+    """Without a replica that lost something committed, unless nobody else has it. It must not be eligible either."""
+    others = tuple(one for one in partition.isr if one != broker)
+    eligible = tuple(one for one in partition.eligible if one != broker)
+    if broker not in partition.isr:
+        return renewed(partition, replace(partition, eligible=eligible))
+    if not others:
+        if not eligible:
+            return partition
+        others, eligible = eligible, ()
+    draft = replace(partition, isr=others, eligible=eligible)
+    draft = _with_isr(draft, _in_sync(draft, standing), rules)
+    return renewed(partition, _with_leader(draft, standing, rules))
+
+
+def with_preferred_leader(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
+    """Led by the first replica of its assignment, if that is in sync and may lead; else the same object."""
+    preferred = partition.replicas[0]
+    if partition.leader == preferred or preferred not in partition.isr or preferred not in standing.electable:
+        return partition
+    return renewed(partition, replace(partition, leader=preferred))
+
+
+def with_unclean_leader(partition: PartitionImage, standing: Standing) -> PartitionImage:
+    """Led by whatever replica is there; the same object when none is."""
+    candidate = _first(partition.replicas, standing.electable)
+    if candidate == NO_LEADER:
+        return partition
+    return renewed(partition, _led_uncleanly(partition, candidate))
+
+
+def was_elected_uncleanly(before: PartitionImage, after: PartitionImage) -> bool:
+    """Whether this step may have lost acknowledged records."""
+    return (
+        after.leader != NO_LEADER
+        and after.leader != before.leader
+        and after.leader not in before.isr
+        and after.leader not in before.eligible
+    )
+
+
+def renewed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """`after` with its epochs raised as far as it differs from `before`."""
+    if after == before:
+        return before
+    elected = after.leader != before.leader
+    return replace(
+        after,
+        leader_epoch=LeaderEpoch(before.leader_epoch + 1) if elected else before.leader_epoch,
+        partition_epoch=before.partition_epoch + 1,
+    )
+
+
+def eligible_after(
+    partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules
+) -> tuple[BrokerId, ...]:
+    """Who may lead besides the new ISR: whoever left it while it was, and is, too small for the high watermark to move."""
+    if len(isr) >= rules.min_isr_of(partition):
+        return ()
+    known = (*partition.eligible, *(one for one in partition.isr if one not in partition.eligible))
+    return tuple(one for one in known if one not in isr and one in partition.replicas)
+
+
+def _in_sync(partition: PartitionImage, standing: Standing) -> tuple[BrokerId, ...]:
+    """Who stays in sync: those that stay, else those that are alive, else all as they were.
+
+    Those that leave are kept while nobody of the others could lead yet.
+    """
+    staying = tuple(one for one in partition.isr if one in standing.staying)
+    if partition.leader in staying or not standing.electable.isdisjoint(staying):
+        return staying
+    return tuple(one for one in partition.isr if one in standing.alive) or partition.isr
+
+
+def _with_isr(partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules) -> PartitionImage:
+    if isr == partition.isr:
+        return partition
+    return replace(partition, isr=isr, eligible=eligible_after(partition, isr, rules))
+
+
+def _with_leader(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
+    if partition.leader in partition.isr and partition.leader in standing.alive:
+        if partition.leader in standing.staying:
+            return partition
+        candidate = _first(partition.replicas, standing.electable.intersection(partition.isr))
+        return partition if candidate == NO_LEADER else _led(partition, candidate)
+    candidate = _first(partition.replicas, standing.electable.intersection(partition.isr))
+    if candidate != NO_LEADER:
+        return _led(partition, candidate)
+    candidate = _first(partition.replicas, standing.electable.intersection(partition.eligible))
+    if candidate != NO_LEADER:
+        alone = _with_isr(partition, (candidate,), rules)
+        return _led(alone, candidate)
+    if rules.allows_unclean and standing.alive.isdisjoint((*partition.isr, *partition.eligible)):
+        candidate = _first(partition.replicas, standing.electable)
+        if candidate != NO_LEADER:
+            return _led_uncleanly(partition, candidate)
+    return _led_by_nobody(partition)
+
+
+def _first(replicas: tuple[BrokerId, ...], among: frozenset[BrokerId]) -> BrokerId:
+    return next((one for one in replicas if one in among), NO_LEADER)
+
+
+def _led(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
+    return replace(partition, leader=leader, last_known_leader=NO_LEADER)
+
+
+def _led_uncleanly(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
+    return replace(
+        partition,
+        leader=leader,
+        isr=(leader,),
+        eligible=(),
+        last_known_leader=NO_LEADER,
+        recovering=True,
+    )
+
+
+def _led_by_nobody(partition: PartitionImage) -> PartitionImage:
+    if partition.leader == NO_LEADER:
+        return partition
+    return replace(partition, leader=NO_LEADER, last_known_leader=partition.leader)

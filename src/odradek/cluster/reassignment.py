@@ -1,0 +1,137 @@
+"""Moving a partition to other replicas (KIP-455). Pure functions from a partition to the next.
+
+While a move is under way, `replicas` holds the target, in its order, and behind it those that are to go; all of them are kept
+until every replica of the target is in sync, and then those that are to go are dropped in one step, with a new leader where one
+of them led. So the only complete copy is never among the dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from odradek.cluster.elections import renewed
+from odradek.cluster.image import NO_LEADER, PartitionImage
+from odradek.cluster.standing import Standing
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """A wish: the replicas that a partition is to have, or None to cancel the move under way."""
+
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...] | None
+
+
+def is_reassigned(partition: PartitionImage) -> bool:
+    """Whether a move is under way."""
+    return bool(partition.adding or partition.removing)
+
+
+def target_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
+    """The replicas that it is to have in the end."""
+    return tuple(one for one in partition.replicas if one not in partition.removing)
+
+
+def original_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
+    """The replicas that it had before a move under way."""
+    return tuple(one for one in partition.replicas if one not in partition.adding)
+
+
+def check_target(
+    partition: PartitionImage,
+    target: Sequence[BrokerId],
+    brokers: frozenset[BrokerId],
+    *,
+    allow_factor_change: bool = True,
+) -> None:
+    """INVALID_REPLICA_ASSIGNMENT or INVALID_REPLICATION_FACTOR unless the partition may be moved to these brokers."""
+    if not target:
+        raise _invalid("the assignment names no replica")
+    for number, broker in enumerate(target):
+        if broker in target[:number]:
+            raise _invalid(f"the assignment names broker {broker} twice")
+        if broker not in brokers and broker not in partition.replicas:
+            raise _invalid(f"the cluster has no broker {broker}")
+    factor = len(original_of(partition))
+    if not allow_factor_change and len(target) != factor:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the assignment has {len(target)} replica(s) instead of {factor}, and the request forbids to change that",
+        )
+
+
+def begun(partition: PartitionImage, target: Sequence[BrokerId], standing: Standing) -> PartitionImage:
+    """On its way to `target`; a move under way is given up for it. Checked by `check_target` before.
+
+    INVALID_REPLICA_ASSIGNMENT when nobody who is in sync would be left.
+    """
+    original = original_of(partition)
+    removing = tuple(one for one in original if one not in target)
+    draft = replace(
+        partition,
+        replicas=(*target, *removing),
+        adding=tuple(one for one in target if one not in original),
+        removing=removing,
+    )
+    return completed(renewed(partition, _within_replicas(draft, standing)), standing)
+
+
+def cancelled(partition: PartitionImage, standing: Standing) -> PartitionImage:
+    """Back to the replicas before the move. NO_REASSIGNMENT_IN_PROGRESS when there is none, else as `begun`."""
+    if not is_reassigned(partition):
+        raise KafkaError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+            "the partition is not being reassigned, so there is nothing to cancel",
+        )
+    draft = replace(partition, replicas=original_of(partition), adding=(), removing=())
+    return renewed(partition, _within_replicas(draft, standing))
+
+
+def completed(partition: PartitionImage, standing: Standing) -> PartitionImage:
+    """Without the replicas that are to go, if every other one is in sync and one of those can lead; else the same object."""
+    if not is_reassigned(partition):
+        return partition
+    target = target_of(partition)
+    if not set(target).issubset(partition.isr):
+        return partition
+    draft = replace(
+        partition,
+        replicas=target,
+        isr=tuple(one for one in partition.isr if one in target),
+        eligible=(),
+        adding=(),
+        removing=(),
+    )
+    if draft.leader not in target:
+        candidate = next((one for one in target if one in standing.electable), NO_LEADER)
+        if candidate == NO_LEADER:
+            return partition
+        draft = replace(draft, leader=candidate)
+    return renewed(partition, draft)
+
+
+def _within_replicas(draft: PartitionImage, standing: Standing) -> PartitionImage:
+    """With ISR, eligible ones and leader out of its replicas."""
+    isr = tuple(one for one in draft.isr if one in draft.replicas)
+    if not isr:
+        raise _invalid(
+            f"the replicas that are in sync, {list(draft.isr)}, would all be dropped, and what only they have would be lost"
+        )
+    eligible = tuple(one for one in draft.eligible if one in draft.replicas)
+    draft = replace(draft, isr=isr, eligible=eligible)
+    if draft.leader in isr or draft.leader == NO_LEADER:
+        return draft
+    candidate = next((one for one in draft.replicas if one in isr and one in standing.electable), NO_LEADER)
+    if candidate == NO_LEADER:
+        raise _invalid(
+            "its leader would be dropped, and nobody else who is in sync is there to lead: try again later"
+        )
+    return replace(draft, leader=candidate)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
