@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.asking import AskPeer, ask_nobody
 from odradek.broker.context import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Parts
@@ -26,6 +26,9 @@ from odradek.runtime.ports import Buffer, Clock
 from odradek.runtime.shielded import outcome_of
 from odradek.shards import Shards, partition_of
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.broker.cluster_verifier import ClusterVerifier
 
 __all__ = [
     "CONSUMER_OFFSETS",
@@ -140,6 +143,7 @@ class Coordinators:
         self.ask_peer: AskPeer = ask_nobody
         """How another broker is asked; looked up for each question."""
         self._closing: list[Callable[[], None]] = []
+        self._verifier: ClusterVerifier | None = None
         self._expected: dict[str, Callable[[], Any]] = {}
         self._services: dict[str, Any] = {}
         self._kinds: dict[str, InternalTopic] = {}
@@ -193,6 +197,15 @@ class Coordinators:
         if leader == NO_LEADER:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
         return index, leader
+
+    @property
+    def verifier(self) -> ClusterVerifier:
+        """Who asks the coordinators of transactions, here and elsewhere."""
+        if self._verifier is None:
+            from odradek.broker.cluster_verifier import ClusterVerifier
+
+            self._verifier = ClusterVerifier(self, lambda: self._started().config)
+        return self._verifier
 
     # -- following the partitions that this broker leads
 

@@ -117,24 +117,33 @@ class Transactions:
         partitions: AbstractSet[TopicPartition],
         *,
         client_version: TransactionVersion = TransactionVersion.CLASSIC,
+        patiently: bool = True,
     ) -> None:
-        """INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_REQUEST, and the shard's."""
+        """INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (at once, unless `patiently`), INVALID_REQUEST,
+        and the shard's."""
         self._check_id(transactional_id)
         await self._decide(
             transactional_id,
             lambda machine, now, _: machine.add_partitions(
                 transactional_id, who, partitions, client_version=client_version, now=now
             ),
+            patiently=patiently,
         )
 
     async def verify_partitions(
-        self, transactional_id: str, who: Identity, partitions: AbstractSet[TopicPartition]
+        self,
+        transactional_id: str,
+        who: Identity,
+        partitions: AbstractSet[TopicPartition],
+        *,
+        patiently: bool = True,
     ) -> dict[TopicPartition, ErrorCode]:
         """NONE or TRANSACTION_ABORTABLE for each partition. Raises as `add_partitions`."""
         self._check_id(transactional_id)
         return await self._decide(
             transactional_id,
             lambda machine, _now, _fresh: machine.verify_partitions(transactional_id, who, partitions),
+            patiently=patiently,
         )
 
     async def add_offsets(self, transactional_id: str, who: Identity, group_id: str) -> None:
@@ -218,7 +227,9 @@ class Transactions:
         assert self._shards is not None, "begin() comes first"
         return self._shards
 
-    async def _decide(self, transactional_id: str, decision: Decision[T]) -> T:
+    async def _decide(self, transactional_id: str, decision: Decision[T], *, patiently: bool = True) -> T:
+        if not patiently:
+            return await self._decided(transactional_id, decision)
         return await self._patiently(transactional_id, lambda: self._decided(transactional_id, decision))
 
     async def _decided(self, transactional_id: str, decision: Decision[T]) -> T:

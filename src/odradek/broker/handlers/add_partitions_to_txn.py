@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (24): partitions join a transaction, or are asked about.
 
 Versions 0-3 come from clients, one transaction each. From v4 on brokers send it, several transactions at once, each to be added
-to or only to be verified (KIP-890). One partition that may not join keeps all others of its transaction out: they get
+to or only to be verified (KIP-890); a transaction that is being completed is told at once then, not waited for: the others'
+answers come with its own. One partition that may not join keeps all others of its transaction out: they get
 OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED from v2; before, INVALID_PRODUCER_EPOCH.
 """
 
@@ -89,9 +90,11 @@ async def _codes(
     who = Identity(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
     try:
         if transaction.verify_only:
-            return await parts.transactions.verify_partitions(transaction.transactional_id, who, wanted)
+            return await parts.transactions.verify_partitions(
+                transaction.transactional_id, who, wanted, patiently=by_client
+            )
         await parts.transactions.add_partitions(
-            transaction.transactional_id, who, wanted, client_version=client_version
+            transaction.transactional_id, who, wanted, client_version=client_version, patiently=by_client
         )
     except KafkaError as error:
         return dict.fromkeys(wanted, code_of(error, knows_fenced=knows_fenced))

@@ -147,7 +147,7 @@ class _Work:
         """Whether a coordinator must be asked about any of the batches. INVALID_PRODUCER_ID_MAPPING: more than one producer."""
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
-        self._admission = Admission(self._parts.transactions, transactional_id, self._version)
+        self._admission = Admission(self._parts.coordinators.verifier, transactional_id, self._version)
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 try:

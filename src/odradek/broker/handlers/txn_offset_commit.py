@@ -113,7 +113,7 @@ async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) ->
     _check_epoch(before, request)
     if _is_under_way(before, request):
         return
-    verdicts = await parts.transactions.verify(
+    verdicts = await parts.coordinators.verifier.verify(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
@@ -123,6 +123,10 @@ async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) ->
     verdict = verdicts[place]
     if verdict is ErrorCode.TRANSACTION_ABORTABLE and version < _SINCE_ABORTABLE:
         verdict = ErrorCode.INVALID_TXN_STATE
+    if verdict is ErrorCode.NETWORK_EXCEPTION:
+        verdict = (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )  # older clients know this one, and come again at once
     if verdict is not ErrorCode.NONE:
         raise KafkaError(verdict)
     after = partition.log.producers.get(request.producer_id)

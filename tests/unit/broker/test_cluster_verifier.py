@@ -1,0 +1,283 @@
+"""Questions about transactions: to which coordinator, in which requests, and what is made of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.broker.cluster_verifier import ClusterVerifier
+from odradek.broker.context import TRANSACTION_STATE
+from odradek.broker.coordinators import Coordinators
+from odradek.broker.handlers.add_partitions_to_txn import SERVED
+from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.protocol import Message, decode, encode
+from odradek.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+from odradek.transactions.state import Identity, TransactionVersion
+
+HERE, OTHER = BrokerId(1), BrokerId(2)
+P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+NONE = ErrorCode.NONE
+
+
+def topic(name: str, number: int, *leaders: BrokerId) -> TopicImage:
+    partitions = tuple(
+        PartitionImage(leader=leader, leader_epoch=LeaderEpoch(0), replicas=(HERE,), isr=(HERE,))
+        for leader in leaders
+    )
+    return TopicImage(name=name, topic_id=UUID(int=number), partitions=partitions)
+
+
+def image(*topics: TopicImage) -> ClusterImage:
+    empty = ClusterImage(
+        version=0, cluster_id="c", controller_id=HERE, brokers=(), topics={}, topics_by_id={}
+    )
+    return empty.with_topics(topics)
+
+
+LED_ELSEWHERE = image(topic(TRANSACTION_STATE, 9, OTHER), topic("t", 1, HERE, HERE), topic("u", 2, HERE))
+
+
+class Coordinator:
+    """The transactions of the other broker: what they say, and what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.says: dict[TopicPartition, ErrorCode] = {}
+        self.refusals: list[ErrorCode] = []
+
+    async def verify_partitions(
+        self,
+        transactional_id: str,
+        who: Identity,
+        partitions: frozenset[TopicPartition],
+        *,
+        patiently: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        self._note("verify", transactional_id, who, partitions, patiently=patiently)
+        return {one: self.says.get(one, NONE) for one in partitions}
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        who: Identity,
+        partitions: frozenset[TopicPartition],
+        *,
+        client_version: TransactionVersion,
+        patiently: bool,
+    ) -> None:
+        assert client_version is TransactionVersion.EPOCH_FOR_EACH
+        self._note("add", transactional_id, who, partitions, patiently=patiently)
+
+    async def verify(self, *question: Any, add: bool) -> dict[TopicPartition, ErrorCode]:
+        self.asked.append(("here", *question, add))
+        return dict.fromkeys(question[3], NONE)
+
+    def _note(self, kind: str, name: str, who: Identity, partitions: Any, *, patiently: bool) -> None:
+        assert not patiently, "another broker's questions wait behind each other"
+        self.asked.append((kind, name, who.producer_id, who.producer_epoch, partitions))
+        if self.refusals:
+            raise KafkaError(self.refusals.pop(0))
+
+
+class World:
+    def __init__(self, image: ClusterImage = LED_ELSEWHERE) -> None:
+        self.image = image
+        self.coordinator = Coordinator()
+        self.config = SimpleNamespace(
+            node_id=1,
+            transaction_partition_verification_enable=True,
+            add_partitions_to_txn_retry_backoff_ms=20,
+            add_partitions_to_txn_retry_backoff_max_ms=50,
+        )
+        self.requests: list[AddPartitionsToTxnRequest] = []
+        self.slept: list[float] = []
+        self.answer: Callable[[AddPartitionsToTxnRequest], Awaitable[Any]] = self.handled
+        coordinators = self.coordinators = Coordinators()
+        parts: Any = self
+        coordinators.begin(parts)
+        coordinators.expect(TRANSACTION_STATE, lambda: self.coordinator)
+        coordinators.ask_peer = self.ask
+        config: Any = self.config
+        self.verifier = ClusterVerifier(coordinators, lambda: config, self.sleep)
+
+    @property
+    def transactions(self) -> Coordinator:
+        return self.coordinator
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    async def ask(
+        self,
+        broker: BrokerId,
+        api_key: int,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        lane: str = "",
+    ) -> Message:
+        assert (broker, api_key) == (OTHER, 24)
+        arrived = decode(AddPartitionsToTxnRequest, 5, encode(request, 5))[0]
+        self.requests.append(arrived)
+        response = await self.answer(arrived)
+        return decode(AddPartitionsToTxnResponse, 5, encode(response, 5))[0]
+
+    async def handled(self, request: AddPartitionsToTxnRequest) -> Any:
+        parts: Any = self
+        circumstances: Any = SimpleNamespace(api_version=5)
+        return await SERVED.handle(parts, circumstances, request)  # type: ignore[misc]
+
+    async def verify(
+        self, *partitions: TopicPartition, add: bool = False, name: str = "x", epoch: int = 3
+    ) -> dict[TopicPartition, ErrorCode]:
+        return dict(await self.verifier.verify(name, 7, epoch, partitions, add=add))
+
+
+async def test_a_coordinator_on_this_broker_is_called() -> None:
+    world = World(image(topic(TRANSACTION_STATE, 9, HERE)))
+    assert await world.verify(P0, add=True) == {P0: NONE}
+    assert world.coordinator.asked == [("here", "x", 7, 3, frozenset({P0}), True)]
+    assert not world.requests
+
+
+@pytest.mark.parametrize(("add", "kind"), [(False, "verify"), (True, "add")])
+async def test_a_coordinator_elsewhere_is_asked(add: bool, kind: str) -> None:
+    world = World()
+    assert await world.verify(P0, P1, U0, add=add) == {P0: NONE, P1: NONE, U0: NONE}
+    assert world.coordinator.asked == [(kind, "x", 7, 3, frozenset({P0, P1, U0}))]
+    assert len(world.requests) == 1
+
+
+async def test_each_partition_has_its_own_answer() -> None:
+    world = World()
+    world.coordinator.says[P1] = ErrorCode.TRANSACTION_ABORTABLE
+    assert await world.verify(P0, P1) == {P0: NONE, P1: ErrorCode.TRANSACTION_ABORTABLE}
+
+
+@pytest.mark.parametrize("cluster", [image(), image(topic(TRANSACTION_STATE, 9, NO_LEADER))])
+async def test_without_a_coordinator_there_is_nobody_to_ask(cluster: ClusterImage) -> None:
+    world = World(cluster)
+    assert await world.verify(P0) == {P0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert not world.requests
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+@pytest.mark.parametrize("add", [False, True])
+async def test_what_the_coordinator_refuses_is_passed_on(said: ErrorCode, told: ErrorCode, add: bool) -> None:
+    world = World()
+    world.coordinator.refusals = [said]
+    assert await world.verify(P0, P1, add=add) == {P0: told, P1: told}
+
+
+async def test_a_topic_that_the_coordinator_does_not_know_yet_is_its_refusal() -> None:
+    world = World()
+    gone = TopicPartition("unheard-of", 0)
+    assert await world.verify(P0, gone, add=True) == {
+        P0: ErrorCode.OPERATION_NOT_ATTEMPTED,
+        gone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+async def test_a_coordinator_out_of_reach_is_a_network_exception() -> None:
+    world = World()
+
+    async def unreachable(_: AddPartitionsToTxnRequest) -> Any:
+        raise OdradekError("unreachable")
+
+    world.answer = unreachable
+    assert await world.verify(P0) == {P0: ErrorCode.NETWORK_EXCEPTION}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (NONE, ErrorCode.NETWORK_EXCEPTION),
+    ],
+)
+async def test_an_answer_without_the_partition_lets_nothing_in(said: ErrorCode, told: ErrorCode) -> None:
+    world = World()
+
+    async def answer(_: AddPartitionsToTxnRequest) -> Any:
+        return AddPartitionsToTxnResponse(error_code=said)
+
+    world.answer = answer
+    assert await world.verify(P0) == {P0: told}
+
+
+async def test_a_partition_that_joins_right_after_the_last_transaction_waits_a_little() -> None:
+    world = World()
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    world.coordinator.refusals = [busy, busy]
+    assert await world.verify(P0, add=True) == {P0: NONE}
+    assert world.slept == [0.02, 0.02]
+    world.slept.clear()
+    world.coordinator.refusals = [busy] * 9
+    assert await world.verify(P0, add=True) == {P0: busy}
+    assert world.slept == [0.02, 0.02, pytest.approx(0.01)]
+
+
+async def test_a_mere_question_about_a_transaction_being_completed_is_answered_at_once() -> None:
+    world = World()
+    world.coordinator.refusals = [ErrorCode.CONCURRENT_TRANSACTIONS]
+    assert await world.verify(P0) == {P0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert not world.slept
+
+
+async def test_verification_can_be_turned_off_but_not_addition() -> None:
+    world = World()
+    world.config.transaction_partition_verification_enable = False
+    world.coordinator.says[P0] = ErrorCode.TRANSACTION_ABORTABLE
+    assert await world.verify(P0) == {P0: NONE}
+    assert not world.requests
+    await world.verify(P0, add=True)
+    assert len(world.requests) == 1
+
+
+async def test_producers_share_requests_and_one_producer_has_one_question_in_each() -> None:
+    world = World()
+    questions = [
+        world.verify(P0, name="x"),
+        world.verify(P0, name="y", add=True),
+        world.verify(P1, name="x"),
+        world.verify(P1, name="z", epoch=4),
+    ]
+    answers = await asyncio.gather(*questions)
+    assert answers == [{P0: NONE}, {P0: NONE}, {P1: NONE}, {P1: NONE}]
+    asked = [[one.transactional_id for one in request.transactions] for request in world.requests]
+    assert asked == [["x", "y", "z"], ["x"]]
+    assert [one.verify_only for one in world.requests[0].transactions] == [True, False, True]
+
+
+async def test_closing_the_coordinators_ends_the_questions() -> None:
+    world = World()
+
+    async def never(_: AddPartitionsToTxnRequest) -> Any:
+        await asyncio.Event().wait()
+
+    world.answer = never
+    waiting = asyncio.get_running_loop().create_task(world.verify(P0))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    world.coordinators.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
