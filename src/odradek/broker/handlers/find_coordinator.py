@@ -67,14 +67,15 @@ def _one(parts: Parts, circumstances: Circumstances, topic: str, key: str) -> Co
             _check_share_key(key)
         if not parts.coordinators.has(topic):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker keeps no {topic}")
-        index = parts.coordinators.shards(topic).index_for(key)
-        leader = parts.image.topics[topic].partitions[index].leader
+        index, leader = parts.coordinators.whereabouts(topic, key)
         for broker in parts.image.brokers:
             if broker.broker_id == leader and (address := circumstances.address_of(broker)) is not None:
                 return Coordinator(key=key, node_id=leader, host=address[0], port=address[1])
     except KafkaError as error:
         return _refused(key, error)
-    return _refused(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader"))
+    return _refused(
+        key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader in reach")
+    )
 
 
 def _makes_sense(topic: str, keys: Iterable[str]) -> bool:
