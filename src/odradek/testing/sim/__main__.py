@@ -4,30 +4,39 @@ planted bugs.
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import click
 
+from odradek.testing.sim.cluster_faults import ClusterFaults
 from odradek.testing.sim.fault_plan import FaultPlan, PlannedFault
 from odradek.testing.sim.mutants import BANK
 from odradek.testing.sim.sweep import (
     SCENARIOS,
+    Plan,
     Run,
     crash_points,
     explain_divergence,
     hunt,
+    plans_of,
     run_once,
+    shrink,
 )
 
 _HASH_SEED = "PYTHONHASHSEED"
 _HUNT_SEEDS = 400
 _FAILURES_SHOWN = 20
+_COMPARED = 10
+_Planned = tuple[str, int, Plan]
 
 
 @click.command()
@@ -38,7 +47,8 @@ _FAILURES_SHOWN = 20
 @click.option("--scenario", type=click.Choice([*SCENARIOS, "all"]), default="all", show_default=True)
 @click.option("--seed", type=int, help="Run this seed alone.")
 @click.option(
-    "--faults", help="With --seed: its plan of faults (kill@79,power@12); default: what the seed draws."
+    "--faults",
+    help="With --seed: its plan of faults (kill@79,power@12 or kill:leader@1+0.5); default: what it draws.",
 )
 @click.option(
     "--trace", type=click.Path(dir_okay=False, path_type=Path), help="With --seed: write its events here."
@@ -46,7 +56,16 @@ _FAILURES_SHOWN = 20
 @click.option("--every-point", is_flag=True, help="With --seed: crash at every I/O point of its first life.")
 @click.option("--mutants", is_flag=True, help="Plant every known bug in turn and count the seeds to find it.")
 @click.option(
-    "--digests", is_flag=True, hidden=True, help="Print one line a run: the echo of another process."
+    "--once", is_flag=True, help="Run each seed once, half of them in a second process; every tenth in both."
+)
+@click.option(
+    "--smaller", is_flag=True, help="With --seed and --scenario cluster: leave out faults while it fails."
+)
+@click.option(
+    "--part",
+    type=click.Choice(["all", "odd"]),
+    hidden=True,
+    help="Print one line a run: the echo of another process.",
 )
 def main(
     seed_count: int,
@@ -57,27 +76,51 @@ def main(
     trace: Path | None,
     every_point: bool,
     mutants: bool,
-    digests: bool,
+    once: bool,
+    smaller: bool,
+    part: str | None,
 ) -> None:
     """Run the storage and the broker on simulated time, network and disk, and check what they promised."""
     names = list(SCENARIOS) if scenario == "all" else [scenario]
     if mutants:
-        sys.exit(_hunt_all())
+        sys.exit(_hunt_all(scenario))
     if every_point:
         sys.exit(max(_every_point(name, seed or 0) for name in names))
     if seed is not None:
-        plan = FaultPlan.parse(faults) if faults else FaultPlan.draw(seed)
-        sys.exit(max(_one(name, seed, plan, trace) for name in names))
-    plans = [(name, one, FaultPlan.draw(one)) for name in names for one in range(first, first + seed_count)]
-    if digests:
-        for name, one, plan in plans:
-            click.echo(run_once(name, one, plan)[0].digest)
+        sys.exit(max(_one(name, seed, _plan(name, seed, faults, smaller), trace) for name in names))
+    plans = [
+        (name, one, plans_of(name).draw(one)) for name in names for one in range(first, first + seed_count)
+    ]
+    if part is not None:
+        for name, one, plan in _half(plans, 1) if part == "odd" else plans:
+            click.echo(json.dumps(_report_of(run_once(name, one, plan)[0])))
         return
-    arguments = ["--seeds", str(seed_count), "--first", str(first), "--scenario", scenario, "--digests"]
-    sys.exit(_sweep(names, plans, arguments))
+    arguments = ["--seeds", str(seed_count), "--first", str(first), "--scenario", scenario]
+    sys.exit(_sweep(names, plans, [*arguments, "--part", "odd" if once else "all"], once=once))
 
 
-def _one(scenario: str, seed: int, plan: FaultPlan, trace_path: Path | None) -> int:
+def _plan(scenario: str, seed: int, faults: str | None, smaller: bool) -> Plan:
+    kind = plans_of(scenario)
+    plan: Plan = kind.parse(faults) if faults else kind.draw(seed)
+    return shrink(seed, plan) if smaller and isinstance(plan, ClusterFaults) else plan
+
+
+def _half(plans: Sequence[_Planned], parity: int) -> list[_Planned]:
+    """Of every two the one, and of every twenty one that both processes run."""
+    return [one for number, one in enumerate(plans) if number % 2 == parity or number % _COMPARED == 0]
+
+
+def _report_of(run: Run) -> dict[str, Any]:
+    return {
+        "digest": run.digest,
+        "event_count": run.event_count,
+        "virtual_s": run.virtual_s,
+        "life_count": run.life_count,
+        "failure": run.failure,
+    }
+
+
+def _one(scenario: str, seed: int, plan: Plan, trace_path: Path | None) -> int:
     run, trace = run_once(scenario, seed, plan, keep_trace=True)
     again, _ = run_once(scenario, seed, plan, keep_trace=True)
     lines = trace.lines or []
@@ -97,29 +140,38 @@ def _one(scenario: str, seed: int, plan: FaultPlan, trace_path: Path | None) -> 
     return 0
 
 
-def _sweep(names: Sequence[str], plans: Sequence[tuple[str, int, FaultPlan]], echo: Sequence[str]) -> int:
-    """Each run here and, with another hash seed, in a second process; the digests must agree."""
+def _sweep(names: Sequence[str], plans: Sequence[_Planned], echo: Sequence[str], *, once: bool) -> int:
+    """Each run here and, with another hash seed, in a second process; what both run must have one digest."""
     environment = {**os.environ, _HASH_SEED: "1" if os.environ.get(_HASH_SEED) != "1" else "2"}
     command = [sys.executable, "-m", "odradek.testing.sim", *echo]
+    mine, theirs = (_half(plans, 0), _half(plans, 1)) if once else (plans, plans)
     started = time.perf_counter()
     failures: list[str] = []
-    runs: list[Run] = []
+    runs: dict[tuple[str, int], Run] = {}
+
+    def ended(run: Run) -> None:
+        known = runs.setdefault((run.scenario, run.seed), run)
+        if known.digest != run.digest:
+            failures.append(f"{run.command}\n    two runs with different hash seeds differ")
+        elif known is run and run.failure is not None:
+            failures.append(f"{run.command}\n    {run.failure}")
+        _progress(run.scenario, run.seed, len(runs), len(plans), started, len(failures))
+
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as twin:
         try:
-            for (name, seed, plan), digest in zip(plans, _lines(twin), strict=False):
-                run, _ = run_once(name, seed, plan)
-                runs.append(run)
-                if run.failure is not None:
-                    failures.append(f"{run.command}\n    {run.failure}")
-                elif run.digest != digest:
-                    failures.append(f"{run.command}\n    two runs with different hash seeds differ")
-                _progress(name, seed, len(runs), len(plans), started, len(failures))
+            lines = _lines(twin)
+            for own, other in zip_longest(mine, theirs):
+                if own is not None:
+                    ended(run_once(*own)[0])
+                if other is not None and (line := next(lines, None)) is not None:
+                    name, seed, plan = other
+                    ended(Run(scenario=name, seed=seed, plan=plan, **json.loads(line)))
         finally:
             twin.terminate()
     _end_progress()
-    _table(names, runs, time.perf_counter() - started)
+    _table(names, list(runs.values()), time.perf_counter() - started, once=once)
     if len(runs) < len(plans):
-        failures.append(f"the second process ended after {len(runs)} of {len(plans)} runs")
+        failures.append(f"the second process ended early: {len(runs)} of {len(plans)} runs")
     return _report(failures)
 
 
@@ -129,16 +181,17 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
         yield line.strip()
 
 
-def _table(names: Iterable[str], runs: Sequence[Run], seconds: float) -> None:
-    click.echo(f"{'scenario':<10}{'seeds':>7}{'lives':>8}{'events':>12}{'virtual h':>11}{'failed':>8}")
+def _table(names: Iterable[str], runs: Sequence[Run], seconds: float, *, once: bool) -> None:
+    click.echo(f"{'scenario':<16}{'seeds':>7}{'lives':>8}{'events':>12}{'virtual h':>11}{'failed':>8}")
     for name in names:
         own = [run for run in runs if run.scenario == name]
         click.echo(
-            f"{name:<10}{len(own):>7}{sum(run.life_count for run in own):>8}"
+            f"{name:<16}{len(own):>7}{sum(run.life_count for run in own):>8}"
             f"{sum(run.event_count for run in own):>12,}{sum(run.virtual_s for run in own) / 3600:>11.2f}"
             f"{sum(run.failure is not None for run in own):>8}"
         )
-    click.echo(f"each seed ran twice, with different hash seeds, in {seconds:.1f} s")
+    often = "once, every tenth twice" if once else "twice"
+    click.echo(f"each seed ran {often}, with different hash seeds, in {seconds:.1f} s")
 
 
 def _every_point(scenario: str, seed: int) -> int:
@@ -170,18 +223,21 @@ def _report(failures: Sequence[str]) -> int:
     return 1 if failures else 0
 
 
-def _hunt_all() -> int:
+def _hunt_all(scenario: str) -> int:
     """The kill rate of the checkers."""
     started = time.perf_counter()
+    bank = [one for one in BANK if scenario in ("all", one.scenario)]
     hunts = []
-    for number, mutant in enumerate(BANK, 1):
+    for number, mutant in enumerate(bank, 1):
         hunts.append(hunt(mutant, range(_HUNT_SEEDS)))
-        _progress(mutant.name, hunts[-1].seeds_tried, number, len(BANK), started, 0)
+        _progress(mutant.name, hunts[-1].seeds_tried, number, len(bank), started, 0)
     _end_progress()
     click.echo(f"{'planted bug':<38}{'seeds':>6}  caught as")
     for one in hunts:
         how = one.found.failure.splitlines()[0][:100] if one.found and one.found.failure else "NOT CAUGHT"
         click.echo(f"{one.mutant.name:<38}{one.seeds_tried:>6}  {how}")
+    if not hunts:
+        return 0
     caught = [one.seeds_tried for one in hunts if one.found]
     click.echo(
         f"kill rate {len(caught)}/{len(hunts)}, median {statistics.median(caught):g} seeds to find, "

@@ -139,6 +139,10 @@ class ProducerClient:
         self._source = source
         self._version = context.rng.choice((3, 7, 8, 9, 11, 12, 13))
 
+    def by_id(self) -> None:
+        """Name the topic by its id, which no other topic of the name will have."""
+        self._version = _BY_ID_SINCE
+
     async def run(self) -> None:
         await asyncio.sleep(self._context.rng.choice((0.0, self._context.rng.uniform(0, 5))))
         while not self._source.is_done:
@@ -208,6 +212,10 @@ class ConsumerClient:
         self._start_offset = 0
         self._offset = 0
 
+    def by_id(self) -> None:
+        """Name the topic by its id, which no other topic of the name will have."""
+        self._version = _BY_ID_SINCE
+
     async def follow(self, finished: Callable[[], bool]) -> None:
         """Read until told to stop."""
         while not finished():
@@ -234,12 +242,15 @@ class ConsumerClient:
             self._offset = await self.offset_at(client, _EARLIEST)
             return
         found = records_of(data, self._offset)
-        if found and found[0].offset != self._offset:
-            raise ViolationError(f"{self._partition}: a fetch at {self._offset} returned {found[0]}")
+        self._check_first(found, self._offset)
         self._ledger.observe(found, data.high_watermark)
         if found:
             self._offset = found[-1].offset + 1
         await asyncio.sleep(rng.uniform(0, 0.1))
+
+    def _check_first(self, found: list[Found], offset: int) -> None:
+        if found and found[0].offset != offset:
+            raise ViolationError(f"{self._partition}: a fetch at {offset} returned {found[0]}")
 
     async def fetch(
         self, client: WireClient, offset: int, max_bytes: int, max_wait_ms: int
@@ -261,7 +272,7 @@ class ConsumerClient:
         answer = await client.ask(request, self._version, FetchResponse)
         check_code(answer.error_code, "Fetch")
         data = answer.responses[0].partitions[0]
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and offset < self._ledger.removable_below:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._was_removed(offset):
             return None
         check_code(data.error_code, f"{self._partition}: a fetch at {offset}")
         if data.high_watermark < self._high_watermark:
@@ -271,6 +282,10 @@ class ConsumerClient:
         self._high_watermark = data.high_watermark
         self._start_offset = max(self._start_offset, data.log_start_offset)
         return data
+
+    def _was_removed(self, offset: int) -> bool:
+        """Whether it may be out of range. RefusedError when another broker may say otherwise."""
+        return offset < self._ledger.removable_below
 
     async def offset_at(self, client: WireClient, timestamp: int) -> int:
         """ListOffsets."""
@@ -309,6 +324,9 @@ class ConsumerClient:
             offset = piece[-1].offset + 1
         if await self.offset_at(client, _EARLIEST) != start_offset:  # retention went by
             raise RefusedError
+        self._check_contents(found, start_offset, end_offset)
+
+    def _check_contents(self, found: list[Found], start_offset: int, end_offset: int) -> None:
         self._ledger.check(found, start_offset=start_offset, end_offset=end_offset)
 
 

@@ -32,6 +32,8 @@ class RecordSource:
     record_count: int
     padding_bytes: tuple[int, ...]
     """Values get one of these many random bytes behind their name."""
+    key_count: int = 1
+    """How many keys its records go round, in a fixed order."""
     producer_id: int = -1
     next_number: int = 0
     in_doubt: list[Batch] = field(default_factory=list)
@@ -64,12 +66,15 @@ class RecordSource:
     def _value(self, number: int) -> bytes:
         return f"{self.name}/{number}/".encode() + self.rng.randbytes(self.rng.choice(self.padding_bytes))
 
+    def key_of(self, number: int) -> bytes:
+        return b"key" if self.key_count == 1 else f"{self.name}/{number * 7 % self.key_count}".encode()
+
     def build(self, batch: Batch, now_ms: int) -> bytearray:
         """The batch as a producer sends it, with timestamps around `now_ms`."""
         builder = BatchBuilder()
         for number, value in enumerate(batch.values, batch.first):
             self.ledger.send(value, Sent(self.name, number, self.is_idempotent))
-            builder.append(now_ms + self.rng.randint(-50, 50), b"key", value, ())
+            builder.append(now_ms + self.rng.randint(-50, 50), self.key_of(number), value, ())
         if not self.is_idempotent:
             return builder.build()
         return builder.build(producer_id=self.producer_id, producer_epoch=0, base_sequence=batch.first)

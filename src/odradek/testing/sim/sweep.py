@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from odradek.testing.sim.broker_scenario import run_broker
+from odradek.testing.sim.cluster_faults import ClusterFaults
+from odradek.testing.sim.cluster_scenario import run_cluster
 from odradek.testing.sim.compaction_scenario import run_compaction
 from odradek.testing.sim.consumer_group_scenario import run_consumer_groups
 from odradek.testing.sim.failures import DivergenceError
@@ -18,14 +20,21 @@ from odradek.testing.sim.trace import Trace, first_difference
 from odradek.testing.sim.transaction_scenario import run_transactions
 from odradek.testing.sim.world import World
 
-SCENARIOS: Final[dict[str, Callable[[World, int, FaultPlan], object]]] = {
+Plan = FaultPlan | ClusterFaults
+SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "storage": run_storage,
     "broker": run_broker,
     "compaction": run_compaction,
     "transactions": run_transactions,
     "groups": run_groups,
     "consumer_groups": run_consumer_groups,
+    "cluster": run_cluster,
 }
+
+
+def plans_of(scenario: str) -> type[FaultPlan | ClusterFaults]:
+    """The kind of plan that a scenario runs under."""
+    return ClusterFaults if scenario == "cluster" else FaultPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +43,7 @@ class Run:
 
     scenario: str
     seed: int
-    plan: FaultPlan
+    plan: Plan
     digest: str
     event_count: int
     virtual_s: float
@@ -48,9 +57,9 @@ class Run:
         return f"python -m odradek.testing.sim --scenario {self.scenario} --seed {self.seed} --faults {self.plan}"
 
 
-def run_once(scenario: str, seed: int, plan: FaultPlan, *, keep_trace: bool = False) -> tuple[Run, Trace]:
+def run_once(scenario: str, seed: int, plan: Plan, *, keep_trace: bool = False) -> tuple[Run, Trace]:
     """One run. Whatever the code under test lets out counts as a failure."""
-    world = World(seed, keep_trace=keep_trace, seconds_max=600.0, steps_max=3_000_000)
+    world = World(seed, keep_trace=keep_trace, seconds_max=900.0, steps_max=5_000_000)
     failure: str | None = None
     try:
         with world:
@@ -70,7 +79,7 @@ def run_once(scenario: str, seed: int, plan: FaultPlan, *, keep_trace: bool = Fa
     return run, world.trace
 
 
-def run_twice(scenario: str, seed: int, plan: FaultPlan) -> Run:
+def run_twice(scenario: str, seed: int, plan: Plan) -> Run:
     """Run and run again; `DivergenceError` says where the two part, if they do."""
     first, _ = run_once(scenario, seed, plan)
     second, _ = run_once(scenario, seed, plan)
@@ -79,9 +88,21 @@ def run_twice(scenario: str, seed: int, plan: FaultPlan) -> Run:
     return first
 
 
-def explain_divergence(scenario: str, seed: int, plan: FaultPlan) -> str:
+def explain_divergence(scenario: str, seed: int, plan: Plan) -> str:
     """Two more runs, with their events kept: the first that differs."""
     return first_difference(*(run_once(scenario, seed, plan, keep_trace=True)[1] for _ in range(2)))
+
+
+def shrink(seed: int, plan: ClusterFaults) -> ClusterFaults:
+    """Leave out one strike after another as long as the run still fails."""
+    index = 0
+    while index < len(plan.strikes):
+        smaller = plan.without(index)
+        if run_once("cluster", seed, smaller)[0].failure is not None:
+            plan = smaller
+        else:
+            index += 1
+    return plan
 
 
 def crash_points(scenario: str, seed: int) -> int:
@@ -107,7 +128,7 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Hunt:
     tried = 0
     for seed in seeds:
         tried += 1
-        plan = FaultPlan.draw(seed)
+        plan = plans_of(mutant.scenario).draw(seed)
         with mutant.planted():
             run, _ = run_once(mutant.scenario, seed, plan)
         if run.failure is not None and run_once(mutant.scenario, seed, plan)[0].failure is None:

@@ -343,5 +343,5 @@ async def deliver_late(context: ClientContext, request: Message, version: int) -
             await client.ask(request, version, Message)
         finally:
             client.close()
-    except OSError:
+    except (OSError, RefusedError):
         return

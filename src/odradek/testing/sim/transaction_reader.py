@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.records import data_batches, decode_batch, split_batches
@@ -19,11 +20,17 @@ _READ_COMMITTED: Final = 1
 
 
 class CommittedReader:
-    """Reads one partition at read_committed."""
+    """Reads one partition at read_committed. Where leaders change, a new one may know less of what is stable for a while."""
 
     def __init__(
-        self, context: ClientContext, history: TransactionHistory, partition: TopicPartition
+        self,
+        context: ClientContext,
+        history: TransactionHistory,
+        partition: TopicPartition,
+        *,
+        leaders_change: bool = False,
     ) -> None:
+        self._leaders_change = leaders_change
         self._context = context
         self._history = history
         self._partition = partition
@@ -92,6 +99,8 @@ class CommittedReader:
         answer = await client.ask(request, 11, FetchResponse)
         check(answer.error_code, "Fetch")
         data = answer.responses[0].partitions[0]
+        if self._leaders_change and data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise RefusedError("a leader of the past was asked, or one that knows too little yet")
         check(data.error_code, f"{self._partition}: a fetch at {offset}")
         self._check_stable(data)
         batches = split_batches(data.records or b"", allow_partial=True)
@@ -107,7 +116,7 @@ class CommittedReader:
         return found, following, data.high_watermark
 
     def _check_stable(self, data: Any) -> None:
-        if data.last_stable_offset < self._last_stable_offset:
+        if data.last_stable_offset < self._last_stable_offset and not self._leaders_change:
             raise ViolationError(
                 f"{self._partition}: the last stable offset went from {self._last_stable_offset} "
                 f"to {data.last_stable_offset}"

@@ -29,6 +29,7 @@ from odradek.testing.sim.trace import Trace
 
 T = TypeVar("T")
 _CANCEL_ROUNDS_MAX = 100
+_ERRORS_SHOWN = 5
 
 
 class Life:
@@ -210,7 +211,8 @@ class World:
             if collecting:
                 gc.enable()
         if self.errors:
-            raise ViolationError("errors that no one handled:\n" + "\n".join(self.errors))
+            shown = "\n".join(self.errors[:_ERRORS_SHOWN])
+            raise ViolationError(f"{len(self.errors)} errors that no one handled:\n{shown}")
         return result
 
     def _adopt(self, task: asyncio.Task[Any], context: Context) -> None:

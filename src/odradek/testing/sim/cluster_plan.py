@@ -1,0 +1,91 @@
+"""What a seed decides about a run of the cluster: who works in it, how the brokers are set up, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.testing.sim.broker_clients import PORT
+from odradek.testing.sim.chance import stream
+
+_WORKLOADS: Final = ("transactions", "group", "keyed", "churn", "reassign")
+_ENDINGS: Final = ("power", "power", "clean")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """Beside what is named in `workloads` there are always producers and consumers of plain records."""
+
+    broker_count: int
+    partition_count: int
+    replication: int
+    min_insync: int
+    record_count: int
+    padding_bytes: tuple[int, ...]
+    workloads: tuple[str, ...]
+    session_s: float
+    """How long the registry waits for a broker."""
+    lag_s: float
+    fetch_wait_ms: int
+    follows_nearest: bool
+    """Some consumers read from whoever they like."""
+    ending: str
+    """`power`: all brokers lose their power at one instant in the end; `clean`: after they stopped."""
+
+    @classmethod
+    def draw(cls, seed: int, broker_count: int) -> ClusterPlan:
+        rng = stream(seed, "cluster plan")
+        replication = min(broker_count, rng.choice((2, 3, 3, 3)))
+        return cls(
+            broker_count=broker_count,
+            partition_count=rng.choice((1, 2)),
+            replication=replication,
+            min_insync=min(replication, rng.choice((1, 1, 2))),
+            record_count=rng.choice((10, 25, 50)),
+            padding_bytes=rng.choice(((0, 20), (0, 100, 2000))),
+            workloads=tuple(sorted(rng.sample(_WORKLOADS, rng.choice((0, 1, 1, 2))))),
+            session_s=rng.choice((1.0, 2.0, 6.0)),
+            lag_s=rng.choice((0.5, 2.0)),
+            fetch_wait_ms=rng.choice((50, 500)),
+            follows_nearest=rng.random() < 0.5,
+            ending=rng.choice(_ENDINGS),
+        )
+
+    def topic(self) -> dict[str, str]:
+        """Settings of the topic of plain records."""
+        return {"min.insync.replicas": str(self.min_insync)}
+
+    def broker(self, seed: int, broker_id: int) -> dict[str, str]:
+        """Settings of one broker."""
+        rng = stream(seed, f"broker {broker_id}")
+        internal = str(min(3, self.broker_count))
+        return {
+            "node.id": str(broker_id),
+            "listeners": f"PLAINTEXT://0.0.0.0:{PORT}",
+            "advertised.listeners": f"PLAINTEXT://{host_name(broker_id)}:{PORT}",
+            "log.dirs": "/data",
+            "auto.create.topics.enable": "false",
+            "log.retention.check.interval.ms": "1000",
+            "log.flush.offset.checkpoint.interval.ms": rng.choice(("700", "5000")),
+            "replica.high.watermark.checkpoint.interval.ms": rng.choice(("300", "5000")),
+            "replica.lag.time.max.ms": str(int(self.lag_s * 1000)),
+            "replica.fetch.wait.max.ms": str(min(self.fetch_wait_ms, int(self.lag_s * 500))),
+            "replica.fetch.backoff.ms": "100",
+            "num.replica.fetchers": rng.choice(("1", "2")),
+            "log.roll.ms": rng.choice(("1000", "604800000")),
+            "offsets.topic.num.partitions": "2",
+            "offsets.topic.replication.factor": internal,
+            "transaction.state.log.num.partitions": "2",
+            "transaction.state.log.replication.factor": internal,
+            "transaction.state.log.min.isr": str(min(2, self.broker_count)),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+            "group.min.session.timeout.ms": "1000",
+            "group.initial.rebalance.delay.ms": "300",
+            "log.cleaner.backoff.ms": "500",
+            "controlled.shutdown.max.retries": "3",
+            "controlled.shutdown.retry.backoff.ms": "200",
+        }
+
+
+def host_name(broker_id: int) -> str:
+    return f"broker-{broker_id}"

@@ -1,0 +1,179 @@
+"""Three production brokers in a simulated world: clients that follow leaders and coordinators, a nemesis that chases roles, and
+what must hold all the same.
+
+A run has four parts. The cluster boots and the topics are made. Then everybody works while the strikes of the plan fall. Then
+the faults end: every producer gets its acknowledgements, every replica is in sync again, everybody knows the same, in bounded
+virtual time; all is read back and replicas are compared. At last the power of all brokers fails at one instant (or they stop
+cleanly before), and what they have when they are back is read and compared once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from odradek.broker.app import Broker
+from odradek.config.broker import BrokerConfig
+from odradek.registry import Registry
+from odradek.testing.sim.broker_clients import PORT
+from odradek.testing.sim.chance import stream
+from odradek.testing.sim.cluster_admin import ChurnWork, ReassignWork
+from odradek.testing.sim.cluster_clients import ClusterContext
+from odradek.testing.sim.cluster_faults import ClusterFaults
+from odradek.testing.sim.cluster_keeper import ClusterKeeper, gather_all
+from odradek.testing.sim.cluster_monitor import ClusterMonitor
+from odradek.testing.sim.cluster_nemesis import Nemesis
+from odradek.testing.sim.cluster_plain import KeyedWork, PlainWork
+from odradek.testing.sim.cluster_plan import ClusterPlan, host_name
+from odradek.testing.sim.cluster_services import GroupWork, TransactionWork
+from odradek.testing.sim.cluster_view import ClusterView
+from odradek.testing.sim.cluster_work import Setting, Work
+from odradek.testing.sim.disk_faults import CrashKind
+from odradek.testing.sim.disk_trouble import is_disk_trouble
+from odradek.testing.sim.failures import ViolationError
+from odradek.testing.sim.registry import SimRegistryStore
+from odradek.testing.sim.world import Life, World
+
+_BOOT_S_MAX: Final = 60.0
+_DRAIN_S_MAX: Final = 120.0
+"""After the last fault, everything must be acknowledged within this long."""
+_SETTLE_S_MAX: Final = 60.0
+"""And after that, everything must be in sync within this long."""
+_WORK: Final[dict[str, Callable[[Setting], Work]]] = {
+    "transactions": TransactionWork,
+    "group": GroupWork,
+    "keyed": KeyedWork,
+    "churn": ChurnWork,
+    "reassign": ReassignWork,
+}
+T = TypeVar("T")
+
+
+class ClusterScenario:
+    """One run in a world."""
+
+    def __init__(self, world: World, seed: int, faults: ClusterFaults, *, broker_count: int = 3) -> None:
+        self._world = world
+        plan = self._plan = ClusterPlan.draw(seed, broker_count)
+        world.excuse = self._is_excused
+        self._registry = SimRegistryStore(world, session_timeout_s=plan.session_s)
+        self._keepers = [
+            ClusterKeeper(
+                world.host(host_name(broker_id)),
+                broker_id,
+                stream(seed, f"keeper {broker_id}"),
+                plan.broker(seed, broker_id),
+                self._open_broker,
+            )
+            for broker_id in range(1, broker_count + 1)
+        ]
+        self._clients = [world.host(f"client-{number}") for number in range(2)]
+        self._view = ClusterView(self._keepers)
+        self._monitor = ClusterMonitor(self._view)
+        self._faults = faults
+        self._nemesis = Nemesis(world, seed, faults, self._view, self._registry, self._clients)
+        context = ClusterContext(
+            broker="",
+            brokers=tuple((one.host.name, PORT) for one in self._keepers),
+            rng=stream(seed, "clients"),
+            now_ms=self._clients[0].clock.wall_ms,
+        )
+        setting = Setting(
+            seed=seed,
+            plan=plan,
+            context=context,
+            hosts=self._clients,
+            is_calm=lambda: self._nemesis.is_over,
+        )
+        self._plain = PlainWork(setting)
+        self._works: list[Work] = [self._plain, *(_WORK[name](setting) for name in plan.workloads)]
+        self._guards: list[asyncio.Task[None]] = []
+
+    def _open_broker(self, config: BrokerConfig, life: Life) -> Broker:
+        async def open_registry(*_ignored: object) -> Registry:
+            return await self._registry.connect(life.host.name)
+
+        return Broker(config, life.runtime, open_registry=open_registry)
+
+    def _is_excused(self, error: BaseException) -> bool:
+        """A request that failed on a failing disk; the keeper will restart the broker."""
+        return is_disk_trouble(error) and any(life.disk.failure_count for life in self._world.lives)
+
+    async def run(self) -> None:
+        """Raises `ViolationError` when a promise was broken."""
+        for client in self._clients:
+            client.boot()
+        self._start()
+        await self._bounded(_BOOT_S_MAX, self._prepare(), "the cluster does not come up")
+        seconds_max = self._faults.end_s + _DRAIN_S_MAX
+        await self._bounded(seconds_max, self._work(), "clients still wait")
+        await self._check()
+        await self._end_all()
+        self._start()
+        await self._check()
+        await self._stop()
+
+    def _start(self) -> None:
+        self._monitor.is_over = False
+        for one in self._keepers:
+            one.stop.clear()
+        self._guards = [
+            asyncio.create_task(one.keep(), name=f"keeper {one.broker_id}") for one in self._keepers
+        ]
+        self._guards.append(asyncio.create_task(self._monitor.watch(), name="monitor"))
+
+    async def _prepare(self) -> None:
+        await self._monitor.settled(_BOOT_S_MAX)
+        for work in self._works:
+            await work.prepare()
+
+    async def _work(self) -> None:
+        await gather_all(self._nemesis.torment(), *(work.run() for work in self._works))
+
+    async def _check(self) -> None:
+        await self._bounded(_SETTLE_S_MAX * 2, self._monitor.settled(_SETTLE_S_MAX), "nothing settles")
+        await self._bounded(_DRAIN_S_MAX, self._check_contents(), "clients still wait for what is there")
+        self._monitor.compare_replicas()
+
+    async def _check_contents(self) -> None:
+        await self._plain.probe()
+        for work in self._works:
+            await work.check()
+        await self._monitor.settled(_SETTLE_S_MAX)
+
+    async def _end_all(self) -> None:
+        if self._plan.ending == "clean":
+            await self._stop()
+        for one in self._keepers:
+            one.stop.set()
+            one.crash(CrashKind.POWER_LOSS, 0.0)
+        self._monitor.is_over = True
+        await gather_all(*self._guards)
+
+    async def _stop(self) -> None:
+        self._monitor.is_over = True
+        for one in self._keepers:
+            one.stop.set()
+        await gather_all(*self._guards)
+
+    async def _bounded(self, seconds_max: float, work: Coroutine[Any, Any, T], otherwise: str) -> T:
+        """Do it, unless a guard fails first; ViolationError when it takes longer."""
+        task = asyncio.create_task(work)
+        for guard in self._guards:
+            guard.add_done_callback(lambda _: task.cancel())
+        try:
+            async with asyncio.timeout(seconds_max):
+                return await task
+        except TimeoutError:
+            raise ViolationError(f"stuck: after {seconds_max:.0f} s {otherwise}") from None
+        except asyncio.CancelledError:
+            for guard in self._guards:
+                if guard.done():
+                    guard.result()
+            raise
+
+
+def run_cluster(world: World, seed: int, faults: ClusterFaults) -> None:
+    """Run the scenario in a world of its own."""
+    world.run(ClusterScenario(world, seed, faults).run)

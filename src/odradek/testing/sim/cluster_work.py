@@ -1,0 +1,48 @@
+"""What all workloads of a simulated cluster share: where they run, and what the scenario asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from odradek.testing.sim.chance import stream
+from odradek.testing.sim.cluster_clients import ClusterContext
+from odradek.testing.sim.cluster_plan import ClusterPlan
+from odradek.testing.sim.world import Host
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Of one run."""
+
+    seed: int
+    plan: ClusterPlan
+    context: ClusterContext
+    hosts: list[Host]
+    """Where clients run."""
+    is_calm: Callable[[], bool]
+    """Whether the last fault has ended."""
+
+    def stream(self, name: str) -> Random:
+        return stream(self.seed, name)
+
+    async def somewhere(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a client on one of the hosts."""
+        return await self.context.rng.choice(self.hosts).spawn(work)
+
+
+class Work(Protocol):
+    """A workload. Each promise that it sees broken raises `ViolationError`."""
+
+    async def prepare(self) -> None:
+        """Before any fault: make the topics."""
+
+    async def run(self) -> None:
+        """Until everything is done; that must be possible once all is calm."""
+
+    async def check(self) -> None:
+        """All is calm: read everything, and compare it with what is known. May be called again."""
