@@ -10,7 +10,8 @@ A pure core: no clock, no I/O; `now` comes in as seconds. Rules, in the words of
     id, n > 0            incremental fetch; n must be the epoch that the server expects next
 
 A full cache gives a slot to a newcomer only when some session has not been used for the eviction time; otherwise the
-newcomer goes without (session id 0), which costs bandwidth and breaks nothing.
+newcomer goes without (session id 0), which costs bandwidth and breaks nothing. Followers, whose sessions are large and last,
+need not wait: they take the slot of a consumer, and none takes theirs before that time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
+from odradek.protocol.schema import INT64_MAX
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -47,6 +49,8 @@ class WantedPartition:
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
+    high_watermark: int = INT64_MAX
+    """The one that a follower knows (KIP-1166); others say nothing, and need not be told of its moves."""
 
 
 @dataclass(slots=True)
@@ -73,10 +77,13 @@ class Told:
 class FetchSession:
     """One client's partitions, in the order in which they will be served."""
 
-    __slots__ = ("epoch", "last_used", "owner", "partitions", "session_id", "uses_topic_ids")
+    __slots__ = ("epoch", "is_follower", "last_used", "owner", "partitions", "session_id", "uses_topic_ids")
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, owner: str, now: float) -> None:
+    def __init__(
+        self, session_id: int, *, uses_topic_ids: bool, owner: str, now: float, is_follower: bool = False
+    ) -> None:
         self.session_id = session_id
+        self.is_follower = is_follower
         self.uses_topic_ids = uses_topic_ids
         self.owner = owner
         self.epoch = 1
@@ -92,6 +99,11 @@ class FetchSession:
                 self.partitions[item.key] = _Cached(item)
             else:
                 cached.wanted = item
+
+    def told_high_watermark(self, key: PartitionKey) -> int:
+        """The one that the client was last told; -1 when none."""
+        cached = self.partitions.get(key)
+        return -1 if cached is None else cached.high_watermark
 
     def changed(self, told: Told) -> bool:
         """Whether an incremental response must mention the partition; remembers that it was told."""
@@ -149,6 +161,7 @@ class FetchSessions:
         uses_topic_ids: bool,
         owner: str,
         now: float,
+        is_follower: bool = False,
     ) -> FetchPlan:
         """Decide what a request means. Raises the session errors of the KIP; none of them harms another session."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -156,7 +169,7 @@ class FetchSessions:
                 self._close(session_id, owner)
             session = None
             if epoch == INITIAL_EPOCH and wanted:
-                session = self._open(uses_topic_ids, owner, now)
+                session = self._open(uses_topic_ids, owner, now, is_follower=is_follower)
             if session is not None:
                 session.update(wanted, ())
             return FetchPlan(wanted=wanted, session=session, incremental=False)
@@ -190,20 +203,33 @@ class FetchSessions:
         if session is not None and session.owner == owner:
             del self._sessions[session_id]
 
-    def _open(self, uses_topic_ids: bool, owner: str, now: float) -> FetchSession | None:
-        if self._slots <= 0:
+    def _open(
+        self, uses_topic_ids: bool, owner: str, now: float, *, is_follower: bool
+    ) -> FetchSession | None:
+        if self._slots <= 0 or (len(self._sessions) >= self._slots and not self._evict(now, is_follower)):
             return None
-        if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()))
-            if now - oldest.last_used < self._eviction_seconds:
-                return None
-            del self._sessions[oldest.session_id]
         session_id = 0
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = int(self._chance() * _EPOCH_MAX)
-        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, owner=owner, now=now)
+        session = FetchSession(
+            session_id, uses_topic_ids=uses_topic_ids, owner=owner, now=now, is_follower=is_follower
+        )
         self._sessions[session_id] = session
         return session
+
+    def _evict(self, now: float, for_follower: bool) -> bool:
+        """Free a slot, if one may be."""
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used < self._eviction_seconds:
+            if not for_follower:
+                return False
+            consumers = (one for one in self._sessions.values() if not one.is_follower)
+            consumer = next(consumers, None)
+            if consumer is None:
+                return False
+            oldest = consumer
+        del self._sessions[oldest.session_id]
+        return True
 
 
 def named(topic: str, partition: int) -> PartitionKey:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.config.definition import Bounds, Importance, Setting, SettingType, at_least, declare
+from odradek.config.definition import Bounds, Importance, Setting, SettingType, at_least, declare, one_of
 from odradek.config.zookeeper import ZooKeeperConfig
 
 
@@ -20,7 +20,7 @@ def _whole(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig(ZooKeeperConfig):
-    """How followers fetch from leaders."""
+    """How followers fetch from leaders, and consumers from followers."""
 
     num_replica_fetchers: int = _whole(
         "num.replica.fetchers",
@@ -67,4 +67,24 @@ class ReplicationConfig(ZooKeeperConfig):
         at_least(1),
         "How long a follower waits for the answer of a leader before it gives the connection up.",
         Importance.HIGH,
+    )
+    replica_lag_time_max_ms: int = declare(
+        Setting(
+            key="replica.lag.time.max.ms",
+            type=SettingType.LONG,
+            default=30_000,
+            meaning="A follower that has not had everything for so long is not in sync any more.",
+            valid=at_least(1),
+            importance=Importance.HIGH,
+        )
+    )
+    replica_selector_class: str | None = declare(
+        Setting(
+            key="replica.selector.class",
+            type=SettingType.STRING,
+            default=None,
+            meaning="Which replica consumers are told to read from: with "
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector a follower in their own rack, else the leader.",
+            valid=one_of("org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+        )
     )

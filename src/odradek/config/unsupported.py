@@ -134,8 +134,8 @@ AREAS: Final = (
         controller.socket.timeout.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
         initial.broker.registration.timeout.ms inter.broker.listener.name
         leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-        log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads replica.lag.time.max.ms
-        replica.selector.class replica.socket.receive.buffer.bytes
+        log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads
+        replica.socket.receive.buffer.bytes
         request.timeout.ms security.inter.broker.protocol socket.connection.setup.timeout.max.ms
         socket.connection.setup.timeout.ms unclean.leader.election.interval.ms
         """,
@@ -218,7 +218,7 @@ AREAS: Final = (
         keys="""
         background.threads config.providers delete.records.purgatory.purge.interval.requests
         fetch.purgatory.purge.interval.requests num.network.threads
-        producer.purgatory.purge.interval.requests queued.max.request.bytes zookeeper.max.in.flight.requests
+        producer.purgatory.purge.interval.requests queued.max.request.bytes
         """,
     ),
     Area(

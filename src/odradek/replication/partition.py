@@ -255,6 +255,11 @@ class Partition:
         if not self.is_leader:
             raise self._not_leader(NO_LEADER if self.state is None else self.state.leader)
 
+    def check_has_role(self) -> None:
+        """What ended the partition, or NOT_LEADER_OR_FOLLOWER, unless this broker leads or follows it."""
+        if self.retired is not None or (self.state is None and not self.is_leader):
+            self.check_leads()
+
     def check_leader_epoch(self, expected: int) -> None:
         """FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless the client's epoch is ours; -1 is 'not known' (KIP-320)."""
         if expected in (-1, self.leader_epoch):

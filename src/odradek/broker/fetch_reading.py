@@ -1,0 +1,255 @@
+"""What a fetch finds in the partitions that it wants, within its limits.
+
+A consumer reads below the high watermark, or with read_committed below the last stable offset, of a leader or, when it is new
+enough to know of this, of a follower, whose marks may be behind (KIP-392). A follower reads up to the end of the leader's log.
+By the offset that it reads from it says what it has made durable. No quota and no limit on what clients leave unread holds it
+back, for what it has not got is not acknowledged either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts
+from odradek.broker.fetch_sessions import PartitionKey, WantedPartition
+from odradek.broker.intake import ZSTD_SINCE_FETCH
+from odradek.broker.preferred_replicas import RACK_AWARE, preferred_replica
+from odradek.broker.throttling import fetch_bytes_max
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    PartitionData,
+)
+from odradek.replication.partition import Partition
+
+_SINCE_RACKS: Final = 11
+_READ_COMMITTED: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchingBroker:
+    """A follower, as its fetch introduces it."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one partition's part of the response will be, and whether that is worth saying."""
+
+    key: PartitionKey
+    data: PartitionData
+    has_records: bool
+    has_news: bool
+
+
+class Reading:
+    """Reads what a plan wants; may be run again when more has arrived."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        circumstances: Circumstances,
+        request: FetchRequest,
+        wanted: Sequence[WantedPartition],
+        follower: FetchingBroker | None,
+    ) -> None:
+        self.follower = follower
+        self.committed_only = request.isolation_level == _READ_COMMITTED and follower is None
+        self.found_bytes = 0
+        self.has_news = False
+        self.partitions: dict[Partition, WantedPartition] = {}
+        """Those that could be read from."""
+        self._parts = parts
+        self._circumstances = circumstances
+        self._wanted = wanted
+        knows_racks = circumstances.api_version >= _SINCE_RACKS
+        self._may_read_followers = knows_racks and follower is None
+        self._rack = request.rack_id if knows_racks else ""
+        self._max_bytes = min(request.max_bytes, parts.config.fetch_max_bytes)
+        if parts.quotas.active and follower is None:
+            self._max_bytes = min(self._max_bytes, fetch_bytes_max(parts, circumstances))
+        self._limit_bytes = 0
+        self._has_room = True
+        self._is_first = True
+
+    def read(self) -> list[Result]:
+        self.found_bytes = 0
+        self.has_news = False
+        self.partitions = {}
+        self._limit_bytes, self._has_room = self._max_bytes, True
+        if self.follower is None:
+            room = self._parts.config.queued_max_response_bytes - self._parts.unread_bytes()
+            self._has_room = room > 0
+            self._limit_bytes = min(self._max_bytes, room)
+        if self._is_first:
+            self._note_follower()
+        return [self._read_one(wanted) for wanted in self._wanted]
+
+    def _note_follower(self) -> None:
+        """The follower's progress, of all partitions before any is read: the answer says where their marks are then."""
+        self._is_first = False
+        follower = self.follower
+        if follower is None:
+            return
+        now = self._parts.runtime.clock.monotonic()
+        for wanted in self._wanted:
+            try:
+                partition = self._partition(wanted)
+                if _divergence(partition, wanted) is None:
+                    _check_range(partition, wanted.fetch_offset)
+                    partition.follower_fetched(
+                        follower.broker_id,
+                        follower.broker_epoch,
+                        wanted.fetch_offset,
+                        now,
+                        start_offset=wanted.log_start_offset,
+                    )
+            except KafkaError:  # it comes up again when the partition is read
+                continue
+
+    def _read_one(self, wanted: WantedPartition) -> Result:
+        try:
+            data = self._data(wanted)
+        except KafkaError as error:
+            self.has_news = True
+            return Result(wanted.key, failed(wanted.key.partition, error), False, True)
+        found = len(data.records) if data.records is not None else 0
+        self.found_bytes += found
+        is_news = data.diverging_epoch.epoch != -1 or data.preferred_read_replica != -1
+        self.has_news = self.has_news or is_news
+        return Result(wanted.key, data, found > 0, is_news)
+
+    def _partition(self, wanted: WantedPartition) -> Partition:
+        key = wanted.key
+        replicas = self._parts.replicas
+        if self._may_read_followers:
+            partition = (
+                replicas.replica(key.topic, key.partition)
+                if key.topic
+                else replicas.replica_by_id(key.topic_id, key.partition)
+            )
+            partition.check_has_role()
+        else:
+            partition = (
+                replicas.leader(key.topic, key.partition)
+                if key.topic
+                else replicas.leader_by_id(key.topic_id, key.partition)
+            )
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        if self.follower is not None:
+            partition.check_follower(
+                self.follower.broker_id,
+                self.follower.broker_epoch,
+                knows_epoch=wanted.current_leader_epoch >= 0,
+            )
+        return partition
+
+    def _data(self, wanted: WantedPartition) -> PartitionData:
+        partition = self._partition(wanted)
+        index = wanted.key.partition
+        if partition.config.compression_type == "zstd" and self._circumstances.api_version < ZSTD_SINCE_FETCH:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this topic is zstd: fetch with version 10 or newer"
+            )
+        none: list[AbortedTransaction] | None = [] if self.committed_only else None
+        if self._rack and (preferred := self._preferred(partition, wanted)) is not None:
+            return _found(partition, index, b"", none).replace(preferred_read_replica=preferred)
+        self.partitions[partition] = wanted
+        diverging = _divergence(partition, wanted)
+        if diverging is not None:
+            return _found(partition, index, b"", none, diverging)
+        end_offset = self._end_offset(partition)
+        limit = min(wanted.max_bytes, self._limit_bytes - self.found_bytes)
+        at_least_one = self.found_bytes == 0 and self._has_room
+        _check_range(partition, wanted.fetch_offset)
+        if wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one):
+            return _found(partition, index, b"", none)
+        read = partition.log.read(
+            wanted.fetch_offset,
+            max(limit, 0),
+            end_offset=end_offset,
+            at_least_one=at_least_one,
+            to_send=self._circumstances.connection.sends_uncopied,
+        )
+        aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
+        return _found(partition, index, read.records, aborted)
+
+    def _end_offset(self, partition: Partition) -> int:
+        if self.follower is not None:
+            return partition.log.end_offset
+        return partition.last_stable_offset if self.committed_only else partition.high_watermark
+
+    def _preferred(self, partition: Partition, wanted: WantedPartition) -> BrokerId | None:
+        if self._parts.config.replica_selector_class != RACK_AWARE or not partition.is_leader:
+            return None
+        return preferred_replica(
+            partition, self._parts.image.brokers, rack=self._rack, fetch_offset=wanted.fetch_offset
+        )
+
+
+def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in partition.log.aborted_transactions(start_offset, end_offset)
+    ]
+
+
+def _check_range(partition: Partition, offset: int) -> None:
+    """Between the log's start and its end. Between the high watermark and the end there is nothing to read yet."""
+    if not partition.start_offset <= offset <= partition.log.end_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition.name} holds offsets {partition.start_offset} to {partition.high_watermark}, not {offset}",
+        )
+
+
+def _divergence(partition: Partition, wanted: WantedPartition) -> EpochEndOffset | None:
+    """Where the client's log parted from ours, when the epoch it last fetched says that it did."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
+    if end_offset < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition.name} knows no leader epoch {wanted.last_fetched_epoch} after which to go on",
+        )
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+
+def _found(
+    partition: Partition,
+    index: int,
+    records: bytes | bytearray | memoryview,
+    aborted: list[AbortedTransaction] | None,
+    diverging: EpochEndOffset | None = None,
+) -> PartitionData:
+    data = PartitionData(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.start_offset,
+        aborted_transactions=aborted,
+        records=records,
+    )
+    return data if diverging is None else data.replace(diverging_epoch=diverging)
+
+
+def failed(index: int, error: KafkaError) -> PartitionData:
+    """The answer for a partition that cannot be read."""
+    return PartitionData(
+        partition_index=index,
+        error_code=error.code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )

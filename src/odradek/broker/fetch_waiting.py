@@ -1,0 +1,125 @@
+"""Fetches that wait for records: a consumer's for what becomes readable, a follower's for what is appended.
+
+They watch from the moment they are made, so nothing that happens in between can be missed, and stop when their `response` is
+settled or cancelled. `answer` reads again and makes the response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from odradek.model.ids import Offset
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.replication.partition import Partition
+
+_MARK_DELAY_S: Final = 0.005
+"""A follower hears so much later of a high watermark that moved, unless records take the news along."""
+
+
+class _Waiting:
+    """A response to come, at the latest when time is up."""
+
+    def __init__(
+        self, partitions: Iterable[Partition], answer: Callable[[], FetchResponse], *, wait_s: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._make_answer = answer
+        self._partitions = tuple(partitions)
+        self._timer = loop.call_later(wait_s, self._answer)
+        self.response: asyncio.Future[FetchResponse] = loop.create_future()
+        self.response.add_done_callback(self._stop)
+
+    def _answer(self) -> None:
+        if self.response.done():
+            return
+        # First: a disk error met in reading ends partitions, and they would call again.
+        self._stop(self.response)
+        try:
+            self.response.set_result(self._make_answer())
+        except Exception as error:  # noqa: BLE001 - whoever called (a writer, a timer) has no part in it; the asker has
+            self.response.set_exception(error)
+
+    def _stop(self, _: asyncio.Future[FetchResponse]) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.unwatch(self)  # type: ignore[arg-type]
+
+
+class ConsumerWaiting(_Waiting):
+    """Answers when enough bytes became readable, when a partition ended, or when time is up."""
+
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        answer: Callable[[], FetchResponse],
+        *,
+        wait_s: float,
+        missing_bytes: int,
+        committed_only: bool,
+    ) -> None:
+        super().__init__(partitions, answer, wait_s=wait_s)
+        self._missing_bytes = missing_bytes
+        for partition in self._partitions:
+            partition.watch(self, committed_only=committed_only)
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        self._missing_bytes -= added_bytes
+        if self._missing_bytes <= 0:
+            self._answer()
+
+    def ended(self, partition: Partition) -> None:
+        self._answer()
+
+
+class FollowerWaiting(_Waiting):
+    """Answers when enough bytes were appended, when a partition's role ended, or when time is up; and soon after a high
+    watermark moved beyond the one that the follower knows (KIP-1166).
+
+    It does so in the loop's next round, not in the middle of an append: what else is appended in this one goes with it.
+    """
+
+    def __init__(
+        self,
+        known: dict[Partition, Offset],
+        answer: Callable[[], FetchResponse],
+        *,
+        wait_s: float,
+        missing_bytes: int,
+    ) -> None:
+        """`known`: the high watermarks that the follower knows."""
+        super().__init__(known, answer, wait_s=wait_s)
+        self._known = known
+        self._missing_bytes = missing_bytes
+        self._marks: asyncio.TimerHandle | None = None
+        self._is_due = False
+        for partition in self._partitions:
+            partition.watch_end(self)
+            self._look_at_mark(partition)
+
+    def appended(self, partition: Partition, added_bytes: int) -> None:
+        self._missing_bytes -= added_bytes
+        if self._missing_bytes <= 0:
+            self._answer_soon()
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        self._look_at_mark(partition)
+
+    def ended(self, partition: Partition) -> None:
+        self._answer_soon()
+
+    def _look_at_mark(self, partition: Partition) -> None:
+        if self._marks is None and partition.high_watermark > self._known[partition]:
+            loop = asyncio.get_running_loop()
+            self._marks = loop.call_later(_MARK_DELAY_S, self._answer)
+
+    def _answer_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._answer)
+
+    def _stop(self, response: asyncio.Future[FetchResponse]) -> None:
+        if self._marks is not None:
+            self._marks.cancel()
+        super()._stop(response)
