@@ -103,9 +103,11 @@ class Broker:
         )
         await controller.begin_epoch()
         config = self._with_dynamic(controller.image)
-        replicas = self._replicas = Replicas(runtime, directories, on_all_failed=self.fatal.set)
+        replicas = self._replicas = Replicas(
+            runtime, directories, me=me.broker_id, on_all_failed=self.fatal.set
+        )
         coordinators = self._coordinators = Coordinators()
-        replicas.on_led, replicas.on_lost = coordinators.led, coordinators.lost
+        replicas.announce(on_led=coordinators.led, on_lost=coordinators.lost)
         cluster = ClusterLink(controller)
         producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self._expect_coordinators(coordinators, controller, replicas, producer_ids)

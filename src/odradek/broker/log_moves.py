@@ -73,7 +73,7 @@ class LogMoves:
         """
         if self._closed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker is stopping")
-        partition = self._replicas.leader(topic, index)
+        partition = self._replicas.replica(topic, index)
         copy = self._replicas.begin_move(partition, path)
         before = self._moves.get(partition.name)
         if before is not None:

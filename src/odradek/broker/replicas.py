@@ -1,29 +1,32 @@
-"""The partitions of this broker: opened, reconfigured, retired and removed as the cluster image changes.
+"""The replicas of this broker: opened, given their roles, reconfigured, retired and removed as the cluster's image changes.
 
-One partition's trouble stays its own: a log that cannot be opened, or whose directory failed, is offline, answers
-KAFKA_STORAGE_ERROR, and leaves the others alone. A partition offline because the disk was full comes back by itself.
+Of every partition in the image that names this broker as a replica there is one here, and of no other. One partition's trouble
+stays its own: a log that cannot be opened, or whose directory failed, is offline, answers KAFKA_STORAGE_ERROR, and leaves the
+others alone. A partition offline because the disk was full comes back by itself.
+
+Where to find what: `held_replicas.py` has them, `replica_roles.py` says who leads, `replica_opening.py` opens and deletes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from odradek.broker.held_replicas import HeldReplicas, ReplicaId
+from odradek.broker.replica_opening import ReplicaOpening, Wanted
+from odradek.broker.replica_roles import Following, ReplicaRoles
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, TopicImage
 from odradek.config.broker import BrokerConfig
-from odradek.config.definition import LONG_MAX
-from odradek.config.topic import topic_config
+from odradek.config.topic import LogConfig, topic_config
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import BrokerId, TopicPartition
 from odradek.replication.flusher import Flusher
-from odradek.replication.partition import Partition
+from odradek.replication.partition import Membership, Partition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import LogDirectories
-from odradek.storage.log import Log
 from odradek.storage.relocation import FolderCopy
 from odradek.telemetry import events
 
@@ -31,8 +34,8 @@ if TYPE_CHECKING:
     from odradek.storage.cleaning.service import LogCleaner
 
 _log = events.get("broker")
-_PASSES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""Why a log could not be opened, and may be later."""
+_TURN: Final = 256
+"""After so many partitions, others get the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +50,16 @@ class DirectoryState:
 
 
 class Replicas:
-    """Used on the event loop only."""
+    """Used on the event loop only. `member` is given where the broker may be one of several."""
 
     def __init__(
-        self, runtime: Runtime, directories: LogDirectories, *, on_all_failed: Callable[[], None]
+        self,
+        runtime: Runtime,
+        directories: LogDirectories,
+        *,
+        me: BrokerId,
+        on_all_failed: Callable[[], None],
+        member: Membership | None = None,
     ) -> None:
         self._runtime = runtime
         self._directories = directories
@@ -59,67 +68,29 @@ class Replicas:
         self._cleaner: LogCleaner | None = None
         """Made, and imported, for the first log that is compacted."""
         self._compacts = True
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._by_id: dict[tuple[UUID, int], Partition] = {}
-        self._offline: dict[TopicPartition, KafkaError] = {}
-        self._timed: dict[Partition, None] = {}
-        """Those with a `flush.ms`: the clock must look at them, and at no others."""
-        self._unopened: dict[TopicPartition, UUID] = {}
-        """Those that wait for space, or for a free file descriptor, to be opened."""
-        self._topics: Mapping[str, TopicImage] = {}
-        self._topic_ids: Mapping[UUID, TopicImage] = {}
+        self._held = HeldReplicas(me)
+        self._partitions = self._held.partitions
+        self._roles = ReplicaRoles(me, runtime.clock)
+        self._opening = ReplicaOpening(directories, self._held, self._roles, self._flusher, member)
+        self._applied: dict[UUID, TopicImage] = {}
         self._config: BrokerConfig | None = None
-        self.on_led: Callable[[Partition], None] = _ignore
-        """Called when this broker begins to lead a partition, and can append to it."""
-        self.on_lost: Callable[[Partition], None] = _ignore
-        """Called when it leads it no longer: deleted, or offline."""
         self._changing = asyncio.Lock()
-        """Logs are opened and deleted by one at a time."""
+        """Logs are opened and deleted, and roles given, by one at a time."""
+        self.leader = self._held.leader
+        self.leader_by_id = self._held.leader_by_id
+        self.replica = self._held.replica
+        self.replica_by_id = self._held.replica_by_id
+        self.is_offline = self._held.is_offline
         directories.on_failure = self._directory_failed
 
-    # -- finding
+    def announce(self, *, on_led: Callable[[Partition], None], on_lost: Callable[[Partition], None]) -> None:
+        """Who wants to know when this broker begins to lead a partition, and can append to it; and when it leads it no longer:
+        others do, or under another epoch, or it was deleted or is offline. Each is called once for each leadership."""
+        self._roles.on_led, self._roles.on_lost = on_led, on_lost
 
-    def leader(self, topic: str, index: int) -> Partition:
-        """The partition that this broker leads; raises as `replica` does, and NOT_LEADER_OR_FOLLOWER where it only follows."""
-        partition = self.replica(topic, index)
-        partition.check_leads()
-        return partition
-
-    def leader_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """Like `leader`; UNKNOWN_TOPIC_ID when no topic has the id."""
-        partition = self.replica_by_id(topic_id, index)
-        partition.check_leads()
-        return partition
-
-    def replica(self, topic: str, index: int) -> Partition:
-        """The partition, led or followed. UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where only others have replicas,
-        or KAFKA_STORAGE_ERROR while it is offline."""
-        name = TopicPartition(topic, index)
-        partition = self._partitions.get(name)
-        if partition is None:
-            raise self._offline.get(name) or self._not_here(name)
-        return partition
-
-    def replica_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """Like `replica`; UNKNOWN_TOPIC_ID when no topic has the id."""
-        partition = self._by_id.get((topic_id, index))
-        if partition is not None:
-            return partition
-        topic = self._topic_ids.get(topic_id)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-        return self.replica(topic.name, index)
-
-    def _not_here(self, name: TopicPartition) -> KafkaError:
-        topic = self._topics.get(name.topic)
-        if topic is not None and 0 <= name.partition < len(topic.partitions):
-            return KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {name}: others have"
-            )
-        return KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"this broker has no partition {name.partition} of topic {name.topic!r}",
-        )
+    def expect_following(self, make: Callable[[], Following]) -> None:
+        """What to fetch with; made when there is something to follow for the first time."""
+        self._roles.make_following = make
 
     def check_writable_by_clients(self, partition: Partition) -> None:
         if partition.name.topic in INTERNAL_TOPICS:
@@ -127,8 +98,10 @@ class Replicas:
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers alone"
             )
 
-    def is_offline(self, name: TopicPartition) -> bool:
-        return name in self._offline
+    @property
+    def offline(self) -> frozenset[ReplicaId]:
+        """Replicas that should be here and cannot be used, for the controller to know."""
+        return self._held.offline
 
     def directory_states(self) -> list[DirectoryState]:
         states = []
@@ -137,11 +110,7 @@ class Replicas:
                 states.append(DirectoryState(path=directory.path, offline=True))
                 continue
             total_bytes, usable_bytes = directory.space()
-            held = [
-                one
-                for one in self._partitions.values()
-                if self._directories.home_of(one.name) == directory.path
-            ]
+            held = [one for one in self._held if self._directories.home_of(one.name) == directory.path]
             states.append(
                 DirectoryState(
                     path=directory.path,
@@ -156,36 +125,85 @@ class Replicas:
     # -- following the cluster
 
     async def load(self, image: ClusterImage, config: BrokerConfig) -> None:
-        """Open every partition of the image; logs of topics that the image does not know are left alone."""
-        self._topics, self._topic_ids, self._config = image.topics, image.topics_by_id, config
-        for topic in image.topics.values():
-            await self._open_topic(topic, config, range(len(topic.partitions)), are_new=False)
+        """Open every replica that the image has for this broker; logs of what it does not know are left alone."""
+        async with self._changing:
+            await self._take_on(image, config, are_new=False)
         known = {
             TopicPartition(topic.name, index)
             for topic in image.topics.values()
-            for index in range(len(topic.partitions))
+            for index, state in enumerate(topic.partitions)
+            if self._held.me in state.replicas
         }
         for stray in self._directories.strays(known):
             _log.warning("stray_log_left_alone", path=stray)
 
     async def apply(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
-        """Do what it takes to get from one image to the next."""
+        """Do what it takes to get to the next image."""
         async with self._changing:
-            self._topics, self._topic_ids, self._config = after.topics, after.topics_by_id, config
-            await self._follow(before, after, config)
+            await self._take_on(after, config, are_new=True)
 
-    async def _follow(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
-        for topic_id, topic in before.topics_by_id.items():
-            if topic_id not in after.topics_by_id:
-                await self._remove_topic(topic)
-        for topic_id, topic in after.topics_by_id.items():
-            old = before.topics_by_id.get(topic_id)
+    async def _take_on(self, image: ClusterImage, config: BrokerConfig, *, are_new: bool) -> None:
+        """Roles of what is open come first, for they cannot wait; then what is to go, then what is to come."""
+        self._held.image, self._config = image, config
+        self._roles.brokers_changed(image)
+        gone: list[tuple[TopicImage, int]] = []
+        wanted: list[Wanted] = []
+        changes = 0
+        for topic_id, topic in image.topics_by_id.items():
+            old = self._applied.get(topic_id)
             if old is topic:
                 continue
-            present = len(old.partitions) if old is not None else 0
-            await self._open_topic(topic, config, range(present, len(topic.partitions)), are_new=True)
+            self._applied[topic_id] = topic
+            log_config = topic_config(topic.configs, config)
             if old is not None and old.configs != topic.configs:
                 self._reconfigure_topic(topic, config)
+            for index in range(len(topic.partitions)):
+                if (
+                    old is None
+                    or index >= len(old.partitions)
+                    or old.partitions[index] != topic.partitions[index]
+                ):
+                    self._change(topic, index, log_config, gone, wanted)
+                    changes += 1
+                    if changes % _TURN == 0:
+                        await asyncio.sleep(0)
+        for topic_id in [one for one in self._applied if one not in image.topics_by_id]:
+            topic = self._applied.pop(topic_id)
+            gone.extend(
+                (topic, index)
+                for index, state in enumerate(topic.partitions)
+                if self._held.me in state.replicas
+            )
+        for topic, index in gone:
+            await self._opening.remove(topic, index, self._why_gone(topic, index))
+        await self._opening.open(wanted, are_new=are_new)
+
+    def _change(
+        self,
+        topic: TopicImage,
+        index: int,
+        log_config: LogConfig,
+        gone: list[tuple[TopicImage, int]],
+        wanted: list[Wanted],
+    ) -> None:
+        """One partition is new, or another than it was."""
+        partition = self._held.open_by_id(topic.topic_id, index)
+        state = topic.partitions[index]
+        is_away = self._held.is_away_now(TopicPartition(topic.name, index), topic.topic_id)
+        if self._held.me in state.replicas:
+            if partition is not None:
+                self._roles.assume(partition, state)
+            elif not is_away:
+                wanted.append(Wanted(topic, index, log_config))
+        elif partition is not None or is_away:
+            gone.append((topic, index))
+
+    def _why_gone(self, topic: TopicImage, index: int) -> KafkaError:
+        if self._held.topic(topic.topic_id) is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was deleted")
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"others have the replicas of {topic.name}-{index} now"
+        )
 
     async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
         """The broker's settings changed, and with them what topics inherit."""
@@ -193,75 +211,19 @@ class Replicas:
         for topic in image.topics.values():
             self._reconfigure_topic(topic, config)
 
-    async def _open_topic(
-        self, topic: TopicImage, config: BrokerConfig, indexes: Iterable[int], *, are_new: bool
-    ) -> None:
-        log_config = topic_config(topic.configs, config)
-        for index in indexes:
-            name = TopicPartition(topic.name, index)
-            try:
-                log = await self._directories.open_log(name, topic.topic_id, log_config, is_new=are_new)
-            except KafkaError as error:
-                self._not_opened(name, topic, error)
-                continue
-            self._add(
-                Partition(name, topic.topic_id, log, topic.partitions[index].leader_epoch, self._flusher)
-            )
-
-    def _not_opened(self, name: TopicPartition, topic: TopicImage, error: KafkaError) -> None:
-        if name not in self._offline:
-            _log.error("partition_offline", partition=name, reason=error.message)
-        self._offline[name] = error
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSES:
-            self._unopened[name] = topic.topic_id
-        else:
-            self._unopened.pop(name, None)
-
-    def _add(self, partition: Partition) -> None:
-        partition.log.begin_epoch(partition.leader_epoch)
-        self._offline.pop(partition.name, None)
-        self._unopened.pop(partition.name, None)
-        self._partitions[partition.name] = partition
-        self._note_flush_time(partition)
-        self._by_id[partition.topic_id, partition.name.partition] = partition
-        self.on_led(partition)
-
     def _reconfigure_topic(self, topic: TopicImage, config: BrokerConfig) -> None:
         log_config = topic_config(topic.configs, config)
         for index in range(len(topic.partitions)):
-            partition = self._partitions.get(TopicPartition(topic.name, index))
+            partition = self._held.open_by_id(topic.topic_id, index)
             if partition is not None:
                 partition.reconfigure(log_config)
-                self._note_flush_time(partition)
-
-    def _note_flush_time(self, partition: Partition) -> None:
-        if partition.config.flush_ms < LONG_MAX:
-            self._timed[partition] = None
-        else:
-            self._timed.pop(partition, None)
-
-    async def _remove_topic(self, topic: TopicImage) -> None:
-        gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was deleted")
-        for index in range(len(topic.partitions)):
-            name = TopicPartition(topic.name, index)
-            partition = self._partitions.pop(name, None)
-            self._by_id.pop((topic.topic_id, index), None)
-            self._offline.pop(name, None)
-            self._unopened.pop(name, None)
-            if partition is not None:
-                self._timed.pop(partition, None)
-                self.on_lost(partition)
-                partition.retire(gone)
-            try:
-                await self._directories.delete_log(name)
-            except KafkaError as error:
-                _log.error("partition_not_deleted", partition=name, reason=error.message)
+                self._held.note_flush_time(partition)
 
     # -- the clockwork
 
     async def apply_retention(self) -> None:
         now_ms = self._runtime.clock.wall_ms()
-        for partition in list(self._partitions.values()):
+        for partition in self._held:
             if partition.retired is None:
                 await self._retain(partition, now_ms)
             await asyncio.sleep(0)  # tens of thousands of partitions must not hold the loop
@@ -275,7 +237,7 @@ class Replicas:
 
     async def compact(self) -> None:
         """Compact what needs it, until nothing does."""
-        compacted = [one for one in self._partitions.values() if "compact" in one.config.cleanup_policy]
+        compacted = [one for one in self._held if "compact" in one.config.cleanup_policy]
         if self._config is None or not compacted or not self._compacts:
             return
         if self._cleaner is None:
@@ -290,26 +252,38 @@ class Replicas:
         if self._cleaner is not None:
             self._cleaner.stop()
 
+    async def check_in_sync_replicas(self) -> None:
+        """Propose to take those out of ISRs who lag."""
+        now = self._runtime.clock.monotonic()
+        for number, partition in enumerate(list(self._roles.shared)):
+            partition.check_in_sync_replicas(now)
+            if number % _TURN == _TURN - 1:
+                await asyncio.sleep(0)
+
     async def write_checkpoints(self) -> None:
-        await self._directories.write_checkpoints()
+        await self._directories.write_checkpoints(self._high_watermarks())
+
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        return {partition.name: partition.high_watermark for partition in self._held}
 
     async def try_to_recover(self) -> None:
         """Give back partitions whose disk was full and is not any more."""
         for log in self._directories.failed_logs():
             await self._directories.repair(log)
-        for name, topic_id in list(self._unopened.items()):
+        for name, topic_id in self._held.unopened:
             await self._open_again(name, topic_id)
 
     async def _open_again(self, name: TopicPartition, topic_id: UUID) -> None:
         async with self._changing:
-            topic = self._topic_ids.get(topic_id)
-            if topic is None or self._config is None or self._unopened.get(name) != topic_id:
+            topic = self._held.topic(topic_id)
+            if topic is None or self._config is None or (name, topic_id) not in self._held.unopened:
                 return  # it was deleted, or opened, meanwhile
-            await self._open_topic(topic, self._config, [name.partition], are_new=True)
+            log_config = topic_config(topic.configs, self._config)
+            await self._opening.open([Wanted(topic, name.partition, log_config)], are_new=True)
 
     async def flush_by_time(self) -> None:
         """Flush what `flush.ms` says has waited long enough."""
-        for partition in self._timed:
+        for partition in self._held.timed:
             partition.flush_if_due()
 
     def delete_records(self, partition: Partition, offset: int) -> None:
@@ -336,34 +310,26 @@ class Replicas:
             name, topic_id = partition.name, partition.topic_id
             moving = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is being moved: try again")
             partition.seal(moving)
-            self._forget(partition)
-            self._offline[name] = moving
+            self._held.remove(partition)
+            self._roles.drop(partition)
+            self._held.is_away(name, topic_id, moving)
             try:
                 log = await self._directories.move_log(name, copy, topic_id, partition.config)
             except KafkaError as error:
                 partition.retire(error)
                 await self._stay(partition, error)
                 raise
-            self._succeed(partition, log)
+            self._opening.succeed(partition, log)
+            partition.release()
         await self._directories.remove_deleted()
 
     async def _stay(self, partition: Partition, reason: KafkaError) -> None:
         try:
             log = await self._directories.open_log(partition.name, partition.topic_id, partition.config)
         except KafkaError:
-            self._offline[partition.name] = reason
+            self._held.is_away(partition.name, partition.topic_id, reason)
         else:
-            self._succeed(partition, log)
-
-    def _succeed(self, partition: Partition, log: Log) -> None:
-        self._add(Partition(partition.name, partition.topic_id, log, partition.leader_epoch, self._flusher))
-        partition.release()
-
-    def _forget(self, partition: Partition) -> None:
-        del self._partitions[partition.name]
-        self._timed.pop(partition, None)
-        self._by_id.pop((partition.topic_id, partition.name.partition), None)
-        self.on_lost(partition)
+            self._opening.succeed(partition, log)
 
     # -- failures
 
@@ -378,7 +344,7 @@ class Replicas:
     def _directory_failed(self, path: str, error: OSError) -> None:
         """What is in the directory cannot be trusted any more: all of it goes offline, until a restart."""
         _log.error("log_directory_offline", path=path, error=error)
-        for held in list(self._partitions.values()):
+        for held in self._held:
             if self._directories.home_of(held.name) == path:
                 self._take_offline(held, f"the log directory {path} failed: {error}")
         if self._directories.all_failed:
@@ -386,20 +352,17 @@ class Replicas:
 
     def _take_offline(self, partition: Partition, reason: str) -> None:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
-        self._offline[partition.name] = error
-        self._forget(partition)
-        partition.retire(error)
+        self._opening.retire(partition, error)
+        self._held.is_away(partition.name, partition.topic_id, error)
 
     async def close(self) -> None:
         """Make everything durable and mark the directories as cleanly closed."""
+        await self._roles.close()
         await self._flusher.drain()
+        marks = self._high_watermarks()
         closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
-        for partition in self._partitions.values():
+        for partition in self._held:
             partition.retire(closing)
-        self._partitions.clear()
-        self._by_id.clear()
+            self._held.remove(partition)
         await self._directories.close_logs()
-
-
-def _ignore(_: Partition) -> None:
-    """Nobody wants to know."""
+        await self._directories.write_checkpoints(marks)

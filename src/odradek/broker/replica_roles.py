@@ -1,0 +1,111 @@
+"""Who leads and who follows: each replica of this broker gets the role that the cluster's image has for it.
+
+`on_led` and `on_lost` come in pairs, one pair for each leadership: a partition that this broker leads again, under another
+epoch, was lost in between. What follows is handed to the fetchers, which are made, and imported, when there is something to
+follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage
+from odradek.model.ids import BrokerId
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Clock
+
+
+class Following(Protocol):
+    """What fetches: `replication.replica_fetchers.ReplicaFetchers`."""
+
+    def follow(self, partition: Partition, leader: BrokerId) -> None: ...
+    def unfollow(self, partition: Partition) -> None: ...
+    async def close(self) -> None: ...
+
+
+class ReplicaRoles:
+    """Used on the event loop only."""
+
+    def __init__(self, me: BrokerId, clock: Clock) -> None:
+        self._me = me
+        self._clock = clock
+        self._live: dict[BrokerId, int] = {}
+        self._led: dict[Partition, int] = {}
+        """What was announced as led, and under which epoch."""
+        self._following: Following | None = None
+        self.shared: Final[dict[Partition, None]] = {}
+        """Those led here that others follow."""
+        self.make_following: Callable[[], Following] | None = None
+        self.on_led: Callable[[Partition], None] = _ignore
+        self.on_lost: Callable[[Partition], None] = _ignore
+
+    @property
+    def live(self) -> Mapping[BrokerId, int]:
+        """The epochs of the brokers that may join an ISR; it changes with the image."""
+        return self._live
+
+    def brokers_changed(self, image: ClusterImage) -> None:
+        # One mapping for all partitions, changed in place: nothing has to be told to each of them.
+        self._live.clear()
+        self._live.update({one.broker_id: one.epoch for one in image.brokers if not one.is_leaving})
+
+    def assume(self, partition: Partition, state: PartitionImage) -> None:
+        """Give the partition its role. An older state than the known one changes nothing."""
+        known = partition.state
+        if partition.retired is not None or (known is not None and _moment(state) < _moment(known)):
+            return
+        leads = state.leader == self._me
+        led_under = self._led.get(partition)
+        if led_under is not None and (not leads or led_under != state.leader_epoch):
+            self._lose(partition)
+        if not leads:
+            partition.follow(state)
+            self._follow(partition, state.leader)
+            return
+        self._unfollow(partition)
+        partition.lead(state, self._live, self._clock.monotonic())
+        if len(state.replicas) > 1:
+            self.shared[partition] = None
+        else:
+            self.shared.pop(partition, None)
+        if partition not in self._led:
+            self._led[partition] = state.leader_epoch
+            self.on_led(partition)
+
+    def drop(self, partition: Partition) -> None:
+        """It has no role any more: it is going away."""
+        self._unfollow(partition)
+        self._lose(partition)
+
+    def _lose(self, partition: Partition) -> None:
+        self.shared.pop(partition, None)
+        if self._led.pop(partition, None) is not None:
+            self.on_lost(partition)
+
+    def _follow(self, partition: Partition, leader: BrokerId) -> None:
+        if leader == NO_LEADER:
+            self._unfollow(partition)
+            return
+        if self._following is None and self.make_following is not None:
+            self._following = self.make_following()
+        if self._following is not None:
+            self._following.follow(partition, leader)
+
+    def _unfollow(self, partition: Partition) -> None:
+        if self._following is not None:
+            self._following.unfollow(partition)
+
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        following, self._following, self.make_following = self._following, None, None
+        if following is not None:
+            await following.close()
+
+
+def _moment(state: PartitionImage) -> tuple[int, int]:
+    return state.leader_epoch, state.partition_epoch
+
+
+def _ignore(_: Partition) -> None:
+    """Nobody wants to know."""
