@@ -1,63 +1,76 @@
-"""The controller: the one place where topics come, change and go.
+"""The controller: the one place where topics come, change and go, and where it is decided who leads.
 
 It checks a change against the current image, commits it to the registry, lets the broker apply the next image (open and
-remove logs), and only then publishes it: what an image shows can be used, and a client that was told "created" can produce
+remove logs), and only then shows it: what an image shows can be used, and a client that was told "created" can produce
 at once. One change runs at a time, and once begun it runs to its end, whether or not its asker is still there.
+
+This class is the face; `changes.py` holds the steps that every change takes, and `topics.py`, `settings.py`, `brokers.py`,
+`partitions.py` the changes themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
-from odradek.cluster.documents import BROKER_CONFIGS, DOCUMENTS, Document
-from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic, Planner
+from odradek.cluster.brokers import BrokerChanges
+from odradek.cluster.changes import Changes
+from odradek.cluster.documents import BROKER_CONFIGS, Document
+from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
+from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
+from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
+from odradek.cluster.publishing import Apply, Publication
+from odradek.cluster.settings import SettingChanges
+from odradek.cluster.store import PRODUCER_ID_BLOCK, ClusterStore
+from odradek.cluster.sync import BrokerReport, SyncAnswer
+from odradek.cluster.topics import ConfigChange, TopicChanges
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import BrokerId, LeaderEpoch, ProducerId
-from odradek.registry import Create, Delete, Node, Operation, Put, Registry, RegistryError
-from odradek.runtime.ports import Entropy
-from odradek.runtime.shielded import outcome_of
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.registry import Registry
+from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
-_log = events.get("cluster")
+if TYPE_CHECKING:
+    from odradek.cluster.isr_changes import IsrProposal
+    from odradek.cluster.reassignment import Reassignment
+    from odradek.registry.election import Term
 
-PRODUCER_ID_BLOCK: Final = 1000
-_TOPICS: Final = "/topics"
-_PRODUCER_IDS: Final = "/producer_ids"
+__all__ = ["PRODUCER_ID_BLOCK", "Controller"]
 
 T = TypeVar("T")
-ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
-Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
-"""Called with the image before and after a change. What it cannot do for one partition must not stop the others."""
+_RETRY_SECONDS: Final = 1.0
+_VERSIONS_PER_EPOCH: Final = 2**32
+_log = events.get("cluster")
 
 
 class Controller:
-    """Single-broker form: this broker leads everything. Make it with `load`.
+    """Make it with `load`. A broker that is alone leads everything at once; an elected controller goes on with `begin`.
 
-    Every change raises KafkaError where it is refused, KAFKA_STORAGE_ERROR when the registry cannot write it.
+    Every change raises KafkaError where it is refused, KAFKA_STORAGE_ERROR when the registry cannot write it, NOT_CONTROLLER
+    when this broker is not the controller any more.
     """
 
     def __init__(
         self,
-        registry: Registry,
+        store: ClusterStore,
+        publication: Publication,
         entropy: Entropy,
         defaults: ClusterDefaults,
-        image: ClusterImage,
-        apply: Apply,
+        clock: Clock | None,
+        me: BrokerId,
     ) -> None:
-        self._registry = registry
-        self._entropy = entropy
-        self._defaults = defaults
-        self._apply = apply
-        self._changing = asyncio.Lock()
-        self._under_way: dict[asyncio.Task[Any], None] = {}
-        self._closed = False
-        self._image = image
+        self._store = store
+        self._publication = publication
+        self._changes = Changes(store, publication)
+        self._topics = TopicChanges(self._changes, entropy, defaults, me)
+        self._settings = SettingChanges(self._changes, defaults.rules)
+        self._brokers = BrokerChanges(self._changes, clock, defaults.rules)
+        self._partitions = PartitionChanges(self._changes, self._brokers)
+        self._looking_again: asyncio.Task[None] | None = None
 
     @classmethod
     async def load(
@@ -69,66 +82,97 @@ class Controller:
         cluster_id: str,
         broker: BrokerImage,
         apply: Apply,
+        term: Term | None = None,
+        clock: Clock | None = None,
+        known: ClusterImage | None = None,
+        on_deposed: Callable[[], None] = lambda: None,
     ) -> Controller:
-        """The state that the registry holds. `apply` is not called for it: the caller opens what `image` names."""
-        topics = {}
-        for name in await registry.children(_TOPICS):
-            node = await registry.get(f"{_TOPICS}/{name}")
-            if node is not None:
-                topics[name] = _topic_from(name, node)
-        image = ClusterImage(
-            version=1,
+        """The state that the registry holds. `apply` is not called for it: the caller opens what `image` names.
+
+        Without a `term` the broker is alone, and in service. With one, it is the elected controller: `known` is the image that
+        it had so far, whose brokers go on as they were, and `on_deposed` is called when it turns out that the term is over.
+        RegistryError when the registry cannot be read, NOT_CONTROLLER when the term is over already.
+        """
+        store = ClusterStore(registry, term, on_deposed)
+        brokers: tuple[BrokerImage, ...] = (broker,) if term is None else ()
+        if known is not None:
+            brokers = known.brokers
+        empty = ClusterImage(
+            version=0,
             cluster_id=cluster_id,
             controller_id=broker.broker_id,
-            brokers=(broker,),
-            topics=topics,
-            topics_by_id={topic.topic_id: topic for topic in topics.values()},
+            brokers=brokers,
+            topics={} if known is None else known.topics,
+            topics_by_id={},
+            controller_epoch=store.epoch,
         )
-        for document in DOCUMENTS:
-            node = await registry.get(document.path)
-            if node is not None:
-                image = document.load(image, node)
-        return cls(registry, entropy, defaults, image, apply)
+        image = await store.load(empty)
+        image = replace(image, version=store.epoch * _VERSIONS_PER_EPOCH + 1)
+        return cls(store, Publication(image, apply), entropy, defaults, clock, broker.broker_id)
 
     @property
     def image(self) -> ClusterImage:
-        return self._image
+        """What the local broker has applied."""
+        return self._publication.applied
+
+    @property
+    def latest(self) -> ClusterImage:
+        """What is committed; the local broker may be still about to apply it."""
+        return self._publication.latest
+
+    @property
+    def epoch(self) -> int:
+        """Of the term in office; 0 for a broker that is alone."""
+        return self._store.epoch
 
     def set_brokers(self, brokers: tuple[BrokerImage, ...]) -> None:
-        """The live brokers changed (here: the listener's port became known)."""
-        self._image = self._image.with_brokers(brokers)
+        """The broker that is alone changed (here: the listener's port became known)."""
+        self._publication.replace(self._publication.latest.with_brokers(brokers))
 
     async def close(self) -> None:
         """Let the changes under way come to their end; refuse all later ones."""
-        self._closed = True
-        async with self._changing:
-            pass
+        if self._looking_again is not None:
+            self._looking_again.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking_again
+        self._publication.end()
+        await self._changes.close()
+        await self._publication.close()
 
-    # -- changes
+    def depose(self) -> None:
+        """The term is over: act no more, and send away whoever waits."""
+        self._store.depose()
+        self._publication.end()
+
+    # -- topics and settings
 
     async def begin_epoch(self) -> None:
-        """Lead every partition under the next epoch: what a crash may have cut from a log becomes detectable (KIP-320)."""
-        await self._alone(lambda: self._begin_epoch())
+        """Of a broker that is alone: lead every partition under the next epoch. What a crash may have cut from a log becomes
+        detectable by that (KIP-320)."""
+        await self._changes.alone(self._begin_epoch)
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
-        """One outcome for each, in order; a topic that cannot be made does not stop the others."""
-        return await self._alone(lambda: self._create_topics(wanted, validate_only=validate_only))
+        """One outcome for each, in order; a topic that cannot be made does not stop the others.
+
+        Returns when the brokers that hold the topics have applied them, or after a few seconds.
+        """
+        return await self._topics.create(wanted, validate_only=validate_only)
 
     async def delete_topic(self, name: str, *, topic_id: UUID | None = None) -> TopicImage:
         """Forget the topic; its data is removed when the image is applied. UNKNOWN_TOPIC_ID when the id is another's."""
-        return await self._alone(lambda: self._delete_topic(name, topic_id))
+        return await self._topics.delete(name, topic_id)
 
     async def create_partitions(self, more: MorePartitions, *, validate_only: bool = False) -> TopicImage:
         """Grow a topic. INVALID_PARTITIONS unless the total is above what it has."""
-        return await self._alone(lambda: self._create_partitions(more, validate_only=validate_only))
+        return await self._topics.grow(more, validate_only=validate_only)
 
     async def alter_topic_configs(
         self, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> TopicImage:
         """Replace a topic's overrides by what `change` makes of them, after they were checked."""
-        return await self._alone(lambda: self._alter_topic_configs(name, change, validate_only=validate_only))
+        return await self._topics.alter_configs(name, change, validate_only=validate_only)
 
     async def alter_broker_configs(
         self, change: ConfigChange, *, validate_only: bool = False
@@ -140,183 +184,123 @@ class Controller:
         self, document: Document[T], change: Callable[[T], T], *, validate_only: bool = False
     ) -> T:
         """Replace a document by what `change` makes of it; `change` checks it, and raises to refuse."""
-        return await self._alone(lambda: self._alter(document, change, validate_only=validate_only))
+        return await self._settings.alter(document, change, validate_only=validate_only)
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no broker was given before, durable before it is handed out."""
-        return await self._alone(lambda: self._allocate_producer_ids())
+        return await self._settings.allocate_producer_ids()
 
-    # -- one change
+    # -- brokers
 
-    async def _alone(self, change: Callable[[], Awaitable[T]]) -> T:
-        """Run a change in a task of its own: half a change (committed, not applied) would be worse than none."""
-        task = asyncio.get_running_loop().create_task(self._in_turn(change))
-        self._under_way[task] = None
-        task.add_done_callback(lambda done: self._under_way.pop(done, None))
-        return await outcome_of(task)
+    async def begin(self) -> None:
+        """Take office: look who is there, and elect. What cannot be written now is tried again."""
+        await self.brokers_changed()
 
-    async def _in_turn(self, change: Callable[[], Awaitable[T]]) -> T:
-        async with self._changing:
-            if self._closed:
-                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the broker is stopping")
-            return await change()
+    async def brokers_changed(self) -> None:
+        """The registrations may have changed: read them, and let partitions follow. Raises nothing: it is tried again."""
+        await self._look(self._brokers.look)
+
+    async def fence(self, broker: BrokerId, epoch: int) -> None:
+        """Take the registration from an incarnation that is known to be dead, and elect. Fencing is always safe."""
+        if await self._changes.alone(lambda: self._store.unregister(broker, epoch)):
+            _log.warning("broker_fenced", broker=broker, epoch=epoch)
+        await self.brokers_changed()
+
+    async def controlled_shutdown(self, broker: BrokerId, epoch: int) -> None:
+        """Move leadership away from a broker that is about to stop, and take it out of each ISR that has others.
+
+        What it leads alone stays with it. STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
+        """
+        report = BrokerReport(broker_id=broker, broker_epoch=epoch, controller_epoch=0, is_leaving=True)
+        await self._changes.applied(lambda: self._brokers.hear(report))
+
+    async def sync(self, report: BrokerReport, *, max_wait_s: float) -> SyncAnswer:
+        """Hear what a broker reports, and tell it what is new as soon as something is, or nothing after `max_wait_s`.
+
+        STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when another incarnation, or none, is registered; NOT_CONTROLLER.
+        """
+        if report.controller_epoch > self.epoch:
+            self.depose()
+        if not self._brokers.is_settled(report):
+            await self._changes.alone(lambda: self._brokers.hear(report))
+        if report.controller_epoch == self.epoch:
+            self._publication.told_by(report.broker_id, report.version)
+        answer = await self._publication.update_since(
+            report.controller_epoch, report.version, max_wait_s=max_wait_s
+        )
+        self._brokers.check_epoch(report.broker_id, report.broker_epoch)
+        return answer
+
+    # -- partitions
+
+    async def alter_partitions(
+        self, broker: BrokerId, epoch: int, proposals: Mapping[Place, IsrProposal]
+    ) -> IsrOutcomes:
+        """Who is in sync, as leaders propose: a partition's next state, or why not, for each (topic id, partition).
+
+        STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when all are refused because another incarnation asks.
+        """
+        return await self._partitions.alter_isr(broker, epoch, proposals)
+
+    async def reassign(
+        self, wanted: Sequence[Reassignment], *, allow_factor_change: bool = True
+    ) -> list[KafkaError | None]:
+        """Move partitions to other replicas, or cancel moves; one outcome for each, in order."""
+        return await self._partitions.reassign(wanted, allow_factor_change=allow_factor_change)
+
+    async def elect_leaders(
+        self, wanted: Iterable[TopicPartition] | None, *, unclean: bool
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Let preferred replicas lead, or, where nobody leads, any replica at all; None means every partition."""
+        return await self._partitions.elect(wanted, unclean=unclean)
+
+    # -- inside
 
     async def _begin_epoch(self) -> None:
-        elected: list[TopicImage] = []
-        operations: list[Operation] = []
-        for topic in self._image.topics.values():
-            partitions = tuple(
-                replace(partition, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
-                for partition in topic.partitions
+        elected = [
+            replace(
+                topic,
+                partitions=tuple(
+                    replace(
+                        one,
+                        leader_epoch=LeaderEpoch(one.leader_epoch + 1),
+                        partition_epoch=one.partition_epoch + 1,
+                    )
+                    for one in topic.partitions
+                ),
             )
-            led = replace(topic, partitions=partitions)
-            elected.append(led)
-            operations.append(await self._put(led))
-        if operations:
-            await self._commit(operations, self._image.with_topics(elected))
+            for topic in self.latest.topics.values()
+        ]
+        await self._changes.commit_topics(elected)
+        await self._publication.applied_here()
 
-    async def _create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool
-    ) -> list[TopicImage | KafkaError]:
-        planner = Planner(self._image, self._defaults)
-        outcomes: list[TopicImage | KafkaError] = []
-        for new in wanted:
-            try:
-                outcomes.append(planner.topic(new, self._entropy.uuid()))
-            except KafkaError as error:
-                outcomes.append(error)
-        planned = planner.planned.values()
-        if validate_only or not planned:
-            return outcomes
-        operations = [Create(path=f"{_TOPICS}/{topic.name}", data=_topic_data(topic)) for topic in planned]
+    async def _look(self, look: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._commit(operations, self._image.with_topics(planned))
+            await self._changes.alone(look)
         except KafkaError as error:
-            return [error if isinstance(one, TopicImage) else one for one in outcomes]
-        for topic in planned:
-            _log.info("topic_created", topic=topic.name, id=topic.topic_id, partitions=len(topic.partitions))
-        return outcomes
+            if error.code is ErrorCode.NOT_CONTROLLER:
+                self._publication.end()
+                return
+            _log.error("brokers_not_looked_at", reason=error.message)
+            self._look_again_later()
+            return
+        if self._brokers.needs_another_look():
+            self._look_again_later()
 
-    async def _delete_topic(self, name: str, topic_id: UUID | None) -> TopicImage:
-        topic = self._known(name)
-        if topic_id is not None and topic.topic_id != topic_id:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-        node = await self._node(name)
-        operation = Delete(path=f"{_TOPICS}/{name}", version=node.version)
-        await self._commit([operation], self._image.without_topic(name))
-        _log.info("topic_deleted", topic=name, id=topic.topic_id)
-        return topic
-
-    async def _create_partitions(self, more: MorePartitions, *, validate_only: bool) -> TopicImage:
-        topic = self._known(more.name)
-        grown = Planner(self._image, self._defaults).growth(topic, more)
-        if not validate_only:
-            await self._commit([await self._put(grown)], self._image.with_topic(grown))
-            _log.info("partitions_added", topic=topic.name, before=len(topic.partitions), now=more.total)
-        return grown
-
-    async def _alter_topic_configs(
-        self, name: str, change: ConfigChange, *, validate_only: bool
-    ) -> TopicImage:
-        topic = self._known(name)
-        configs = dict(change(topic.configs))
-        self._defaults.check_configs(configs)
-        altered = replace(topic, configs=configs)
-        if not validate_only and configs != topic.configs:
-            await self._commit([await self._put(altered)], self._image.with_topic(altered))
-            _log.info("topic_configs_altered", topic=name, configs=json.dumps(configs, sort_keys=True))
-        return altered
-
-    async def _alter(self, document: Document[T], change: Callable[[T], T], *, validate_only: bool) -> T:
-        before = document.of(self._image)
-        after = change(before)
-        if not validate_only and after != before:
-            data = document.data(after)
-            node = await self._registry.get(document.path)
-            operation: Operation = (
-                Create(path=document.path, data=data)
-                if node is None
-                else Put(path=document.path, data=data, version=node.version)
+    def _look_again_later(self) -> None:
+        if self._looking_again is None or self._looking_again.done():
+            self._looking_again = asyncio.get_running_loop().create_task(
+                self._look_after(_RETRY_SECONDS), name="look at brokers again"
             )
-            await self._commit([operation], document.into(self._image, after))
-        return after
 
-    async def _allocate_producer_ids(self) -> range:
-        node = await self._registry.get(_PRODUCER_IDS)
-        first = int(node.data) if node else 0
-        if first > 2**63 - 1 - PRODUCER_ID_BLOCK:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids were handed out")
-        data = str(first + PRODUCER_ID_BLOCK).encode()
-        operation: Operation = (
-            Put(path=_PRODUCER_IDS, data=data, version=node.version)
-            if node
-            else Create(path=_PRODUCER_IDS, data=data)
-        )
-        await self._write([operation])
-        return range(ProducerId(first), first + PRODUCER_ID_BLOCK)
-
-    def _known(self, name: str) -> TopicImage:
-        topic = self._image.topics.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return topic
-
-    # -- writing
-
-    async def _node(self, name: str) -> Node:
-        node = await self._registry.get(f"{_TOPICS}/{name}")
-        if node is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return node
-
-    async def _put(self, topic: TopicImage) -> Put:
-        node = await self._node(topic.name)
-        return Put(path=f"{_TOPICS}/{topic.name}", data=_topic_data(topic), version=node.version)
-
-    async def _commit(self, operations: Sequence[Operation], after: ClusterImage) -> None:
-        before = self._image
-        await self._write(operations)
-        image = replace(after, version=before.version + 1)
-        try:
-            await self._apply(before, image)
-        finally:
-            self._image = image
-
-    async def _write(self, operations: Sequence[Operation]) -> None:
-        try:
-            await self._registry.commit(operations)
-        except RegistryError as error:
-            _log.error("change_not_written", reason=error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-
-def _topic_data(topic: TopicImage) -> bytes:
-    return json.dumps(
-        {
-            "id": str(topic.topic_id),
-            "partitions": [
-                {"leader": p.leader, "epoch": p.leader_epoch, "replicas": p.replicas, "isr": p.isr}
-                for p in topic.partitions
-            ],
-            "configs": dict(topic.configs),
-        },
-        sort_keys=True,
-    ).encode()
-
-
-def _topic_from(name: str, node: Node) -> TopicImage:
-    data = json.loads(node.data)
-    return TopicImage(
-        name=name,
-        topic_id=UUID(data["id"]),
-        partitions=tuple(
-            PartitionImage(
-                leader=BrokerId(p["leader"]),
-                leader_epoch=LeaderEpoch(p["epoch"]),
-                replicas=tuple(map(BrokerId, p["replicas"])),
-                isr=tuple(map(BrokerId, p["isr"])),
-            )
-            for p in data["partitions"]
-        ),
-        configs=data["configs"],
-    )
+    async def _look_after(self, seconds: float) -> None:
+        while not self._store.is_deposed:
+            await asyncio.sleep(seconds)
+            try:
+                await self._changes.alone(self._brokers.look)
+            except KafkaError as error:
+                if error.code is ErrorCode.NOT_CONTROLLER:
+                    return
+                continue
+            if not self._brokers.needs_another_look():
+                return

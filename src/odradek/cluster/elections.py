@@ -56,7 +56,7 @@ def without_damaged(
     return renewed(partition, _with_leader(draft, standing, rules))
 
 
-def with_preferred_leader(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
+def with_preferred_leader(partition: PartitionImage, standing: Standing) -> PartitionImage:
     """Led by the first replica of its assignment, if that is in sync and may lead; else the same object."""
     preferred = partition.replicas[0]
     if partition.leader == preferred or preferred not in partition.isr or preferred not in standing.electable:

@@ -118,6 +118,10 @@ class ClusterImage:
         del topics[name]
         return self._with_topics(topics)
 
+    def with_only_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
+        """These topics and no others."""
+        return self._with_topics(dict(topics))
+
     def with_broker_configs(self, configs: Mapping[str, str]) -> ClusterImage:
         return replace(self, version=self.version + 1, broker_configs=configs)
 

@@ -1,8 +1,8 @@
 """Which brokers hold a partition. Pure functions.
 
-Preferred leaders are dealt round robin over all brokers, in an order that alternates racks. The other replicas of a partition go
-to racks that have none of it yet, and among those to the broker that was given the fewest, so that copies are spread evenly and
-a rack that fails takes one copy of each partition, or as few as can be. Brokers without a rack are one rack.
+Preferred leaders are dealt round robin over all brokers, in an order that alternates racks. The other replicas of a partition
+go to racks that have none of it yet, and among those to the broker that was given the fewest, so that copies are spread evenly
+and a rack that fails takes one copy of each partition, or as few as can be. Brokers without a rack are one rack.
 """
 
 from __future__ import annotations

@@ -1,0 +1,267 @@
+"""The controller's view of brokers: who is in service, and what follows for partitions when that changes.
+
+A broker that registers is taken into service with its first report, for only then is known which of its replicas are damaged.
+If it comes anew, whatever its former self led or was in sync with is decided first, as if that had died (the registry may not
+have told). A broker that was in service under the last controller goes on as it was; until it reports, it keeps its place, but
+not for ever. A broker whose registration is gone is dead.
+
+Every look at the partitions is of all of them, so a change that could not be committed is made up for by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from odradek.cluster.changes import Changes
+from odradek.cluster.elections import restarted, settled, was_elected_uncleanly, without_damaged
+from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.registration import Registration
+from odradek.cluster.standing import Liveness, Standing, TopicRules, rules_of
+from odradek.cluster.sync import BrokerReport, ReplicaId
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.runtime.ports import Clock
+from odradek.telemetry import events
+
+_AWAITED_SECONDS: Final = 5.0
+"""How long a broker that did not report to this controller yet keeps its place."""
+_log = events.get("cluster")
+Step = Callable[[PartitionImage, TopicRules, Standing, ReplicaId], PartitionImage]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """What is known of one registered broker."""
+
+    registration: Registration
+    epoch: int
+    awaited_until: float = 0.0
+    """Till then it keeps its place, although it did not report yet: it may have been in service before this controller was."""
+    is_in_service: bool = False
+    is_leaving: bool = False
+    offline: frozenset[ReplicaId] = frozenset()
+    settled_damage: frozenset[ReplicaId] = frozenset()
+
+    def image(self) -> BrokerImage:
+        return replace(self.registration.image(self.epoch), is_leaving=self.is_leaving)
+
+
+class BrokerChanges:
+    """All steps run within `Changes.alone`; see `Controller` for what each does, and raises."""
+
+    def __init__(self, changes: Changes, clock: Clock | None, defaults: TopicRules) -> None:
+        self._changes = changes
+        self._clock = clock
+        self._defaults = defaults
+        self._known: dict[BrokerId, _Known] = {}
+        self._in_service_before = {broker.broker_id: broker for broker in changes.image.brokers}
+        self._has_looked = False
+        self.dead_since: dict[BrokerId, float] = {}
+        """Replicas' brokers that are not registered, as far back as this controller knows."""
+
+    # -- what is known
+
+    def liveness(self) -> Liveness:
+        now = self._now()
+        awaited = frozenset(
+            broker
+            for broker, known in self._known.items()
+            if not known.is_in_service and now < known.awaited_until
+        )
+        if not self._known:  # alone, without registrations
+            return Liveness(brokers={broker.broker_id: broker for broker in self._changes.image.brokers})
+        return Liveness(
+            brokers={one: known.image() for one, known in self._known.items() if known.is_in_service},
+            awaited=awaited,
+            offline={one: known.offline for one, known in self._known.items() if known.offline},
+        )
+
+    def rules_of(self, topic: TopicImage) -> TopicRules:
+        return rules_of(self._changes.image, topic, self._defaults)
+
+    def check_epoch(self, broker: BrokerId, epoch: int) -> None:
+        """BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH unless this incarnation is the one that is registered."""
+        known = self._known.get(broker)
+        if known is None:
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
+        if known.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} has epoch {known.epoch}, not {epoch}"
+            )
+
+    def is_settled(self, report: BrokerReport) -> bool:
+        """Whether a report says nothing that must be acted upon."""
+        known = self._known.get(report.broker_id)
+        return (
+            known is not None
+            and known.epoch == report.broker_epoch
+            and known.is_in_service
+            and known.is_leaving == report.is_leaving
+            and known.offline == report.offline
+            and known.settled_damage >= report.damaged
+        )
+
+    # -- changes
+
+    async def look(self) -> None:
+        """Read the registrations, and let partitions follow."""
+        present = await self._changes.store.registered()
+        gone = [
+            broker
+            for broker, known in self._known.items()
+            if broker not in present or present[broker][1] != known.epoch
+        ]
+        for broker in gone:
+            known = self._known.pop(broker)
+            self._in_service_before.pop(broker, None)
+            self._changes.publication.forget(broker)
+            _log.warning("broker_gone", broker=broker, epoch=known.epoch)
+        for broker, (registration, epoch) in present.items():
+            self._see(broker, registration, epoch)
+        self._has_looked = True
+        self._note_dead()
+        await self.settle("brokers changed")
+
+    async def hear(self, report: BrokerReport) -> None:
+        """Act upon what a broker reports about itself."""
+        broker = report.broker_id
+        if broker not in self._known or self._known[broker].epoch != report.broker_epoch:
+            await self.look()
+        self.check_epoch(broker, report.broker_epoch)
+        before = self._known[broker]
+        known = self._known[broker] = replace(
+            before, is_in_service=True, is_leaving=report.is_leaving, offline=report.offline
+        )
+        comes_anew = not before.is_in_service and report.controller_epoch < 0
+        damaged = report.damaged - known.settled_damage
+
+        def follow(
+            partition: PartitionImage, rules: TopicRules, standing: Standing, replica: ReplicaId
+        ) -> PartitionImage:
+            if comes_anew and (partition.leader == broker or broker in partition.isr):
+                partition = restarted(partition, broker, standing, rules)
+            if replica in damaged:
+                partition = without_damaged(partition, broker, standing, rules)
+                _log.warning("damaged_replica", broker=broker, replica=replica, kept=broker in partition.isr)
+            return settled(partition, standing, rules)
+
+        try:
+            await self._change_partitions("a broker's report", follow, everywhere=comes_anew, among=damaged)
+        except KafkaError:
+            self._known[broker] = before  # what it said was not acted upon: let it say it again
+            raise
+        known.settled_damage |= damaged
+        if not before.is_in_service:
+            _log.info("broker_in_service", broker=broker, epoch=known.epoch, anew=comes_anew)
+        if known.is_leaving and not before.is_leaving:
+            _log.info("broker_leaving", broker=broker, epoch=known.epoch)
+
+    async def settle(self, reason: str) -> None:
+        """Elect where a leader, or a member of an ISR, is not there any more, or where somebody came back who may lead."""
+        await self._change_partitions(
+            reason, lambda partition, rules, standing, _: settled(partition, standing, rules)
+        )
+
+    def needs_another_look(self) -> bool:
+        """Whether brokers are waited for that keep their place for a limited time."""
+        return any(not known.is_in_service for known in self._known.values())
+
+    # -- inside
+
+    def _see(self, broker: BrokerId, registration: Registration, epoch: int) -> None:
+        known = self._known.get(broker)
+        if known is None:
+            known = self._known[broker] = _Known(registration=registration, epoch=epoch)
+            before = self._in_service_before.pop(broker, None)
+            if before is not None and before.epoch == epoch:
+                known.is_in_service, known.is_leaving = True, before.is_leaving
+            else:
+                _log.info("broker_registered", broker=broker, epoch=epoch)
+                if before is None and not self._has_looked:
+                    known.awaited_until = self._now() + _AWAITED_SECONDS
+        known.registration = registration
+
+    def _note_dead(self) -> None:
+        holders = {
+            broker
+            for topic in self._changes.image.topics.values()
+            for partition in topic.partitions
+            for broker in partition.replicas
+        }
+        now = self._now()
+        self.dead_since = {
+            broker: self.dead_since.get(broker, now) for broker in sorted(holders - self._known.keys())
+        }
+
+    async def _change_partitions(
+        self, reason: str, step: Step, *, everywhere: bool = False, among: frozenset[ReplicaId] = frozenset()
+    ) -> None:
+        """Take each partition a step, and commit what came of it together with who is in service now."""
+        liveness = self.liveness()
+        changed = list(self._stepped(liveness, step, everywhere=everywhere, among=among))
+        brokers = tuple(liveness.brokers[broker] for broker in sorted(liveness.brokers))
+        before = self._changes.image
+
+        def finish(image: ClusterImage) -> ClusterImage:
+            return image if image.brokers == brokers else image.with_brokers(brokers)
+
+        await self._changes.commit_topics(changed, finish=finish)
+        _tell(reason, before, changed)
+
+    def _stepped(
+        self, liveness: Liveness, step: Step, *, everywhere: bool, among: frozenset[ReplicaId]
+    ) -> Iterator[TopicImage]:
+        usual = liveness.standing()
+        special = liveness.offline_replicas() | among
+        for topic in self._changes.image.topics.values():
+            rules: TopicRules | None = None
+            steps: dict[int, PartitionImage] = {}
+            for index, partition in enumerate(topic.partitions):
+                replica = (topic.topic_id, index)
+                is_special = bool(special) and replica in special
+                if not (everywhere or is_special) and _is_steady(partition, usual):
+                    continue
+                rules = rules or self.rules_of(topic)
+                standing = liveness.standing_for(*replica) if is_special else usual
+                after = step(partition, rules, standing, replica)
+                if after is not partition:
+                    steps[index] = after
+            if steps:
+                yield with_partitions(topic, steps)
+
+    def _now(self) -> float:
+        return self._clock.monotonic() if self._clock is not None else 0.0
+
+
+def with_partitions(topic: TopicImage, changed: dict[int, PartitionImage]) -> TopicImage:
+    """The topic with some of its partitions replaced, by index."""
+    partitions = tuple(changed.get(index, partition) for index, partition in enumerate(topic.partitions))
+    return replace(topic, partitions=partitions)
+
+
+def _is_steady(partition: PartitionImage, standing: Standing) -> bool:
+    return partition.leader in standing.staying and standing.staying.issuperset(partition.isr)
+
+
+def _tell(reason: str, before: ClusterImage, changed: list[TopicImage]) -> None:
+    """One event for all elections of a change, and one for each that is bad news."""
+    elected_count = shrunk_count = 0
+    for topic in changed:
+        known = before.topics.get(topic.name)
+        for index, after in enumerate(topic.partitions):
+            old = known.partitions[index] if known is not None else after
+            if old is after:
+                continue
+            shrunk_count += len(after.isr) < len(old.isr)
+            if after.leader_epoch == old.leader_epoch:
+                continue
+            elected_count += 1
+            name = f"{topic.name}-{index}"
+            if after.leader == NO_LEADER:
+                _log.warning("partition_without_leader", partition=name, isr=after.isr, last=old.leader)
+            elif was_elected_uncleanly(old, after):
+                _log.error("unclean_leader_elected", partition=name, leader=after.leader, isr=old.isr)
+    if elected_count or shrunk_count:
+        _log.info("leaders_elected", reason=reason, elected=elected_count, shrunk=shrunk_count)

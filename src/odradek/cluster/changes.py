@@ -1,0 +1,110 @@
+"""How the controller changes anything: one change at a time, checked against the latest image, committed, published.
+
+A change runs in a task of its own and to its end, whether or not its asker is still there. Until the registry has it, nothing
+is changed; once it has, nothing stops its publication. A commit whose outcome is unknown is followed by reading the state
+again, before any other change looks at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from odradek.cluster.image import ClusterImage, TopicImage
+from odradek.cluster.publishing import Publication
+from odradek.cluster.store import ClusterStore, in_commits
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.registry import Operation, RegistryError
+from odradek.runtime.shielded import outcome_of
+from odradek.telemetry import events
+
+T = TypeVar("T")
+_log = events.get("cluster")
+
+
+class Changes:
+    """What all parts of the controller share. Their steps run within `alone`, and read `image`."""
+
+    def __init__(self, store: ClusterStore, publication: Publication) -> None:
+        self.store = store
+        self.publication = publication
+        self._changing = asyncio.Lock()
+        self._under_way: dict[asyncio.Task[Any], None] = {}
+        self._closed = False
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed: what the next change starts from."""
+        return self.publication.latest
+
+    async def alone(self, change: Callable[[], Awaitable[T]]) -> T:
+        """Run a change when no other does; returns once it is committed."""
+        return await self._outlive(self._in_turn(change))
+
+    async def applied(self, change: Callable[[], Awaitable[T]]) -> T:
+        """Like `alone`; returns once the local broker has applied it, too."""
+        return await self._outlive(self._and_applied(change))
+
+    async def close(self) -> None:
+        """Let the changes under way come to their end; refuse all later ones."""
+        self._closed = True
+        while self._under_way:
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def commit(self, operations: Sequence[Operation], after: ClusterImage) -> None:
+        """Within a change: one commit, and the image that it leads to. KafkaError as `ClusterStore.commit`."""
+        before = self.image
+        await self.store.commit(operations)
+        self.publication.publish(replace(after, version=before.version + 1))
+
+    async def commit_topics(
+        self,
+        topics: Iterable[TopicImage],
+        finish: Callable[[ClusterImage], ClusterImage] | None = None,
+        more: Sequence[Operation] = (),
+    ) -> None:
+        """Within a change: replace topics, in as many commits as it takes; `finish` makes the image of the last one, which
+        has `more` operations."""
+        portions = list(in_commits((topic, self.store.topic(topic)) for topic in topics)) or [[]]
+        for number, portion in enumerate(portions, start=1):
+            image = self.image.with_topics([topic for topic, _ in portion]) if portion else self.image
+            operations = [operation for _, operation in portion]
+            if number == len(portions):
+                operations += more
+                image = finish(image) if finish is not None else image
+            if operations:
+                await self.commit(operations, image)
+            elif image is not self.image:
+                self.publication.publish(replace(image, version=self.image.version + 1))
+
+    async def _outlive(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way[task] = None
+        task.add_done_callback(lambda done: self._under_way.pop(done, None))
+        return await outcome_of(task)
+
+    async def _and_applied(self, change: Callable[[], Awaitable[T]]) -> T:
+        result = await self._in_turn(change)
+        await self.publication.applied_here()
+        return result
+
+    async def _in_turn(self, change: Callable[[], Awaitable[T]]) -> T:
+        async with self._changing:
+            if self._closed:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the broker is stopping")
+            if self.store.is_deposed:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
+            if self.store.is_uncertain:
+                await self._read_again()
+            return await change()
+
+    async def _read_again(self) -> None:
+        before = self.image
+        try:
+            image = await self.store.load(before)
+        except RegistryError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        _log.warning("cluster_state_read_again", topics=len(image.topics))
+        self.publication.publish(replace(image, version=before.version + 1))

@@ -1,0 +1,256 @@
+"""The controller's changes of partitions that somebody asks for: ISR changes, reassignments, elections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from odradek.cluster.brokers import BrokerChanges, with_partitions
+from odradek.cluster.changes import Changes
+from odradek.cluster.elections import with_preferred_leader, with_unclean_leader
+from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from odradek.cluster.isr_changes import IsrProposal, changed_isr
+from odradek.cluster.reassignment import Reassignment, begun, cancelled, check_target, is_reassigned
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, TopicPartition
+from odradek.telemetry import events
+
+Place = tuple[UUID, int]
+IsrOutcomes = dict[Place, PartitionImage | KafkaError]
+_log = events.get("cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request of a leader, and where its answer is awaited."""
+
+    broker: BrokerId
+    epoch: int
+    proposals: Mapping[Place, IsrProposal]
+    answer: asyncio.Future[IsrOutcomes]
+
+
+class PartitionChanges:
+    """See `Controller` for what each does, and raises."""
+
+    def __init__(self, changes: Changes, brokers: BrokerChanges) -> None:
+        self._changes = changes
+        self._brokers = brokers
+        self._asked: list[_Asked] = []
+
+    # -- who is in sync
+
+    async def alter_isr(
+        self, broker: BrokerId, epoch: int, proposals: Mapping[Place, IsrProposal]
+    ) -> IsrOutcomes:
+        """What is asked while a commit is under way shares the next one."""
+        answer: asyncio.Future[IsrOutcomes] = asyncio.get_running_loop().create_future()
+        self._asked.append(_Asked(broker, epoch, proposals, answer))
+        await self._changes.alone(self._alter_asked)
+        return await answer
+
+    async def _alter_asked(self) -> None:
+        asked, self._asked = self._asked, []
+        draft = _Draft(self._changes)
+        outcomes: list[tuple[_Asked, IsrOutcomes]] = []
+        for one in asked:
+            try:
+                outcomes.append((one, self._decide(one, draft)))
+            except KafkaError as error:
+                _fail(one, error)
+        try:
+            await self._changes.commit_topics(draft.topics())
+        except KafkaError as error:
+            for one, _ in outcomes:
+                _fail(one, error)
+            return
+        for one, found in outcomes:
+            if not one.answer.done():
+                one.answer.set_result(found)
+
+    def _decide(self, asked: _Asked, draft: _Draft) -> IsrOutcomes:
+        self._brokers.check_epoch(asked.broker, asked.epoch)
+        outcomes: IsrOutcomes = {}
+        liveness = self._brokers.liveness()
+        for place, proposal in asked.proposals.items():
+            try:
+                topic, partition = draft.partition(*place)
+                after = changed_isr(
+                    partition,
+                    proposal,
+                    proposer=asked.broker,
+                    liveness=liveness,
+                    standing=liveness.standing_for(*place),
+                    rules=self._brokers.rules_of(topic),
+                )
+                draft.put(place, after)
+                if is_reassigned(partition) and not is_reassigned(after):
+                    _log.info(
+                        "reassignment_completed",
+                        partition=TopicPartition(topic.name, place[1]),
+                        replicas=after.replicas,
+                    )
+                outcomes[place] = after
+            except KafkaError as error:
+                outcomes[place] = error
+        return outcomes
+
+    # -- which brokers hold it
+
+    async def reassign(
+        self, wanted: Sequence[Reassignment], *, allow_factor_change: bool
+    ) -> list[KafkaError | None]:
+        return await self._changes.applied(
+            lambda: self._reassign(wanted, allow_factor_change=allow_factor_change)
+        )
+
+    async def _reassign(
+        self, wanted: Sequence[Reassignment], *, allow_factor_change: bool
+    ) -> list[KafkaError | None]:
+        draft = _Draft(self._changes)
+        liveness = self._brokers.liveness()
+        outcomes: list[KafkaError | None] = []
+        for one in wanted:
+            try:
+                topic, partition = draft.named(one.topic, one.partition)
+                standing = liveness.standing_for(topic.topic_id, one.partition)
+                if one.replicas is None:
+                    after = cancelled(partition, standing)
+                else:
+                    check_target(
+                        partition,
+                        one.replicas,
+                        frozenset(liveness.brokers),
+                        allow_factor_change=allow_factor_change,
+                    )
+                    after = begun(partition, one.replicas, standing)
+                draft.put((topic.topic_id, one.partition), after)
+                outcomes.append(None)
+            except KafkaError as error:
+                outcomes.append(error)
+        try:
+            await self._changes.commit_topics(draft.topics())
+        except KafkaError as error:
+            return [error if one is None else one for one in outcomes]
+        for one, outcome in zip(wanted, outcomes, strict=True):
+            if outcome is None:
+                _log.info(
+                    "reassignment_begun" if one.replicas is not None else "reassignment_cancelled",
+                    partition=TopicPartition(one.topic, one.partition),
+                    replicas=one.replicas,
+                )
+        return outcomes
+
+    # -- who leads it
+
+    async def elect(
+        self, wanted: Iterable[TopicPartition] | None, *, unclean: bool
+    ) -> dict[TopicPartition, KafkaError | None]:
+        return await self._changes.applied(lambda: self._elect(wanted, unclean=unclean))
+
+    async def _elect(
+        self, wanted: Iterable[TopicPartition] | None, *, unclean: bool
+    ) -> dict[TopicPartition, KafkaError | None]:
+        draft = _Draft(self._changes)
+        step = self._unclean if unclean else self._preferred
+        outcomes: dict[TopicPartition, KafkaError | None] = {}
+        for name in self._all() if wanted is None else wanted:
+            try:
+                topic, partition = draft.named(name.topic, name.partition)
+                draft.put((topic.topic_id, name.partition), step(topic, name, partition))
+                outcomes[name] = None
+            except KafkaError as error:
+                outcomes[name] = error
+        try:
+            await self._changes.commit_topics(draft.topics())
+        except KafkaError as error:
+            return {name: error if one is None else one for name, one in outcomes.items()}
+        elected = [name for name, one in outcomes.items() if one is None]
+        if elected:
+            report = _log.error if unclean else _log.info
+            report("leaders_elected_on_demand", unclean=unclean, elected=len(elected), first=elected[0])
+        return outcomes
+
+    def _all(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic.name, index)
+            for topic in self._changes.image.topics.values()
+            for index in range(len(topic.partitions))
+        ]
+
+    def _preferred(
+        self, topic: TopicImage, name: TopicPartition, partition: PartitionImage
+    ) -> PartitionImage:
+        preferred = partition.replicas[0]
+        if partition.leader == preferred:
+            raise KafkaError(
+                ErrorCode.ELECTION_NOT_NEEDED, f"the preferred replica, {preferred}, leads {name} already"
+            )
+        standing = self._brokers.liveness().standing_for(topic.topic_id, name.partition)
+        after = with_preferred_leader(partition, standing)
+        if after is partition:
+            raise KafkaError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"the preferred replica of {name}, {preferred}, is not in sync, or cannot lead now",
+            )
+        return after
+
+    def _unclean(self, topic: TopicImage, name: TopicPartition, partition: PartitionImage) -> PartitionImage:
+        if partition.leader != NO_LEADER:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"{name} has a leader, {partition.leader}")
+        standing = self._brokers.liveness().standing_for(topic.topic_id, name.partition)
+        after = with_unclean_leader(partition, standing)
+        if after is partition:
+            raise KafkaError(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {name} is there to lead it"
+            )
+        return after
+
+
+class _Draft:
+    """Partitions as they become in the course of one change."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._image = changes.image
+        self._changed: dict[UUID, dict[int, PartitionImage]] = {}
+
+    def partition(self, topic_id: UUID, index: int) -> tuple[TopicImage, PartitionImage]:
+        """UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION when there is none."""
+        topic = self._image.topics_by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+        return topic, self._of(topic, index)
+
+    def named(self, name: str, index: int) -> tuple[TopicImage, PartitionImage]:
+        """UNKNOWN_TOPIC_OR_PARTITION when there is none."""
+        topic = self._image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return topic, self._of(topic, index)
+
+    def put(self, place: Place, after: PartitionImage) -> None:
+        self._changed.setdefault(place[0], {})[place[1]] = after
+
+    def topics(self) -> list[TopicImage]:
+        """Those that differ from what they were."""
+        changed = []
+        for topic_id, partitions in self._changed.items():
+            topic = self._image.topics_by_id[topic_id]
+            if any(topic.partitions[index] is not after for index, after in partitions.items()):
+                changed.append(with_partitions(topic, partitions))
+        return changed
+
+    def _of(self, topic: TopicImage, index: int) -> PartitionImage:
+        if not 0 <= index < len(topic.partitions):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} has no partition {index}"
+            )
+        return self._changed.get(topic.topic_id, {}).get(index, topic.partitions[index])
+
+
+def _fail(asked: _Asked, error: KafkaError) -> None:
+    if not asked.answer.done():
+        asked.answer.set_exception(error)
+        asked.answer.exception()  # its asker may be gone: that is no fault to report

@@ -1,0 +1,149 @@
+"""Who has been told what: the images that the controller made, and how far each broker has applied them.
+
+The local broker applies images one after another in a task of its own (`apply`); what it has applied is what the controller
+shows. Remote brokers ask for what is new (long polls) and say by that what they have applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from odradek.cluster.image import ClusterImage
+from odradek.cluster.sync import SyncAnswer, UpdateKind, delta, snapshot
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.runtime.shielded import outcome_of
+from odradek.telemetry import events
+
+Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
+"""Called with the image before and after a change. What it cannot do for one partition must not stop the others."""
+_RECENT_COUNT: Final = 128
+"""Images that deltas can start from."""
+_log = events.get("cluster")
+
+
+class Publication:
+    """`latest` is what was committed, `applied` what the local broker made of it so far."""
+
+    def __init__(self, image: ClusterImage, apply: Apply) -> None:
+        self.latest = image
+        self.applied = image
+        self._apply = apply
+        self._applying: asyncio.Task[None] | None = None
+        self._recent: deque[ClusterImage] = deque([image], maxlen=_RECENT_COUNT)
+        self._news = asyncio.Event()
+        self._versions: dict[BrokerId, int] = {}
+        """Applied by remote brokers."""
+        self._encoded: dict[tuple[int, int], bytes] = {}
+        self._is_over = False
+
+    def replace(self, image: ClusterImage) -> None:
+        """Set what is known without anything to apply."""
+        self.latest = self.applied = image
+        self._remember(image)
+
+    def publish(self, image: ClusterImage) -> None:
+        """Make an image the latest one."""
+        self.latest = image
+        self._remember(image)
+        if self._applying is None or self._applying.done():
+            self._applying = asyncio.get_running_loop().create_task(self._apply_all(), name="apply image")
+
+    async def applied_here(self) -> None:
+        """Return when the local broker has applied what is the latest image."""
+        while self._applying is not None and self.applied is not self.latest:
+            await outcome_of(self._applying)
+
+    async def applied_by(self, brokers: Iterable[BrokerId], version: int, *, timeout_s: float) -> bool:
+        """Wait until these brokers, as far as they stay in service, have applied a version; False when it took too long."""
+        waiting = list(brokers)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._is_over:
+                    alive = {broker.broker_id for broker in self.latest.brokers}
+                    waiting = [
+                        one for one in waiting if one in alive and self._versions.get(one, -1) < version
+                    ]
+                    if not waiting:
+                        return True
+                    await self._news.wait()
+        except TimeoutError:
+            _log.warning("image_not_applied_in_time", version=version, brokers=waiting)
+        return False
+
+    def told_by(self, broker: BrokerId, version: int) -> None:
+        """A broker says what it has applied."""
+        if self._versions.get(broker, -1) != version:
+            self._versions[broker] = version
+            self._wake()
+
+    def forget(self, broker: BrokerId) -> None:
+        self._versions.pop(broker, None)
+        self._wake()
+
+    async def update_since(self, epoch: int, version: int, *, max_wait_s: float) -> SyncAnswer:
+        """What leads from that image to the latest; waits for news when that is the latest. NOT_CONTROLLER after `end`."""
+        if (epoch, version) == (self.latest.controller_epoch, self.latest.version):
+            try:
+                async with asyncio.timeout(max_wait_s):
+                    while version == self.latest.version and not self._is_over:
+                        await self._news.wait()
+            except TimeoutError:
+                pass
+        if self._is_over:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
+        return self._update(epoch, version)
+
+    def end(self) -> None:
+        """Nothing is told any more; whoever waits is sent away."""
+        self._is_over = True
+        self._wake()
+
+    async def close(self) -> None:
+        """Let the local broker apply what is there."""
+        self.end()
+        if self._applying is not None:
+            await asyncio.gather(self._applying, return_exceptions=True)
+
+    def _update(self, epoch: int, version: int) -> SyncAnswer:
+        latest = self.latest
+        kind = UpdateKind.NOTHING
+        payload = b""
+        if (epoch, version) != (latest.controller_epoch, latest.version):
+            start = None
+            if epoch == latest.controller_epoch:
+                start = next((image for image in self._recent if image.version == version), None)
+            kind = UpdateKind.SNAPSHOT if start is None else UpdateKind.DELTA
+            payload = self._encode(start, latest)
+        return SyncAnswer(
+            controller_epoch=latest.controller_epoch, version=latest.version, kind=kind, payload=payload
+        )
+
+    def _encode(self, start: ClusterImage | None, latest: ClusterImage) -> bytes:
+        key = (-1 if start is None else start.version, latest.version)
+        payload = self._encoded.get(key)
+        if payload is None:
+            self._encoded = {one: told for one, told in self._encoded.items() if one[1] == latest.version}
+            payload = self._encoded[key] = snapshot(latest) if start is None else delta(start, latest)
+        return payload
+
+    def _remember(self, image: ClusterImage) -> None:
+        self._recent.append(image)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _apply_all(self) -> None:
+        while self.applied is not self.latest:
+            before, after = self.applied, self.latest
+            try:
+                await self._apply(before, after)
+            except Exception:  # noqa: BLE001 - the root of a task: the cluster goes on, and the next image comes
+                _log.exception("image_not_applied", version=after.version)
+            self.applied = after
+            self._wake()

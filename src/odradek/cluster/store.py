@@ -1,0 +1,246 @@
+"""The controller's hold on the registry: reads the cluster's state, and writes it as long as the controller is in office.
+
+Each commit begins with the term's check, so a deposed controller changes nothing. The versions of the nodes are remembered:
+only the controller writes them. After a commit whose outcome is unknown nothing is written before the state was read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from odradek.cluster.documents import DOCUMENTS, Document
+from odradek.cluster.image import ClusterImage, TopicImage
+from odradek.cluster.registration import BROKERS, Registration, registered
+from odradek.cluster.topic_documents import topic_data, topic_from
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.registry import (
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Put,
+    Registry,
+    RegistryConflict,
+    RegistryError,
+    SessionExpired,
+)
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.registry.election import Term
+
+T = TypeVar("T")
+
+TOPICS: Final = "/topics"
+PRODUCER_IDS: Final = "/producer_ids"
+PRODUCER_ID_BLOCK: Final = 1000
+_OPERATIONS_MAX: Final = 500
+_BYTES_MAX: Final = 700_000
+"""Of one commit: a ZooKeeper takes about 1 MB."""
+_READS_AT_ONCE: Final = 64
+_log = events.get("cluster")
+
+
+class ClusterStore:
+    """`on_deposed` is called once, when it turns out that this controller's term, or its session, is over."""
+
+    def __init__(self, registry: Registry, term: Term | None, on_deposed: Callable[[], None]) -> None:
+        self._registry = registry
+        self._term = term
+        self._on_deposed = on_deposed
+        self._versions: dict[str, int] = {}
+        self.is_deposed = False
+        self.is_uncertain = False
+        """Whether a commit may or may not have happened: `load` before the next."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the term; 0 for a broker that is alone and was not elected."""
+        return 0 if self._term is None else self._term.epoch
+
+    # -- reading
+
+    async def load(self, image: ClusterImage) -> ClusterImage:
+        """The image with the topics and documents that the registry holds. RegistryError when it cannot be read.
+
+        What is the same as before stays the same object.
+        """
+        if self._term is not None:
+            await self._registry.sync()
+            await self._check_office()
+        self._versions.clear()
+        topics: dict[str, TopicImage] = {}
+        names = await self._registry.children(TOPICS)
+        for some in _in_turns(names, _READS_AT_ONCE):
+            nodes = await asyncio.gather(*(self._read(f"{TOPICS}/{name}") for name in some))
+            for name, node in zip(some, nodes, strict=True):
+                if node is not None:
+                    topics[name] = _unless_same(topic_from(name, node.data), image.topics.get(name))
+        image = image.with_only_topics(topics)
+        for document in DOCUMENTS:
+            node = await self._read(document.path)
+            if node is not None:
+                image = document.load(image, node)
+        self.is_uncertain = False
+        return image
+
+    async def registered(self) -> dict[BrokerId, tuple[Registration, int]]:
+        """Registered brokers, with their epochs."""
+        try:
+            return await registered(self._registry)
+        except SessionExpired as error:
+            raise self._over() from error
+        except RegistryError as error:
+            raise _unwritable(error) from error
+
+    async def _read(self, path: str) -> Node | None:
+        node = await self._registry.get(path)
+        if node is not None:
+            self._versions[path] = node.version
+        return node
+
+    # -- what to write
+
+    def topic(self, topic: TopicImage) -> Operation:
+        """Write a topic, whether or not it exists."""
+        return self._write_of(f"{TOPICS}/{topic.name}", topic_data(topic))
+
+    def without_topic(self, name: str) -> Operation:
+        path = f"{TOPICS}/{name}"
+        return Delete(path=path, version=self._versions[path])
+
+    def document(self, document: Document[T], value: T) -> Operation:
+        return self._write_of(document.path, document.data(value))
+
+    def _write_of(self, path: str, data: bytes) -> Operation:
+        version = self._versions.get(path)
+        if version is None:
+            return Create(path=path, data=data)
+        return Put(path=path, data=data, version=version)
+
+    # -- writing
+
+    async def commit(self, operations: Sequence[Operation]) -> None:
+        """All or nothing, durably.
+
+        NOT_CONTROLLER when this controller's time is over, KAFKA_STORAGE_ERROR when the registry cannot write it now (then it
+        may have happened all the same).
+        """
+        if self.is_deposed:
+            raise _not_controller()
+        guarded = operations if self._term is None else [self._term.check, *operations]
+        try:
+            await self._registry.commit(guarded)
+        except RegistryConflict as error:
+            raise await self._conflict(error) from error
+        except SessionExpired as error:
+            raise self._over() from error
+        except RegistryError as error:
+            self.is_uncertain = True
+            _log.error("change_not_written", reason=error)
+            raise _unwritable(error) from error
+        self._remember(operations)
+
+    async def allocate_producer_ids(self, count: int) -> int:
+        """The first of so many producer ids that nobody was given before."""
+        try:
+            node = await self._read(PRODUCER_IDS)
+        except RegistryError as error:
+            raise _unwritable(error) from error
+        first = int(node.data) if node else 0
+        if first > 2**63 - 1 - count:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids were handed out")
+        await self.commit([self._write_of(PRODUCER_IDS, str(first + count).encode())])
+        return first
+
+    async def unregister(self, broker: BrokerId, epoch: int) -> bool:
+        """Remove the registration of this incarnation; False when it is gone already."""
+        path = f"{BROKERS}/{broker}"
+        try:
+            node = await self._registry.get(path)
+        except RegistryError as error:
+            raise _unwritable(error) from error
+        if node is None or node.created != epoch:
+            return False
+        await self.commit([Delete(path=path, version=node.version)])
+        return True
+
+    def depose(self) -> None:
+        """Stop writing: somebody else is the controller."""
+        if not self.is_deposed:
+            self.is_deposed = True
+            self._on_deposed()
+
+    def _remember(self, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            match operation:
+                case Create(path=path):
+                    self._versions[path] = 0
+                case Put(path=path, version=version):
+                    self._versions[path] = version + 1
+                case Delete(path=path):
+                    self._versions.pop(path, None)
+
+    async def _conflict(self, error: RegistryConflict) -> KafkaError:
+        """The term is over, or else somebody wrote what only the controller writes: then it is read again."""
+        self.is_uncertain = True
+        try:
+            await self._registry.sync()
+            await self._check_office()
+        except KafkaError as refusal:
+            return refusal
+        except RegistryError as unreadable:
+            return _unwritable(unreadable)
+        _log.error("change_not_written", reason=error)
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the registry was changed by somebody else: {error}"
+        )
+
+    async def _check_office(self) -> None:
+        if self._term is None:
+            return
+        try:
+            node = await self._registry.get(self._term.check.path)
+        except SessionExpired as error:
+            raise self._over() from error
+        if node is None or node.version != self._term.check.version:
+            raise self._over()
+
+    def _over(self) -> KafkaError:
+        self.depose()
+        return _not_controller()
+
+
+def in_commits(operations: Iterable[tuple[T, Operation]]) -> Iterator[list[tuple[T, Operation]]]:
+    """Operations, each with what it belongs to, in portions that a registry takes as one commit."""
+    portion: list[tuple[T, Operation]] = []
+    weight_bytes = 0
+    for belongs, operation in operations:
+        data: Any = getattr(operation, "data", b"")
+        if portion and (len(portion) >= _OPERATIONS_MAX or weight_bytes + len(data) > _BYTES_MAX):
+            yield portion
+            portion, weight_bytes = [], 0
+        portion.append((belongs, operation))
+        weight_bytes += len(data)
+    if portion:
+        yield portion
+
+
+def _in_turns(names: Sequence[str], count: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), count):
+        yield names[start : start + count]
+
+
+def _unless_same(topic: TopicImage, present: TopicImage | None) -> TopicImage:
+    return present if present is not None and present == topic else topic
+
+
+def _unwritable(error: RegistryError) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+
+def _not_controller() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
