@@ -1,8 +1,16 @@
-"""DeleteRecords (21). Versions 0-2. Moves a partition's start up to an offset (-1: the high watermark)."""
+"""DeleteRecords (21). Versions 0-2. Moves a partition's start up to an offset (-1: the high watermark).
+
+Answered once nobody has the records any more: the followers that live learn of the new start with their next fetches, and say
+so with those that follow. Who is not done when time is up is REQUEST_TIMED_OUT; the leader's records are gone all the same.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.dispatch import with_timeout
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -11,6 +19,7 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from odradek.replication.partition import Partition
 
 _TO_HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1
@@ -18,40 +27,78 @@ _NO_LOW_WATERMARK = -1
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(parts, topic.name, wanted) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+    work = _Work()
+    for topic in request.topics:
+        results = [work.delete(parts, topic.name, wanted) for wanted in topic.partitions]
+        work.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return work.finished(request.timeout_ms) if work.waiting else work.response()
+
+
+class _Work:
+    """One request's deletions, and what they wait for."""
+
+    def __init__(self) -> None:
+        self.topics: list[DeleteRecordsTopicResult] = []
+        self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
+        """By the identity of the result that waits, which is alive for as long as this is."""
+
+    def delete(
+        self, parts: Parts, topic: str, wanted: DeleteRecordsPartition
+    ) -> DeleteRecordsPartitionResult:
+        index = wanted.partition_index
+        try:
+            partition = parts.replicas.leader(topic, index)
+            parts.replicas.check_writable_by_clients(partition)
+            if "delete" not in partition.config.cleanup_policy:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION, f"topic {topic!r} does not have cleanup.policy=delete"
+                )
+            offset = partition.high_watermark if wanted.offset == _TO_HIGH_WATERMARK else wanted.offset
+            done = partition.delete_records(offset)
+        except KafkaError as error:
+            return _failed(index, error.code)
+        result = _deleted(index, partition)
+        if done is not None:
+            self.waiting[id(result)] = (partition, done)
+        return result
+
+    async def finished(self, timeout_ms: int) -> DeleteRecordsResponse:
+        futures = [future for _, future in self.waiting.values()]
+        await with_timeout(_all_settled(futures), timeout_ms)
+        for topic in self.topics:
+            topic.partitions[:] = [self._outcome(result) for result in topic.partitions]
+        return self.response()
+
+    def _outcome(self, result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:
+        waiting = self.waiting.get(id(result))
+        if waiting is None:
+            return result
+        partition, future = waiting
+        if not future.done() or future.cancelled():
+            return _failed(result.partition_index, ErrorCode.REQUEST_TIMED_OUT)
+        error = future.exception()
+        if isinstance(error, KafkaError):
+            return _failed(result.partition_index, error.code)
+        return _deleted(result.partition_index, partition)
+
+    def response(self) -> DeleteRecordsResponse:
+        return DeleteRecordsResponse(topics=self.topics)
+
+
+async def _all_settled(futures: list[asyncio.Future[None]]) -> None:
+    await asyncio.gather(*futures, return_exceptions=True)
+
+
+def _deleted(index: int, partition: Partition) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=partition.low_watermark, error_code=ErrorCode.NONE
     )
 
 
-def _delete(parts: Parts, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    index = wanted.partition_index
-    try:
-        partition = parts.replicas.leader(topic, index)
-        parts.replicas.check_writable_by_clients(partition)
-        if "delete" not in partition.config.cleanup_policy:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"topic {topic!r} does not have cleanup.policy=delete"
-            )
-        offset = partition.high_watermark if wanted.offset == _TO_HIGH_WATERMARK else wanted.offset
-        if not 0 <= offset <= partition.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"cannot delete up to {offset}: {partition.name} is readable up to {partition.high_watermark}",
-            )
-        parts.replicas.delete_records(partition, offset)
-    except KafkaError as error:
-        return DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=_NO_LOW_WATERMARK, error_code=error.code
-        )
+def _failed(index: int, code: ErrorCode) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(
-        partition_index=index, low_watermark=partition.start_offset, error_code=ErrorCode.NONE
+        partition_index=index, low_watermark=_NO_LOW_WATERMARK, error_code=code
     )
 
 

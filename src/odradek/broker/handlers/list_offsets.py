@@ -3,6 +3,10 @@
 Versions 1-11. Special timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp (v7, KIP-734), -4 earliest
 local (v8, KIP-405), -5 latest tiered (v9), -6 earliest not yet uploaded (v11). Nothing is tiered here: -4 is the earliest, -5
 and -6 are "none".
+
+After an election the leader may not know yet what its predecessor had shown as committed. Until it does, the latest offset, and
+what a timestamp finds behind the high watermark, are OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE): offsets
+that clients saw never seem to go back.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_P
 )
 _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING: 11}
 _SINCE_LEADER_EPOCH = 4
+_SINCE_NOT_AVAILABLE = 5
 _READ_COMMITTED = 1
 
 
@@ -75,7 +80,10 @@ def _answer(
         partition.check_leader_epoch(wanted.current_leader_epoch)
         timestamp, offset = _find(partition, wanted.timestamp, committed_only=committed_only)
     except KafkaError as error:
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+        code = error.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and circumstances.api_version < _SINCE_NOT_AVAILABLE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
     told = circumstances.api_version >= _SINCE_LEADER_EPOCH and offset >= 0
     epoch = partition.log.epoch_of(offset) if told else -1
     return ListOffsetsPartitionResponse(
@@ -91,6 +99,8 @@ def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tupl
     """(timestamp, offset); -1 for what there is not."""
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == _LATEST:
+        if partition.awaits_earlier_records:
+            raise _not_available(partition)
         return -1, end_offset
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, partition.start_offset
@@ -105,8 +115,17 @@ def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tupl
     else:
         found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset)
     if found is None or found.offset >= end_offset:
+        if partition.awaits_earlier_records:
+            raise _not_available(partition)
         return -1, -1
     return found.timestamp, found.offset
+
+
+def _not_available(partition: Partition) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"{partition.name} was elected a leader that does not know yet how far it is committed: try again",
+    )
 
 
 SERVED = Served(2, handle)

@@ -3,7 +3,8 @@
 Versions 3-13 (0-2 are listed for librdkafka's sake; who sends one is dropped, as Kafka does); topic ids from v13.
 
 acks=0 has no response: an error there can only be told by closing the connection. acks=1 answers once the batch is in the
-log. acks=all answers once it is below the high watermark: on disk, unless `flush.before.ack` is off.
+log. acks=all answers once it is below the high watermark: on the disks of all in-sync replicas, unless `flush.before.ack` is
+off. From v10 on a refusal because others lead says who does (KIP-951).
 
 The first batch of a transaction in a partition waits until its coordinator agreed (KIP-890, `broker/verification.py`): up to
 version 11 the partition must have been added to the transaction, from version 12 on this adds it.
@@ -19,10 +20,13 @@ from uuid import UUID
 from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.dispatch import closing_error, with_timeout
 from odradek.broker.intake import Batches, Terms, checked_batches
+from odradek.broker.leader_hints import LeaderHints
 from odradek.broker.verification import Admission
 from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError
 from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -34,6 +38,7 @@ from odradek.records import read_header
 from odradek.replication.partition import Partition
 from odradek.storage.verification import UNVERIFIED
 
+_SINCE_HINTS: Final = 10
 _SINCE_TOPIC_IDS: Final = 13
 _ALL: Final = -1
 _INLINE_BYTES_MAX: Final = 256 * 1024
@@ -129,7 +134,10 @@ class _Work:
         self._acks = request.acks
         self._now_ms = parts.runtime.clock.wall_ms()
         self._topics: dict[tuple[str, UUID], TopicProduceResponse] = {}
+        self._circumstances = circumstances
         self._first_error: KafkaError | None = None
+        self._is_misled = False
+        """Whether others lead one of the partitions."""
         self._admission: Admission | None = None
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """By the identity of the response that waits, which is alive for as long as this is."""
@@ -183,7 +191,25 @@ class _Work:
         return await self.acknowledged()
 
     def response(self) -> ProduceResponse:
-        return ProduceResponse(responses=list(self._topics.values()))
+        response = ProduceResponse(responses=list(self._topics.values()))
+        return self._with_hints(response) if self._is_misled and self._version >= _SINCE_HINTS else response
+
+    def _with_hints(self, response: ProduceResponse) -> ProduceResponse:
+        """Say of each partition that others lead who does."""
+        hints = LeaderHints(self._parts, self._circumstances)
+        for topic in response.responses:
+            for position, data in enumerate(topic.partition_responses):
+                if data.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    continue
+                known = hints.leader_of(topic.name, topic.topic_id, data.index)
+                if known is not None:
+                    leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
+                    topic.partition_responses[position] = data.replace(current_leader=leader)
+        endpoints = [
+            NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
+            for one in hints.endpoints()
+        ]
+        return response.replace(node_endpoints=endpoints) if endpoints else response
 
     def raise_first_error(self) -> None:
         if self._first_error is not None:
@@ -202,7 +228,11 @@ class _Work:
             # A copy, without the traceback: through it this object would keep alive whatever the checks had expanded,
             # in a cycle that only the garbage collector can end.
             self._first_error = KafkaError(error.code, error.message)
-        return _failed(data.index, error)
+        return self._refuse(data.index, error)
+
+    def _refuse(self, index: int, error: KafkaError) -> PartitionProduceResponse:
+        self._is_misled = self._is_misled or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _failed(index, error)
 
     def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> tuple[Partition, Terms]:
         replicas = self._parts.replicas
@@ -252,10 +282,12 @@ class _Work:
             return response
         partition, future = waiting
         if not future.done() or future.cancelled():
-            message = f"{partition.name}: not yet durable when the request's time was up"
+            message = (
+                f"{partition.name}: not yet durable on all in-sync replicas when the request's time was up"
+            )
             return _failed(response.index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
         error = future.exception()
-        return _failed(response.index, error) if isinstance(error, KafkaError) else response
+        return self._refuse(response.index, error) if isinstance(error, KafkaError) else response
 
 
 async def _settled(future: asyncio.Future[None], timeout_ms: int) -> None:
