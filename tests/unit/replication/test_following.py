@@ -1,0 +1,266 @@
+"""What a follower asks next, and what an answer means: the fetch loop without its I/O."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from odradek.replication.following import FetchState, FetchTerms, Verdict, pause_s, verdict
+
+FIRST = LeaderEpoch(1)
+TERMS = FetchTerms(
+    me=BrokerId(2),
+    broker_epoch=77,
+    partition_bytes_max=1000,
+    response_bytes_max=5000,
+    bytes_min=1,
+    wait_ms_max=500,
+    pause_s_max=1.0,
+)
+
+
+@dataclass
+class Log:
+    latest_epoch: int = 0
+
+
+@dataclass(eq=False)
+class Replica:
+    number: int
+    leader_epoch: LeaderEpoch = FIRST
+    high_watermark: int = 0
+    start_offset: int = 0
+    durable_offset: int = 0
+    log: Log = field(default_factory=Log)
+
+    @property
+    def topic_id(self) -> UUID:
+        return UUID(int=7)
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition("t", self.number)
+
+
+def asked(request: FetchRequest | None) -> dict[int, tuple[int, int, int]]:
+    """Number of each partition that is named: (leader epoch, fetch offset, last epoch)."""
+    assert request is not None
+    return {
+        one.partition: (one.current_leader_epoch, one.fetch_offset, one.last_fetched_epoch)
+        for topic in request.topics
+        for one in topic.partitions
+    }
+
+
+def forgotten(request: FetchRequest | None) -> list[int]:
+    assert request is not None
+    return [number for topic in request.forgotten_topics_data for number in topic.partitions]
+
+
+def answer(
+    *partitions: PartitionData, session_id: int = 5, error: ErrorCode = ErrorCode.NONE
+) -> FetchResponse:
+    topics = [FetchableTopicResponse(topic_id=UUID(int=7), partitions=list(partitions))]
+    return FetchResponse(session_id=session_id, error_code=error, responses=topics if partitions else [])
+
+
+def told(number: int, code: ErrorCode = ErrorCode.NONE) -> PartitionData:
+    return PartitionData(partition_index=number, error_code=code, high_watermark=0)
+
+
+def following(*replicas: Replica) -> FetchState:
+    state = FetchState()
+    for replica in replicas:
+        assert state.follow(replica)
+    return state
+
+
+def in_session(*replicas: Replica) -> FetchState:
+    state = following(*replicas)
+    state.next(0.0, TERMS)
+    state.answered(answer(*(told(one.number) for one in replicas)))
+    return state
+
+
+def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
+    state = following(Replica(0, durable_offset=10, log=Log(4)), Replica(1))
+    request = state.next(0.0, TERMS)
+    assert asked(request) == {0: (1, 10, 4), 1: (1, 0, 0)}
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 77)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 5000)
+
+
+def test_later_requests_name_only_what_changed() -> None:
+    one, two = Replica(0), Replica(1)
+    state = in_session(one, two)
+    request = state.next(0.0, TERMS)
+    assert asked(request) == {}
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (5, 1)
+    state.answered(answer(told(0)))
+    one.durable_offset = 3
+    two.durable_offset = 99  # nothing was said of it: it cannot have changed by this loop
+    request = state.next(0.0, TERMS)
+    assert asked(request) == {0: (1, 3, 0)}
+    assert request is not None
+    assert request.session_epoch == 2
+
+
+def test_a_high_watermark_that_moved_is_told_to_the_leader() -> None:
+    one = Replica(0)
+    state = in_session(one)
+    one.high_watermark = 8
+    request = state.next(0.0, TERMS)
+    assert request is not None
+    assert [part.high_watermark for topic in request.topics for part in topic.partitions] == [8]
+
+
+def test_what_is_followed_no_longer_leaves_the_session() -> None:
+    one, two = Replica(0), Replica(1)
+    state = in_session(one, two)
+    state.unfollow(two)
+    request = state.next(0.0, TERMS)
+    assert forgotten(request) == [1]
+    assert asked(request) == {}
+
+
+def test_without_anything_to_follow_there_is_nothing_to_ask() -> None:
+    one = Replica(0)
+    state = in_session(one)
+    state.unfollow(one)
+    assert not state
+    assert state.next(0.0, TERMS) is None
+    state.follow(Replica(2))
+    request = state.next(0.0, TERMS)
+    assert request is not None
+    assert request.session_epoch == 0
+    assert asked(request) == {2: (1, 0, 0)}
+
+
+def test_an_answer_is_dropped_when_the_epoch_changed_meanwhile() -> None:
+    one = Replica(0)
+    state = following(one)
+    state.next(0.0, TERMS)
+    one.leader_epoch = LeaderEpoch(2)
+    assert state.follow(one)
+    assert state.answered(answer(told(0))) == []
+    assert asked(state.next(0.0, TERMS)) == {0: (2, 0, 0)}
+
+
+def test_an_answer_is_dropped_when_the_partition_was_given_up_and_taken_up_again_meanwhile() -> None:
+    one = Replica(0)
+    state = following(one)
+    state.next(0.0, TERMS)
+    state.unfollow(one)
+    state.follow(one)
+    assert state.answered(answer(told(0))) == []
+    state.next(0.0, TERMS)
+    assert state.answered(answer(told(0))) != []
+
+
+def test_following_again_under_the_same_epoch_changes_nothing() -> None:
+    one = Replica(0)
+    state = in_session(one)
+    assert not state.follow(one)
+    assert asked(state.next(0.0, TERMS)) == {}
+
+
+def test_a_partition_in_trouble_is_left_out_until_its_pause_is_over_and_others_go_on() -> None:
+    one, two = Replica(0), Replica(1)
+    state = following(one, two)
+    state.next(0.0, TERMS)
+    found = state.answered(answer(told(0, ErrorCode.UNKNOWN_LEADER_EPOCH), told(1)))
+    assert found is not None
+    state.pause(found[0][0], 0.0, 1.0, 0.5)
+    request = state.next(0.0, TERMS)
+    assert forgotten(request) == [0]
+    assert request is not None
+    assert request.max_wait_ms == 21  # not longer than the pause
+    state.answered(answer())
+    assert asked(state.next(0.01, TERMS)) == {}
+    state.answered(answer())
+    assert asked(state.next(0.03, TERMS)) == {0: (1, 0, 0)}
+
+
+def test_when_all_are_paused_there_is_nothing_to_ask_and_a_time_to_wait() -> None:
+    state = following(Replica(0))
+    state.next(0.0, TERMS)
+    found = state.answered(answer(told(0, ErrorCode.KAFKA_STORAGE_ERROR)))
+    assert found is not None
+    state.pause(found[0][0], 10.0, 1.0, 0.5)
+    assert state.next(10.0, TERMS) is None
+    assert state.due_in(10.0) == pytest.approx(0.02)
+    request = state.next(10.1, TERMS)
+    assert asked(request) == {0: (1, 0, 0)}
+    assert request is not None
+    assert request.session_epoch == 0
+
+
+def test_a_new_epoch_ends_the_pause() -> None:
+    one = Replica(0)
+    state = following(one)
+    state.next(0.0, TERMS)
+    found = state.answered(answer(told(0, ErrorCode.FENCED_LEADER_EPOCH)))
+    assert found is not None
+    state.pause(found[0][0], 0.0, 100.0, 0.5)
+    one.leader_epoch = LeaderEpoch(2)
+    state.follow(one)
+    assert asked(state.next(0.0, TERMS)) == {0: (2, 0, 0)}
+
+
+def test_pauses_grow_up_to_the_longest_and_differ() -> None:
+    assert pause_s(1, 1.0, 0.5) < pause_s(2, 1.0, 0.5) < pause_s(4, 1.0, 0.5)
+    assert pause_s(50, 1.0, 0.5) == 1.0
+    assert pause_s(50, 1.0, 0.0) < pause_s(50, 1.0, 0.9)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+)
+def test_a_refused_session_is_begun_anew_at_once_but_not_for_ever(code: ErrorCode) -> None:
+    state = in_session(Replica(0), Replica(1))
+    state.next(0.0, TERMS)
+    assert state.answered(answer(session_id=0, error=code)) is None
+    assert state.lost(code, 1.0, 0.5) == 0.0
+    request = state.next(0.0, TERMS)
+    assert asked(request).keys() == {0, 1}
+    assert request is not None
+    assert request.session_epoch == 0
+    assert state.answered(answer(session_id=0, error=code)) is None
+    assert state.lost(code, 1.0, 0.5) > 0.0
+
+
+def test_after_no_answer_everything_is_said_again() -> None:
+    state = in_session(Replica(0), Replica(1))
+    state.next(0.0, TERMS)
+    assert state.lost(ErrorCode.NETWORK_EXCEPTION, 1.0, 0.5) > 0.0
+    request = state.next(0.0, TERMS)
+    assert asked(request).keys() == {0, 1}
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (5, 0)  # closes the old one
+
+
+def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
+    state = following(Replica(0), Replica(1))
+    for _ in range(3):
+        assert asked(state.next(0.0, TERMS)).keys() == {0, 1}
+        state.answered(answer(session_id=0))
+
+
+def test_each_answer_calls_for_one_thing() -> None:
+    assert verdict(told(0)) is Verdict.TAKE
+    assert verdict(told(0).replace(diverging_epoch=EpochEndOffset(epoch=3, end_offset=9))) is Verdict.CUT
+    assert verdict(told(0, ErrorCode.OFFSET_OUT_OF_RANGE)) is Verdict.BEGIN_AGAIN
+    for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID):
+        assert verdict(told(0, code)) is Verdict.PAUSE
