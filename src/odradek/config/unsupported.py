@@ -97,8 +97,7 @@ AREAS: Final = (
         group.share.enable group.share.initialize.retry.interval.ms group.share.max.groups
         group.share.persister.class.name share.coordinator.append.linger.ms
         share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
-        share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
-        share.coordinator.threads
+        share.coordinator.state.topic.compression.codec share.coordinator.threads
         share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
         """,
     ),
@@ -122,7 +121,7 @@ AREAS: Final = (
         name="Transactions",
         reason=NOT_YET,
         keys="""
-        transaction.state.log.load.buffer.size transaction.state.log.min.isr
+        transaction.state.log.load.buffer.size
         """,
     ),
     Area(

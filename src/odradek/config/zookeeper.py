@@ -108,6 +108,13 @@ class ZooKeeperConfig:
         "How long a broker that starts waits for ZooKeeper. Not set: zookeeper.session.timeout.ms.",
         at_least(1),
     )
+    zookeeper_max_in_flight_requests: int = _setting(
+        "zookeeper.max.in.flight.requests",
+        SettingType.INT,
+        10,
+        "How many requests are sent to ZooKeeper before it has answered the first of them; others wait.",
+        at_least(1),
+    )
     zookeeper_set_acl: bool = _setting(
         "zookeeper.set.acl",
         SettingType.BOOLEAN,

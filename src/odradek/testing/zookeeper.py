@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from typing import Final, Self
 from odradek.model.errors import OdradekError
 from odradek.testing.zookeeper_jars import ZooKeeperAbsent, absent, find_jars
 
-__all__ = ["Ensemble", "ZooKeeperAbsent", "ZooKeeperServer", "absent"]
+__all__ = ["Ensemble", "ZooKeeperAbsent", "ZooKeeperServer", "absent", "expire_session"]
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
@@ -252,6 +253,20 @@ class Ensemble:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.kill()
+
+
+def expire_session(address: str, session_id: int, password: bytes) -> None:
+    """End somebody's session at once, by taking it over and closing it; returns when it is closed.
+
+    Its owner learns of it when it connects again.
+    """
+    host, port = address.rsplit(":", 1)
+    connect = struct.pack(">iqiqi", 0, 0, 10_000, session_id, len(password)) + password + b"\0"
+    close = struct.pack(">ii", 1, -11)
+    with socket.create_connection((host, int(port)), timeout=_STOP_SECONDS) as connection:
+        connection.sendall(b"".join(struct.pack(">i", len(frame)) + frame for frame in (connect, close)))
+        while connection.recv(4096):
+            pass
 
 
 def free_ports(count: int) -> list[int]:

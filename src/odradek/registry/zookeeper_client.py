@@ -1,0 +1,131 @@
+"""kazoo's client as this registry needs it: its threads, TLS, and the login. Imports kazoo."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import socket
+import ssl
+from typing import Any, Final
+
+from odradek.config.zookeeper import SASL, ZooKeeperConfig, parse_connect
+from odradek.model.errors import ConfigError
+
+try:
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import SequentialThreadingHandler
+    from kazoo.retry import KazooRetry
+except ModuleNotFoundError:
+    raise ConfigError("zookeeper.connect needs kazoo: pip install 'odradek[zookeeper]'") from None
+
+_RECONNECT_SECONDS_MAX: Final = 1.0
+
+
+def new_client(config: ZooKeeperConfig) -> tuple[Any, Threads]:
+    """A client that was not started, and its threads. ConfigError for files and names that cannot be used."""
+    threads = Threads(_tls_context(config))
+    client = KazooClient(
+        hosts=parse_connect(config.zookeeper_connect or "").addresses,
+        timeout=config.zookeeper_session_timeout_ms / 1000,
+        handler=threads,
+        connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=_RECONNECT_SECONDS_MAX),
+        logger=_quiet_logger(threads),
+        **_credentials(config),
+    )
+    return client, threads
+
+
+class Threads(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads, with TLS of our own: kazoo's would trust every authority of the system beside the one given."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._tls = tls
+        self.trouble = ""
+        """Why there is no connection, in a few words."""
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str = "", timeout: float | None = None, **_: object
+    ) -> socket.socket:
+        try:
+            connection = socket.create_connection(address, timeout)
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+            raise
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is None:
+                return connection
+            return self._tls.wrap_socket(connection, server_hostname=hostname)
+        except OSError as error:
+            connection.close()
+            self.trouble = f"no TLS: {error.strerror or error}"
+            raise
+
+    def select(self, readable: Any, *others: Any, **more: Any) -> Any:
+        """What TLS has unpacked already is not seen by the system's select."""
+        held = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
+        return (held, [], []) if held else super().select(readable, *others, **more)
+
+
+def _tls_context(config: ZooKeeperConfig) -> ssl.SSLContext | None:
+    if not config.zookeeper_ssl_client_enable:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = bool(config.zookeeper_ssl_endpoint_identification_algorithm)
+    wanted = config.zookeeper_ssl_enabled_protocols or (
+        (config.zookeeper_ssl_protocol,) if config.zookeeper_ssl_protocol not in (None, "TLS") else ()
+    )
+    versions = sorted(ssl.TLSVersion[name.replace(".", "_")] for name in wanted if name)
+    context.minimum_version = versions[0] if versions else ssl.TLSVersion.TLSv1_2
+    if versions:
+        context.maximum_version = versions[-1]
+    key = "zookeeper.ssl.truststore.location"
+    try:
+        if config.zookeeper_ssl_truststore_location:
+            context.load_verify_locations(config.zookeeper_ssl_truststore_location)
+        else:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        key = "zookeeper.ssl.keystore.location"
+        if config.zookeeper_ssl_keystore_location:
+            password = config.zookeeper_ssl_keystore_password or ""
+            context.load_cert_chain(config.zookeeper_ssl_keystore_location, password=password)
+        key = "zookeeper.ssl.cipher.suites"
+        if config.zookeeper_ssl_cipher_suites:
+            context.set_ciphers(":".join(config.zookeeper_ssl_cipher_suites))
+    except OSError as error:
+        raise ConfigError(f"{key} is not allowed: {error.strerror or error}") from None
+    return context
+
+
+def _credentials(config: ZooKeeperConfig) -> dict[str, Any]:
+    if config.zookeeper_username is None:
+        return {}
+    if config.zookeeper_auth_scheme != SASL:
+        return {"auth_data": [("digest", f"{config.zookeeper_username}:{config.zookeeper_password}")]}
+    if importlib.util.find_spec("puresasl") is None:
+        raise ConfigError(
+            "odradek.zookeeper.auth.scheme=sasl needs pure-sasl: pip install 'odradek[zookeeper]'"
+        )
+    user, password = config.zookeeper_username, config.zookeeper_password
+    return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": user, "password": password}}
+
+
+class _Ear(logging.Handler):
+    """kazoo's log, of which only what tells a person something new is kept: names that cannot be resolved."""
+
+    def __init__(self, threads: Threads) -> None:
+        super().__init__(logging.WARNING)
+        self._threads = threads
+
+    def emit(self, record: logging.LogRecord) -> None:
+        told = record.getMessage()
+        if told.startswith("Cannot resolve"):
+            self._threads.trouble = told[:1].lower() + told[1:]
+
+
+def _quiet_logger(threads: Threads) -> logging.Logger:
+    """Apart from all others: at finer levels kazoo writes passwords into its log."""
+    logger = logging.Logger("odradek.registry.kazoo", logging.WARNING)
+    logger.addHandler(_Ear(threads))
+    return logger
