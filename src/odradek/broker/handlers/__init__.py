@@ -57,12 +57,14 @@ _NAMES: Final = (
     "DescribeUserScramCredentials",
     "AlterUserScramCredentials",
     "DescribeQuorum",
+    "AlterPartition",
     "UpdateFeatures",
     "DescribeCluster",
     "DescribeProducers",
     "UnregisterBroker",
     "DescribeTransactions",
     "ListTransactions",
+    "AllocateProducerIds",
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
     "ListConfigResources",
@@ -74,6 +76,7 @@ _NAMES: Final = (
     "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
+    "ClusterSync",
     "Forward",
 )
 """Every API that has a handler, by key."""
