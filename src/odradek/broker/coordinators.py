@@ -131,8 +131,10 @@ class InternalTopic:
     replication_factor: Callable[[Parts], int] = field(
         default=lambda parts: parts.config.default_replication_factor
     )
-    """At the most: a topic that everything waits for is made with as many replicas as there are brokers."""
+    """See `_replicas`: with fewer brokers it may have fewer."""
     replication_factor_key: str = "default.replication.factor"
+    min_in_sync: Callable[[Parts], int] | None = None
+    """Its own `min.insync.replicas`; None: the broker's, as for any topic."""
     configs: Callable[[Parts], Mapping[str, str]] = field(default=lambda _: {"cleanup.policy": "compact"})
 
 
@@ -247,11 +249,12 @@ class Coordinators:
         parts = self._started()
         self.service(name)
         kind = self._kinds[name]
+        replicas = _replicas(kind, parts)
         new = NewTopic(
             name=name,
             partition_count=kind.partition_count(parts),
-            replication_factor=_replicas(kind, parts),
-            configs=kind.configs(parts),
+            replication_factor=replicas,
+            configs=_configs(kind, parts, replicas),
         )
         (outcome,) = await parts.cluster.create_topics([new])
         if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -279,13 +282,34 @@ class Coordinators:
 
 
 def _replicas(kind: InternalTopic, parts: Parts) -> int:
+    """As many as the setting says. A broker alone makes do with one, since everything waits for the topic; a cluster with fewer
+    brokers, too, unless somebody asked for so many: one of them may just be down, and the topic would never get its copies
+    (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
     wanted, there_are = kind.replication_factor(parts), len(parts.image.brokers)
-    if wanted > there_are and kind.replication_factor_key in parts.config.originals:
+    is_set = kind.replication_factor_key in parts.config.originals
+    setting = f"{kind.replication_factor_key}={wanted}"
+    if wanted > there_are and is_set:
+        if there_are > 1:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{kind.name} is not made yet: {setting}, and there are {there_are} brokers",
+            )
         _log.warning(
             "internal_topic_has_fewer_replicas",
             topic=kind.name,
-            setting=f"{kind.replication_factor_key}={wanted}",
+            setting=setting,
             replicas=there_are,
             reason="there are no more brokers",
         )
     return min(wanted, there_are)
+
+
+def _configs(kind: InternalTopic, parts: Parts, replicas: int) -> Mapping[str, str]:
+    """With fewer replicas than there should be, one must still be able to fail where there are two."""
+    configs = kind.configs(parts)
+    if kind.min_in_sync is None:
+        return configs
+    wanted = min(kind.min_in_sync(parts), replicas)
+    if replicas < kind.replication_factor(parts):
+        wanted = min(wanted, max(replicas - 1, 1))
+    return {**configs, "min.insync.replicas": str(wanted)}

@@ -28,6 +28,7 @@ def add_shares(
         partition_count=lambda parts: parts.config.share_coordinator_state_topic_num_partitions,
         replication_factor=lambda parts: parts.config.share_coordinator_state_topic_replication_factor,
         replication_factor_key=SHARES_COPIES,
+        min_in_sync=lambda parts: parts.config.share_coordinator_state_topic_min_isr,
         configs=lambda parts: _topic_configs(parts.config),
     )
     shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), clock)

@@ -33,6 +33,7 @@ _TRANSACTION_TOPIC: Final = InternalTopic(
     partition_count=lambda parts: parts.config.transaction_state_log_num_partitions,
     replication_factor=lambda parts: parts.config.transaction_state_log_replication_factor,
     replication_factor_key=TRANSACTIONS_COPIES,
+    min_in_sync=lambda parts: parts.config.transaction_state_log_min_isr,
     configs=lambda parts: {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",

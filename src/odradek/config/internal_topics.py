@@ -13,7 +13,8 @@ TRANSACTIONS_COPIES: Final = "transaction.state.log.replication.factor"
 SHARES_COPIES: Final = "share.coordinator.state.topic.replication.factor"
 
 _MEANING: Final = (
-    "Replicas of {}, when it is made; with fewer brokers it has as many replicas as there are brokers."
+    "Replicas of {}, when it is made. A broker alone makes it with one, and a smaller cluster with as many as there are "
+    "brokers, unless this is set: then it waits for them."
 )
 
 
@@ -31,6 +32,20 @@ def _copies(key: str, topic: str) -> int:
     return copies
 
 
+def _in_sync(key: str, topic: str, type_: SettingType) -> int:
+    replicas: int = declare(
+        Setting(
+            key=key,
+            type=type_,
+            default=2,
+            meaning=f"min.insync.replicas of {topic}, when it is made; less where it has fewer replicas than it should.",
+            valid=at_least(1),
+            importance=Importance.HIGH,
+        )
+    )
+    return replicas
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopicConfig(ClusterConfig):
     """Kafka refuses to make a topic with more replicas than brokers, so with these defaults one broker has no groups. Here a
@@ -40,3 +55,9 @@ class InternalTopicConfig(ClusterConfig):
     offsets_topic_replication_factor: int = _copies(OFFSETS_COPIES, "__consumer_offsets")
     transaction_state_log_replication_factor: int = _copies(TRANSACTIONS_COPIES, "__transaction_state")
     share_coordinator_state_topic_replication_factor: int = _copies(SHARES_COPIES, "__share_group_state")
+    transaction_state_log_min_isr: int = _in_sync(
+        "transaction.state.log.min.isr", "__transaction_state", SettingType.INT
+    )
+    share_coordinator_state_topic_min_isr: int = _in_sync(
+        "share.coordinator.state.topic.min.isr", "__share_group_state", SettingType.SHORT
+    )

@@ -1,0 +1,219 @@
+"""Where coordinators are found, how their topics are made, and that each of them is of one leadership."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.broker.coordinators import Coordinators, InternalTopic, PartitionLog
+from odradek.broker.handlers.find_coordinator import SERVED
+from odradek.broker.transactions import _TRANSACTION_TOPIC
+from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.planning import NewTopic
+from odradek.config.broker import BrokerConfig
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.records import BatchBuilder
+from odradek.replication.in_sync import IsrProposal
+from odradek.replication.partition import Membership, Partition
+from odradek.runtime.real import real_runtime
+from odradek.runtime.real_clock import SystemClock
+from odradek.shards import Shards
+from odradek.storage.log import Log
+
+OFFSETS = "__consumer_offsets"
+ONE, TWO = BrokerId(1), BrokerId(2)
+
+
+class Parts:
+    """What coordinators need of a broker."""
+
+    def __init__(self, brokers: int = 1, **settings: str) -> None:
+        self.config, _ = BrokerConfig.load({"node.id": "1", **settings})
+        live = tuple(
+            BrokerImage(broker_id=BrokerId(number), host=f"host{number}", port=9092)
+            for number in range(1, brokers + 1)
+        )
+        self.image = ClusterImage(
+            version=0, cluster_id="c", controller_id=ONE, brokers=live, topics={}, topics_by_id={}
+        )
+        self.made: list[NewTopic] = []
+        self.cluster = self
+        self.coordinators = Coordinators()
+        parts: Any = self
+        self.coordinators.begin(parts)
+
+    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
+        self.made += wanted
+        return [KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)]
+
+    def lead(self, *leaders: BrokerId, topic: str = OFFSETS) -> None:
+        partitions = tuple(
+            PartitionImage(leader=leader, leader_epoch=LeaderEpoch(0), replicas=(ONE,), isr=(ONE,))
+            for leader in leaders
+        )
+        self.image = self.image.with_topic(
+            TopicImage(name=topic, topic_id=UUID(int=1), partitions=partitions)
+        )
+
+    async def find(self, *keys: str) -> list[tuple[int, int, str]]:
+        circumstances: Any = SimpleNamespace(
+            api_version=6, address_of=lambda broker: (broker.host, broker.port)
+        )
+        parts: Any = self
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=list(keys))
+        response: Any = SERVED.handle(parts, circumstances, request)
+        return [(one.error_code, one.node_id, one.host) for one in response.coordinators]
+
+
+def expect(parts: Parts, kind: InternalTopic) -> Shards[Any]:
+    shards: list[Shards[Any]] = []
+    make: Any = object
+    parts.coordinators.expect(
+        kind.name, lambda: shards.append(parts.coordinators.add(kind, make, SystemClock()))
+    )
+    return parts.coordinators.shards(kind.name)
+
+
+def internal(**kind: Any) -> InternalTopic:
+    return InternalTopic(name=OFFSETS, partition_count=lambda _: 4, **kind)
+
+
+async def test_a_coordinator_is_found_where_the_partition_of_its_key_is_led() -> None:
+    parts = Parts(brokers=2)
+    shards = expect(parts, internal())
+    parts.lead(ONE, TWO, NO_LEADER, BrokerId(3))
+    by_place = {shards.index_for(key): key for key in map(str, range(40))}
+    found = await parts.find(*(by_place[place] for place in range(4)))
+    nobody = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
+    assert found == [(0, ONE, "host1"), (0, TWO, "host2"), nobody, nobody]
+
+
+async def test_a_broker_that_does_not_coordinate_a_key_says_so() -> None:
+    parts = Parts(brokers=2)
+    shards = expect(parts, internal())
+    parts.lead(TWO, TWO, TWO, TWO)
+    with pytest.raises(KafkaError) as refused:
+        shards.for_key("k")
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+# -- how the topics are made
+
+
+SET = {"transaction.state.log.replication.factor": "3"}
+MIN = {"transaction.state.log.min.isr": "1"}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "settings", "replicas", "in_sync"),
+    [
+        (1, {}, 1, "1"),
+        (1, SET, 1, "1"),
+        (2, {}, 2, "1"),
+        (3, {}, 3, "2"),
+        (5, SET, 3, "2"),
+        (3, MIN, 3, "1"),
+        (2, {"transaction.state.log.replication.factor": "2"}, 2, "2"),
+        (1, {"transaction.state.log.replication.factor": "1"}, 1, "1"),
+    ],
+)
+async def test_a_coordinators_topic_has_the_replicas_that_its_setting_says(
+    brokers: int, settings: dict[str, str], replicas: int, in_sync: str
+) -> None:
+    parts = Parts(brokers, **settings)
+    expect(parts, _TRANSACTION_TOPIC)
+    await parts.coordinators.ensure_topic(_TRANSACTION_TOPIC.name)
+    (new,) = parts.made
+    assert new.replication_factor == replicas
+    assert new.configs["min.insync.replicas"] == in_sync
+    assert new.configs["cleanup.policy"] == "compact"
+
+
+async def test_a_cluster_that_lacks_brokers_waits_for_those_that_were_asked_for() -> None:
+    parts = Parts(2, **SET)
+    expect(parts, _TRANSACTION_TOPIC)
+    with pytest.raises(KafkaError, match="there are 2 brokers") as refused:
+        await parts.coordinators.ensure_topic(_TRANSACTION_TOPIC.name)
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert not parts.made
+
+
+# -- the log of a leadership
+
+
+class Idle:
+    def request(self, partition: Partition) -> None: ...
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None: ...
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Partition:
+    name = TopicPartition(OFFSETS, 0)
+    log = Log.open(
+        real_runtime(),
+        str(tmp_path / str(name)),
+        LogConfig(flush_before_ack=False),
+        topic_partition=name,
+        clean=True,
+        recovery_point=0,
+    )
+    member = Membership(broker_id=ONE, lag_s_max=30.0, proposals=Idle())
+    return Partition(name, UUID(int=1), log, LeaderEpoch(0), Idle(), member=member)
+
+
+def lead(partition: Partition, epoch: int, *, isr: tuple[BrokerId, ...] = (ONE, TWO)) -> None:
+    state = PartitionImage(
+        leader=ONE,
+        leader_epoch=LeaderEpoch(epoch),
+        replicas=(ONE, TWO),
+        isr=isr,
+        partition_epoch=epoch + 2 - len(isr),
+    )
+    partition.lead(state, {ONE: 1, TWO: 2}, now=0.0)
+
+
+def batch() -> bytearray:
+    builder = BatchBuilder()
+    builder.append(1, b"k", b"v")
+    return builder.build()
+
+
+async def test_what_a_leadership_wrote_is_confirmed_to_it_alone(partition: Partition) -> None:
+    lead(partition, 3)
+    former = PartitionLog(partition)
+    written = former.append(batch(), now_ms=1)
+    confirmed = former.committed(written)
+    assert confirmed is not None, "the other replica does not have it yet"
+    lead(partition, 5)
+    refused = confirmed.exception()
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for attempt in (
+        former.check_writable,
+        lambda: former.append(batch(), now_ms=1),
+        lambda: former.committed(written),
+    ):
+        with pytest.raises(KafkaError, match="epoch 5") as late:
+            attempt()
+        assert late.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert PartitionLog(partition).append(batch(), now_ms=1) == written + 1
+
+
+async def test_too_few_replicas_in_sync_are_noticed_before_an_operation_decides(partition: Partition) -> None:
+    partition.reconfigure(LogConfig(flush_before_ack=False, min_insync_replicas=2))
+    lead(partition, 3)
+    log = PartitionLog(partition)
+    log.check_writable()
+    lead(partition, 3, isr=(ONE,))
+    with pytest.raises(KafkaError) as refused:
+        log.check_writable()
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
