@@ -254,8 +254,15 @@ class InSync:
         return self._propose((*self.state.isr, follower))
 
     def shrinkage(self, *, end_offset: int, now: float) -> IsrProposal | None:
-        """The proposal that removes those who lag, if there are any: it is then under way."""
-        self._now = max(self._now, now)
+        """The proposal that removes those who lag, if there are any: it is then under way.
+
+        Who has everything is caught up, though it may have nothing to fetch for. So its time begins with this, not with its
+        last fetch, when more is appended.
+        """
+        self._now = now = max(self._now, now)
+        for follower in self._followers.values():
+            if follower.end_offset == end_offset:
+                follower.caught_up_at = now
         if self.proposal is not None:
             return None
         kept = tuple(broker for broker in self.state.isr if not self._lags(broker, end_offset))
