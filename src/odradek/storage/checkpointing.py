@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -12,6 +12,7 @@ from odradek.runtime.ports import Offload
 from odradek.storage.homes import Homes
 from odradek.storage.log import Log
 from odradek.storage.log_directory import Checkpoint, LogDirectory
+from odradek.storage.truncation import NoteRemoval
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -41,9 +42,13 @@ class Checkpointing:
         """KAFKA_STORAGE_ERROR when that fails."""
         async with self._writing:
             checkpoint = self.of(directory, high_watermarks)
+            notes = self._truncation_notes(directory)
             try:
-                if checkpoint.files:
-                    await self._offload.run(directory.write, checkpoint)
+                if checkpoint.files or notes:
+                    gone = await self._offload.run(_write, directory, checkpoint, list(notes.values()))
+                    for name in [name for name, note in notes.items() if note in gone]:
+                        if name in self._logs:
+                            self._logs[name].truncation_forgotten(notes[name])
                 directory.written(checkpoint)
             except OSError as error:
                 message = f"cannot write the checkpoints of {directory.path}: {error}"
@@ -59,6 +64,33 @@ class Checkpointing:
             start_offset = min(opened.start_offset, opened.flushed_offset)
             if start_offset > 0:
                 directory.start_offsets[name] = start_offset
+            else:
+                directory.start_offsets.pop(name, None)
+            if directory.cleaned_offsets.get(name, 0) > opened.truncated_to:
+                directory.cleaned_offsets[name] = opened.truncated_to
         marks = directory.recovery_points if high_watermarks is None else high_watermarks
         own = {name: mark for name, mark in marks.items() if directory in self._homes.of(name)}
         return directory.checkpoint(own)
+
+    def forget_truncations(self, directory: LogDirectory) -> None:
+        """All logs are closed, and the checkpoints were written. Blocks."""
+        for name, note in self._truncation_notes(directory).items():
+            if self._logs[name].closed and self._homes.is_closed(name):
+                note.remove()
+
+    def _truncation_notes(self, directory: LogDirectory) -> dict[TopicPartition, NoteRemoval]:
+        """Of logs that were truncated since the checkpoints were written."""
+        found = {
+            name: note
+            for name, opened in self._logs.items()
+            if (note := opened.truncation_note()) is not None
+        }
+        return {name: note for name, note in found.items() if self._homes.first(name) is directory}
+
+
+def _write(
+    directory: LogDirectory, checkpoint: Checkpoint, notes: Sequence[NoteRemoval]
+) -> list[NoteRemoval]:
+    """Runs on a worker thread. Returns the notes that are not needed any more."""
+    directory.write(checkpoint)
+    return [note for note in notes if note.run()]

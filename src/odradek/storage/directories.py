@@ -34,6 +34,7 @@ from odradek.storage.relocation import (
     take_away,
 )
 from odradek.storage.results import DeletedSegment
+from odradek.storage.segment import OFFSET_MAX
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -262,7 +263,9 @@ class LogDirectories:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline: {target.offline}")
         future = moving_directory(name, self._runtime.entropy.uuid().hex, FUTURE)
         source = naming.join(self._home(name).path, str(name))
-        return FolderCopy(self._runtime.disk, source, naming.join(path, future))
+        copy = FolderCopy(self._runtime.disk, source, naming.join(path, future))
+        copy.truncation_count = self._logs[name].truncation_count
+        return copy
 
     async def give_up_move(self, copy: FolderCopy) -> None:
         """Remove what was copied."""
@@ -281,6 +284,8 @@ class LogDirectories:
         target = next(one for one in self._directories if copy.target.startswith(f"{one.path}/"))
         start_offset, flushed_offset = opened.start_offset, opened.end_offset
         await self._blocking(source, opened.close)
+        if opened.truncation_count != copy.truncation_count:
+            await self._blocking(target, copy.forget_copied)
         source.recovery_points[name] = flushed_offset
         await self._blocking(target, copy.run, flushed_offset)
         target.recovery_points[name] = flushed_offset
@@ -375,13 +380,16 @@ class LogDirectories:
     def cleaned_offset(self, name: TopicPartition) -> int | None:
         """Up to where the last compaction of the partition got; None when it is not known."""
         home = self._homes.first(name)
-        return home.cleaned_offsets.get(name) if home is not None else None
+        cleaned = home.cleaned_offsets.get(name) if home is not None else None
+        opened = self._logs.get(name)
+        return cleaned if cleaned is None or opened is None else min(cleaned, opened.truncated_to)
 
     def note_cleaned(self, opened: Log, offset: int) -> None:
         """A compaction got so far; the next checkpoint says so."""
         home = self._homes.first(opened.topic_partition)
         if home is not None and self._logs.get(opened.topic_partition) is opened:
             home.cleaned_offsets[opened.topic_partition] = offset
+            opened.truncated_to = OFFSET_MAX
 
     # ---- failures --------------------------------------------------------------------------------------------------
 
@@ -457,6 +465,7 @@ class LogDirectories:
         for directory in self._homes.online():
             try:
                 directory.write(self._checkpoints.of(directory))
+                self._checkpoints.forget_truncations(directory)
                 if self._homes.is_clean(directory):
                     directory.mark_clean()
             except OSError as error:

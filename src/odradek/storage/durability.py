@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.runtime.ports import Disk
+from odradek.storage import naming
 from odradek.storage.segment import SegmentWriter
+
+if TYPE_CHECKING:
+    from odradek.storage.truncation import Truncation
 
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that pass when there is space again."""
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """Errors of the process or the machine, not of a disk: nothing was touched, and the same call may succeed later."""
+
+
+class Closing(Protocol):
+    """Something open."""
+
+    def close(self) -> None: ...
 
 
 class Life:
@@ -31,12 +41,14 @@ class Life:
     an fsync that is tried again succeeds without having written anything.
     """
 
-    __slots__ = ("_failure", "_lock", "alive")
+    __slots__ = ("_failure", "_lock", "alive", "truncation_count")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._failure: OSError | None = None
         self.alive = True
+        self.truncation_count = 0
+        """How often the files were cut: a job that was made for what was there before must not touch them."""
 
     def end(self) -> None:
         with self._lock:
@@ -82,6 +94,10 @@ class FlushJob:
     """Small files to replace: path, number of the change, content."""
     disk: Disk
     life: Life
+    truncation_count: int = 0
+    """How often the log had been truncated when the job was made; after the next time there is nothing left to do."""
+    truncation: Truncation | None = None
+    """To be carried out before all else."""
     deferred: list[str] = field(default_factory=list)
     """Paths that must wait for a later job: no space for a small file, which recovery can do without, or no descriptor."""
 
@@ -90,6 +106,10 @@ class FlushJob:
 
     def sync_all(self) -> None:
         """The work itself, for those who hold the lock or closed the log."""
+        if self.truncation_count < self.life.truncation_count:
+            return
+        if self.truncation is not None:
+            self.truncation.run()
         # The log before all else: a snapshot or an epoch that is durable speaks of batches that are.
         for writer in self.writers:
             writer.sync()
@@ -117,7 +137,18 @@ class FlushJob:
 class Durability:
     """Used on the loop only."""
 
-    __slots__ = ("_changes", "_directories", "_disk", "_files", "_life", "_sealed", "flushed_offset")
+    __slots__ = (
+        "_changes",
+        "_closing",
+        "_directories",
+        "_disk",
+        "_files",
+        "_life",
+        "_sealed",
+        "flushed_offset",
+        "truncation",
+        "truncation_count",
+    )
 
     def __init__(self, disk: Disk, life: Life, flushed_offset: int) -> None:
         self.flushed_offset = flushed_offset
@@ -127,6 +158,10 @@ class Durability:
         self._sealed: list[SegmentWriter] = []
         self._directories: dict[str, int] = {}
         self._files: dict[str, tuple[int, bytes]] = {}
+        self._closing: list[Closing] = []
+        self.truncation: Truncation | None = None
+        """The files have still to follow."""
+        self.truncation_count = 0
 
     def names_changed(self, *directories: str) -> None:
         self._changes += 1
@@ -160,7 +195,7 @@ class Durability:
     @property
     def pending(self) -> bool:
         """Whether something besides appended batches waits for a job."""
-        return bool(self._sealed or self._directories or self._files)
+        return bool(self._sealed or self._directories or self._files or self.truncation is not None)
 
     def job(self, end_offset: int, active: SegmentWriter) -> FlushJob | None:
         """None when everything is durable."""
@@ -176,10 +211,35 @@ class Durability:
             else (),
             disk=self._disk,
             life=self._life,
+            truncation_count=self.truncation_count,
+            truncation=self.truncation,
         )
+
+    def truncated(self, truncation: Truncation, closing: Sequence[Closing]) -> None:
+        """The log was truncated in memory. `closing`: open files that jobs on other threads may still use."""
+        plan = truncation.plan
+        self.truncation = truncation
+        self.truncation_count = truncation.number
+        self.flushed_offset = plan.end_offset if plan.is_anew else min(self.flushed_offset, plan.end_offset)
+        gone = [one for one in self._sealed if plan.is_anew or one.base_offset >= plan.base_offset]
+        self._sealed = [one for one in self._sealed if one not in gone]
+        self._closing += [*gone, *closing]
+        for path in list(self._files):
+            file = naming.parse_offset_file(path.rpartition("/")[2])
+            if file is not None and (plan.is_anew or file.offset > plan.end_offset):
+                del self._files[path]
+
+    def truncation_finished(self) -> None:
+        """The files followed; no job touches the old ones any more."""
+        self.truncation = None
+        for one in self._closing:
+            one.close()
+        self._closing.clear()
 
     def done(self, job: FlushJob) -> None:
         """`job.run()` returned. Jobs may end in any order; the offset never goes back."""
+        if job.truncation_count != self.truncation_count:
+            return  # what it did, or did not do any more, was for other files
         deferred = frozenset(job.deferred)
         if not any(path in deferred for path, _ in job.directories):
             self.flushed_offset = max(self.flushed_offset, job.end_offset)
@@ -203,6 +263,7 @@ class Durability:
         self._sealed = [writer for writer in self._sealed if not writer.durable]
 
     def close(self) -> None:
-        for writer in self._sealed:
-            writer.close()
+        for one in (*self._sealed, *self._closing):
+            one.close()
         self._sealed.clear()
+        self._closing.clear()

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import DiskFile
 from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS, Life
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.storage.truncation import Truncation
 
 log = events.get("storage")
 
@@ -47,11 +50,20 @@ class RepairJob:
     file: DiskFile
     good_length: int
     life: Life
+    truncation_count: int
+    """As in `FlushJob`."""
+    truncation: Truncation | None
+    """That could not be carried out, and cuts the file itself."""
 
     def run(self) -> None:
         self.life.run(self._work)
 
     def _work(self) -> None:
+        if self.truncation_count < self.life.truncation_count:
+            return
+        if self.truncation is not None:
+            self.truncation.run()
+            return
         self.file.truncate(self.good_length)
         self.file.sync()
 

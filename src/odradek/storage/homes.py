@@ -91,6 +91,10 @@ class Homes:
     def closed_cleanly(self, name: TopicPartition) -> None:
         self._not_closed.pop(name, None)
 
+    def is_closed(self, name: TopicPartition) -> bool:
+        """Its files are as a clean close leaves them."""
+        return name not in self._not_closed
+
     def forget(self, name: TopicPartition) -> None:
         self._of.pop(name, None)
         self._not_closed.pop(name, None)

@@ -43,7 +43,15 @@ def resume_index(
     """The indexes of the last segment as a clean close left them, or None when anything about them is doubtful."""
     if len(offsets) % OFFSET_ENTRY.size or len(times) % TIME_ENTRY.size:
         return None
-    index = ActiveIndex.of_files(base_offset, offsets, times)
+    return resume_with(
+        file, base_offset, size_bytes, interval, ActiveIndex.of_files(base_offset, offsets, times)
+    )
+
+
+def resume_with(
+    file: DiskFile, base_offset: int, size_bytes: int, interval: int, index: ActiveIndex
+) -> BuiltIndex | None:
+    """The same for an index that has only the entries of the first `size_bytes`."""
     last = index.last
     tail_position = last.position if last is not None else 0
     if not index.ascends or not offsets_are_sound(file, size_bytes, interval, last):

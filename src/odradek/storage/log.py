@@ -14,11 +14,12 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchHeader, ControlKind, control_batch, read_header
-from odradek.runtime.ports import Runtime
+from odradek.runtime.ports import DiskFile, Runtime
 from odradek.storage import checkpoints, naming, timestamps
 from odradek.storage.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.appending import note_batches, note_fetched, place
 from odradek.storage.cleaning.choice import roll_due
+from odradek.storage.cutting import find_cut
 from odradek.storage.deletion import candidates, take_out
 from odradek.storage.durability import Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
@@ -27,16 +28,17 @@ from odradek.storage.following import Portion, check_fetched, portions
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.opening import OpenedLog, Opening, open_log
 from odradek.storage.producer_snapshot import encode_snapshot
-from odradek.storage.producers import Marker, WrittenBatch, check_marker
+from odradek.storage.producers import Marker, Producers, WrittenBatch, check_marker
 from odradek.storage.reader import read_batches
 from odradek.storage.removal import RemovalJob, Removals
 from odradek.storage.results import AppendResult, DeletedSegment, LogRead
 from odradek.storage.retention import RetentionTerms, deletable
 from odradek.storage.rolling import RollReason
-from odradek.storage.segment import Segment
+from odradek.storage.segment import OFFSET_MAX, Segment, SegmentWriter
 from odradek.storage.tail import Batches, Tail
 from odradek.storage.timestamps import TimestampedOffset
 from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.truncation import NoteRemoval, Truncation, TruncationPlan
 from odradek.storage.verification import Guard
 from odradek.telemetry import events
 
@@ -84,16 +86,19 @@ class Log:
         self._unflushed_since: float | None = None
         self._size_bytes = opened.segments.size_bytes
         self._cleaning: CleaningAccess | None = None
+        self._truncation_noted = opened.truncation_noted
         self.config = opening.config
         self.topic_partition: Final = opening.topic_partition
         self.directory: Final = opening.directory
         self.topic_id: Final = opened.topic_id
-        self.producers: Final = opened.producers
+        self.producers = opened.producers
         """Who wrote, and which of their transactions are open. Only this log puts anything in."""
         self.start_offset = opened.start_offset
         """The first offset that may be read."""
         self.end_offset = opened.end_offset
         """The offset of the next record."""
+        self.truncated_to = OFFSET_MAX
+        """The lowest end of a truncation since the last compaction ended: what was compacted above it is gone."""
         self.cut_at_recovery: Final = opened.cut_at_recovery
         """Recovery found good batches behind a bad one and set them aside: let another replica lead if one can."""
         if opened.names_changed:
@@ -181,6 +186,11 @@ class Log:
 
     def _close_cleanly(self, active: Segment) -> None:
         writer, _ = active.writing()
+        if (truncation := self._durability.truncation) is not None:
+            truncation.run()
+            if truncation.refused is not None:
+                raise truncation.refused
+            self._files_followed(truncation)
         active.write_index()
         if writer.transaction_file is not None:
             writer.sync_transactions()
@@ -212,7 +222,7 @@ class Log:
         KAFKA_STORAGE_ERROR; nothing is appended then. `guard` must come with a client's transactional batches: see
         `Producers.begin_verification`.
         """
-        self._health.check_writable()
+        self._check_ready()
         append_bytes = check_batches(batches, self.config, now_ms)
         headers: Iterable[BatchHeader] = (header for header, _ in batches)
         if self.config.message_timestamp_type == LOG_APPEND_TIME:
@@ -232,7 +242,7 @@ class Log:
 
         Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or KAFKA_STORAGE_ERROR; nothing is appended then.
         """
-        self._health.check_writable()
+        self._check_ready()
         check_marker(self.producers.get(marker.producer_id), marker, transaction_version)
         batch = memoryview(
             control_batch(
@@ -271,11 +281,20 @@ class Log:
         is appended then, but for whole segments' worth that were written before a disk failed: `end_offset` says what is there.
         """
         self._health.check_writable()
-        markers = check_fetched(batches, end_offset=self.end_offset, latest_epoch=self._epochs.latest)
+        is_inside = bool(batches) and self._begins_inside(batches[0][0])
+        end_offset = batches[0][0].base_offset if is_inside else self.end_offset
+        markers = check_fetched(batches, end_offset=end_offset, latest_epoch=self._epochs.latest)
+        if is_inside:
+            self._begin_anew(end_offset, self.start_offset)
+        self._check_ready()
         for portion in portions(
             batches, markers, end_offset=self.end_offset, segment_bytes=self.config.segment_bytes
         ):
             self._write_fetched(portion, now_ms)
+
+    def _begins_inside(self, header: BatchHeader) -> bool:
+        """An empty log's first batch may begin before it: the leader's log was told to begin in the batch's middle."""
+        return not self._size_bytes and header.base_offset < self.end_offset <= header.last_offset
 
     def _write_fetched(self, portion: Portion, now_ms: int) -> None:
         batches, last_offset = portion.batches, portion.last_offset
@@ -365,7 +384,7 @@ class Log:
     @property
     def flush_due(self) -> bool:
         """Whether a flush is called for, whatever the acks: by a finished segment, `flush.messages` or `flush.ms`."""
-        if self._durability.has_sealed:
+        if self._durability.has_sealed or self._durability.truncation is not None:
             return True
         unflushed = self.end_offset - self._durability.flushed_offset
         if unflushed <= 0 or self._unflushed_since is None:
@@ -389,6 +408,8 @@ class Log:
     def flushed(self, job: FlushJob) -> None:
         """`job.run()` returned."""
         if job.life.alive and not self._health.is_broken:
+            if job.truncation is not None:
+                self._files_followed(job.truncation)
             self._durability.done(job)
 
     @property
@@ -406,7 +427,11 @@ class Log:
 
     def repaired(self, job: RepairJob) -> None:
         """`job.run()` returned: appends are welcome again."""
-        if job.life is self._life:
+        if job.life is not self._life or job.truncation_count != self._durability.truncation_count:
+            return
+        if job.truncation is not None:
+            self._files_followed(job.truncation)
+        if self._durability.truncation is None:
             self._health.recovered()
 
     # ---- reading ---------------------------------------------------------------------------------------------------
@@ -501,6 +526,174 @@ class Log:
     def segment_count(self) -> int:
         return len(self._segments)
 
+    # ---- truncating ------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at and above `offset`, from the start of the batch that holds it on: `end_offset` says from where.
+
+        Nothing waits for the disk here: the files follow with the next `flush_job`, and until then a crash leaves the log as it
+        was. An append that comes first makes the files follow at once, on the loop: flush before. An epoch that began at the
+        log's end and wrote nothing goes, too, even when nothing else does. At or below `start_offset` this is `restart_at`.
+        """
+        self._health.check_readable()
+        if offset >= self.end_offset:
+            if self._epochs.truncate_from_end(self.end_offset):
+                self._write_epochs()
+            return
+        if offset <= self.start_offset:
+            self.restart_at(offset)
+            return
+        self._finish_truncation()
+        try:
+            cut = find_cut(self._segments, offset)
+            sweeps = False
+            if cut is None or cut.number + 1 < len(self._segments):
+                sweeps = self._cleaning is not None and self._cleaning.abort()
+                cut = find_cut(self._segments, offset)
+            if cut is None or cut.end_offset <= self.start_offset:
+                self._begin_anew(self.start_offset, self.start_offset, sweeps=sweeps)
+                return
+            stale = self._segments[cut.number].cut(cut.position, cut.end_offset)
+        except OSError as error:
+            raise self._health.failed(error) from error
+        dropped = self._segments.keep_first(cut.number + 1)
+        self._epochs.truncate_from_end(cut.end_offset)
+        self._truncated(cut.position, cut.end_offset, self.start_offset, dropped, stale, sweeps=sweeps)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything: the log is empty and begins at `offset`, which may lie anywhere. As with `truncate_to` the files
+        follow.
+        """
+        self._health.check_readable()
+        if offset < 0:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} cannot begin at {offset}"
+            )
+        self._begin_anew(offset, offset)
+
+    def _begin_anew(self, base_offset: int, start_offset: int, *, sweeps: bool = False) -> None:
+        self._finish_truncation()
+        new = Segment(
+            self._runtime.disk,
+            self._files,
+            self.directory,
+            base_offset,
+            0,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+        try:
+            sweeps |= self._cleaning is not None and self._cleaning.abort()
+            new.begin_aside()
+        except OSError as error:
+            raise self._health.failed(error) from error
+        dropped = self._segments.keep_first(0)
+        self._segments.add(new)
+        self._epochs.truncate_from_end(0)
+        self._removals.all_gone()
+        self.producers = Producers()
+        self._truncated(0, base_offset, start_offset, dropped, [], sweeps=sweeps)
+        self._write_snapshot()
+
+    def _truncated(
+        self,
+        position: int,
+        end_offset: int,
+        start_offset: int,
+        dropped: list[Segment],
+        stale: list[DiskFile],
+        *,
+        sweeps: bool,
+    ) -> None:
+        """The segments in memory are what is left. `stale`: open files of the last one that nobody needs any more."""
+        last, now_ms = self._segments.active, self._runtime.clock.wall_ms()
+        plan = TruncationPlan(
+            base_offset=last.base_offset,
+            position=position,
+            end_offset=end_offset,
+            start_offset=start_offset,
+            recovery_point=min(self.recovery_point, end_offset),
+            is_anew=not position,
+            sweeps=sweeps,
+        )
+        truncation = Truncation(
+            self._runtime.disk,
+            self.directory,
+            plan,
+            life=self._life,
+            number=self._durability.truncation_count + 1,
+            segments=[(segment.base_offset, segment.size_bytes) for segment in self._segments],
+            now_ms=now_ms,
+        )
+        self._durability.truncated(truncation, [*stale, *self._let_go(dropped)])
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        self._removals.renamed((segment.base_offset for segment in dropped), due_ms)
+        log.warning("log_truncated", partition=self.topic_partition, before=self.end_offset, now=end_offset)
+        self._size_bytes = self._segments.size_bytes
+        self.start_offset, self.end_offset = start_offset, end_offset
+        self.truncated_to = min(self.truncated_to, end_offset)
+        self._unflushed_since = None
+        if last.size_bytes and last.first_append_ms < 0:
+            last.first_append_ms = last.last_append_ms()
+        self._write_epochs()
+
+    @property
+    def truncation_count(self) -> int:
+        """How often it was truncated since it was opened."""
+        return self._durability.truncation_count
+
+    def truncation_note(self) -> NoteRemoval | None:
+        """What may be done once the checkpoints of the log's directory, as of now, are durable; None when there is nothing."""
+        if not self._truncation_noted or self._durability.truncation is not None:
+            return None
+        return NoteRemoval(
+            disk=self._runtime.disk,
+            directory=self.directory,
+            life=self._life,
+            truncation_count=self._durability.truncation_count,
+        )
+
+    def truncation_forgotten(self, note: NoteRemoval) -> None:
+        """`note.run()` succeeded."""
+        if note.truncation_count == self._durability.truncation_count:
+            self._truncation_noted = False
+
+    def _let_go(self, dropped: list[Segment]) -> list[SegmentWriter]:
+        """The writers of segments that go; their other files are closed here."""
+        writers = []
+        for segment in dropped:
+            for kind in (naming.LOG, *naming.INDEX_SUFFIXES):
+                self._files.forget(segment.path(kind))
+            if segment.writer is not None:
+                writers.append(segment.writer)
+                segment.writer = None
+        return writers
+
+    def _check_ready(self) -> None:
+        """For an append: the disk works, and the files are those that the log believes it has."""
+        self._health.check_writable()
+        if self._durability.truncation is not None:
+            self._finish_truncation()
+
+    def _finish_truncation(self) -> None:
+        """Let the files follow now, on the loop. KAFKA_STORAGE_ERROR when they do not."""
+        truncation = self._durability.truncation
+        if truncation is None:
+            return
+        try:
+            self._life.run(truncation.run)
+            if truncation.refused is not None:
+                raise truncation.refused
+        except OSError as error:
+            raise self._health.failed(error) from error
+        self._files_followed(truncation)
+
+    def _files_followed(self, truncation: Truncation) -> None:
+        """Unless they did not, or it is known already."""
+        if truncation.finished and self._durability.truncation is truncation:
+            self._durability.truncation_finished()
+            self.producers = truncation.producers
+            self._truncation_noted = True
+
     # ---- deleting --------------------------------------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> int:
@@ -529,6 +722,8 @@ class Log:
         it is the cure.
         """
         self._health.check_readable()
+        if self._durability.truncation is not None:
+            return []
         deletable_below = self.flushed_offset if below is None else min(below, self.flushed_offset)
         terms = RetentionTerms.of(
             self.config, start_offset=self.start_offset, deletable_below=deletable_below, now_ms=now_ms
@@ -580,7 +775,7 @@ class Log:
     def roll_for_compaction(self, now_ms: int) -> bool:
         """End the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); whether it did."""
         active = self._segments.active
-        if self._health.fault is not None or not active.size_bytes:
+        if self._health.fault is not None or not active.size_bytes or self._durability.truncation is not None:
             return False
         if not roll_due(active.first_append_ms, self.config, now_ms):
             return False
@@ -589,10 +784,14 @@ class Log:
 
     def removal_job(self, now_ms: int) -> RemovalJob | None:
         """What must be done on disk about deleted segments; None when there is nothing to do yet."""
-        return None if self._health.is_broken else self._removals.job(now_ms, self.flush_job)
+        if self._health.is_broken:
+            return None
+        return self._removals.job(now_ms, self.flush_job, self._durability.truncation_count)
 
     def removed(self, job: RemovalJob, now_ms: int) -> None:
         """`job.run()` returned."""
         if job.flush is not None:
             self.flushed(job.flush)
+        if job.truncation_count != self._durability.truncation_count:
+            return
         self._removals.done(job, now_ms + self.config.file_delete_delay_ms)

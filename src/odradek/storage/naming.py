@@ -30,6 +30,8 @@ TEMPORARY: Final = ".tmp"
 CUT: Final = ".cut"
 """Ours: good batches that recovery found behind a bad one, kept for a person to look at."""
 
+TRUNCATION: Final = "truncation"
+"""Ours: the end of a log is being taken away, or was, and checkpoints may not know it yet."""
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"

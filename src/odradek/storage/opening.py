@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from odradek.storage.recovery import ScannedSegment, cut, rewrite, scan_file, se
 from odradek.storage.segment import OFFSET_MAX, Segment, write_index_files
 from odradek.storage.segments import SegmentList
 from odradek.storage.transaction_index import is_sound
+from odradek.storage.truncation import carry_out, read_plan, write_plan
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -70,6 +71,8 @@ class OpenedLog:
     names_changed: bool
     """Something was created that no `sync_directory` has made durable yet."""
     cut_at_recovery: bool
+    truncation_noted: bool
+    """A file says that checkpoints do not know of a truncation yet."""
 
 
 def open_log(runtime: Runtime, opening: Opening) -> OpenedLog:
@@ -92,6 +95,7 @@ class _Opener:
         self._end_offset = 0
         self._last_epoch = -1
         self._cut_aside = False
+        self._truncation_noted = False
         self._snapshot_offset = 0
         self._recovered: list[Segment] = []
         """What was scanned: its transaction indexes are made again."""
@@ -113,6 +117,7 @@ class _Opener:
         if None not in (topic_id, self._opening.topic_id) and topic_id != self._opening.topic_id:
             message = f"{self._directory} belongs to topic id {topic_id}, not to {self._opening.topic_id}"
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
+        self._finish_truncation(names)
         names = clear_leftovers(self._disk, self._directory, names)
         self._remove_old_cuts(names)
         self._segments = self._list_segments(names)
@@ -125,6 +130,8 @@ class _Opener:
         if self._last_epoch > (saved_epochs[-1].epoch if saved_epochs else -1):
             self._rebuild_epochs()
         start_offset = max(self._opening.start_offset, self._segments[0].base_offset)
+        if self._truncation_noted:  # a log may have begun inside of a batch that never came
+            start_offset = min(start_offset, self._end_offset)
         self._check_range(start_offset)
         producers = self._load_producers(names)
         self._trim_epochs(start_offset)
@@ -143,6 +150,7 @@ class _Opener:
             flushed_offset=self._end_offset,
             names_changed=created,
             cut_at_recovery=self._cut_aside,
+            truncation_noted=self._truncation_noted,
         )
 
     # ---- files -----------------------------------------------------------------------------------------------------
@@ -151,6 +159,32 @@ class _Opener:
         if not self._disk.exists(self._directory):
             self._disk.make_directory(self._directory)
         return self._disk.list_directory(self._directory)
+
+    def _finish_truncation(self, names: list[str]) -> None:
+        """What a crash interrupted is done; what checkpoints may say of the time before does not count."""
+        if naming.TRUNCATION not in names:
+            return
+        self._truncation_noted = True
+        opening, recovery_point, end_offset = self._opening, 0, 0
+        try:
+            plan = read_plan(self._disk, self._directory)
+        except BadCheckpointError as error:
+            log.warning("truncation_unreadable", directory=self._directory, reason=str(error))
+            plan = None
+        if plan is not None:
+            if not plan.is_done:
+                log.info("truncation_finished", directory=self._directory, end_offset=plan.end_offset)
+                carry_out(self._disk, self._directory, plan)
+                write_plan(self._disk, self._directory, replace(plan, is_done=True))
+                names[:] = self._disk.list_directory(self._directory)
+            opening = replace(opening, start_offset=plan.start_offset)
+            recovery_point, end_offset = plan.recovery_point, plan.end_offset
+        self._opening = replace(
+            opening,
+            clean=False,
+            recovery_point=min(opening.recovery_point, recovery_point),
+            cleaned_offset=min(opening.cleaned_offset, end_offset),
+        )
 
     def _remove_old_cuts(self, names: list[str]) -> None:
         """What recovery set aside is kept as long as records are."""

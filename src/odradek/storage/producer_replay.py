@@ -10,12 +10,16 @@ from collections.abc import Callable, Sequence
 
 from odradek.model.errors import KafkaError
 from odradek.records import BatchHeader, read_control
-from odradek.runtime.ports import Disk
+from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage import naming
 from odradek.storage.batch_walk import BrokenChain, walk_headers
+from odradek.storage.producer_snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.producers import Marker, Producers
 from odradek.storage.segment import Segment
 from odradek.storage.transaction_index import AbortedTransaction
+from odradek.telemetry import events
+
+log = events.get("storage")
 
 
 def replay_log(
@@ -77,8 +81,24 @@ def replay_segment(
     aborted: Callable[[AbortedTransaction], None] | None = None,
 ) -> None:
     """Take in the segment's batches from the one with `from_offset` on. Raises BrokenChain for a damaged segment."""
-    file = segment.log_file
-    for position, header in walk_headers(file, segment.locate(from_offset), segment.size_bytes):
+    start = segment.locate(from_offset)
+    replay_file(producers, segment.log_file, segment.size_bytes, now_ms, start=start, aborted=aborted)
+
+
+def replay_file(
+    producers: Producers,
+    file: DiskFile,
+    size_bytes: int,
+    now_ms: int,
+    *,
+    start: int = 0,
+    from_offset: int = 0,
+    aborted: Callable[[AbortedTransaction], None] | None = None,
+) -> None:
+    """The same for an open file: the batches from byte `start` on that do not lie below `from_offset`."""
+    for position, header in walk_headers(file, start, size_bytes):
+        if header.next_offset <= from_offset:
+            continue
         if not header.is_control:
             producers.replay(header, now_ms)
             continue
@@ -86,6 +106,20 @@ def replay_segment(
         ended = producers.mark(marker, header.base_offset, now_ms) if marker is not None else None
         if ended is not None and not ended.is_commit and aborted is not None:
             aborted(AbortedTransaction.of(ended))
+
+
+def newest_snapshot(disk: Disk, directory: str, up_to: int, now_ms: int) -> tuple[int, Producers]:
+    """The newest sound snapshot that is of nothing above `up_to`, and its offset; (0, none) without any."""
+    files = map(naming.parse_offset_file, disk.list_directory(directory))
+    offsets = [one.offset for one in files if one and one.kind == naming.SNAPSHOT and not one.state]
+    for offset in sorted(offsets, reverse=True):
+        if offset <= up_to:
+            path = naming.join(directory, naming.offset_file(offset, naming.SNAPSHOT))
+            try:
+                return offset, Producers(decode_snapshot(disk.read(path), now_ms))
+            except BadSnapshotError as error:
+                log.warning("snapshot_ignored", path=path, reason=str(error))
+    return 0, Producers()
 
 
 def _marker(header: BatchHeader, batch: bytes, position: int) -> Marker | None:

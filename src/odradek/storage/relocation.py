@@ -76,6 +76,8 @@ class FolderCopy:
         self.target: Final = target
         self.size_bytes = 0
         """Of the `.log` files that are there."""
+        self.truncation_count = 0
+        """The log's, when the first pass began: after another truncation what was copied is worth nothing."""
         self.copied_offset = 0
         """Where the log ended when the last complete pass began."""
 
@@ -87,6 +89,12 @@ class FolderCopy:
         """Make the directory, durably."""
         self._disk.make_directory(self.target)
         self._disk.sync_directory(_parent(self.target))
+
+    def forget_copied(self) -> None:
+        """Begin again with nothing: the end of the log was taken away, and may have been written anew."""
+        self._seen.clear()
+        for name in self._disk.list_directory(self.target):
+            self._disk.remove(naming.join(self.target, name))
 
     def run(self, end_offset: int = 0) -> int:
         """Copy what is new or changed since the last pass; return how many bytes that were. They are synced.

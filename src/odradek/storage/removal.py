@@ -8,7 +8,7 @@ snapshot that says what its producers did in the segments that go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from odradek.runtime.ports import Disk
@@ -30,11 +30,15 @@ class RemovalJob:
     """What must be durable before."""
     disk: Disk
     life: Life
+    truncation_count: int
+    """As in `FlushJob`."""
 
     def run(self) -> None:
         self.life.run(self._work)
 
     def _work(self) -> None:
+        if self.truncation_count < self.life.truncation_count:
+            return
         flush = self.flush
         if flush is not None:
             self._flush(flush)
@@ -96,7 +100,18 @@ class Removals:
         for segment in segments:
             self._doomed[segment.base_offset] = None
 
-    def job(self, now_ms: int, flush_job: Callable[[], FlushJob | None]) -> RemovalJob | None:
+    def all_gone(self) -> None:
+        """A truncation took all files away, those of deleted segments, too."""
+        self._doomed.clear()
+
+    def renamed(self, base_offsets: Iterable[int], due_ms: int) -> None:
+        """Logs that a truncation took out of the directory, to be removed at `due_ms`."""
+        for base_offset in base_offsets:
+            self._renamed[base_offset] = due_ms
+
+    def job(
+        self, now_ms: int, flush_job: Callable[[], FlushJob | None], truncation_count: int
+    ) -> RemovalJob | None:
         """None when there is nothing to do yet. `flush_job` is called when segments are to be renamed."""
         expired = tuple(base for base, due_ms in self._renamed.items() if due_ms <= now_ms)
         if not self._doomed and not expired:
@@ -108,6 +123,7 @@ class Removals:
             flush=flush_job() if self._doomed else None,
             disk=self._disk,
             life=self._life,
+            truncation_count=truncation_count,
         )
 
     def done(self, job: RemovalJob, due_ms: int) -> None:

@@ -14,7 +14,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Buffer, Disk, DiskFile
 from odradek.storage import naming
 from odradek.storage.batch_walk import BATCH_BYTES_MIN, BrokenChain, Mark, last_boundary, mark_at, walk
-from odradek.storage.index_checks import build_index, offsets_are_sound, times_are_sound
+from odradek.storage.index_checks import build_index, offsets_are_sound, resume_with, times_are_sound
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.sparse_index import (
     OFFSET_ENTRY,
@@ -179,6 +179,50 @@ class Segment:
         self._files.forget(path)
         self.writer = SegmentWriter(self._disk.open(path, create=create))
         return self.writer
+
+    def begin_aside(self) -> None:
+        """The same, under a name of its own: files of other segments are still there, and go first."""
+        path = self.path(naming.LOG) + naming.TEMPORARY
+        self.writer = SegmentWriter(self._disk.open(path, create=True))
+        self.writer.log_file.truncate(0)
+        self.index = ActiveIndex(self.base_offset)
+
+    def cut(self, position: int, end_offset: int) -> list[DiskFile]:
+        """Become a log's active segment, of the first `position` bytes, which end at `end_offset`. The files follow later.
+
+        Returns files that are still open and not needed. An OSError, or KAFKA_STORAGE_ERROR, leaves the segment as it was.
+        """
+        index = self._index_of_first(position)
+        writer = self.writer if self.writer is not None else self.open_writer()
+        stale = [*writer.index_files]
+        aborted = self.aborted.cut(end_offset)
+        if aborted is not None:
+            stale.append(aborted)
+        writer.index_files, writer.transaction_file = (), None
+        self.index = index
+        self.size_bytes = position
+        self._hints.clear()
+        self._max_time = None
+        self._offsets_checked = self._times_checked = True
+        return stale
+
+    def _index_of_first(self, position: int) -> ActiveIndex:
+        index = self.index
+        if index is None:
+            offsets, times = (
+                self._disk.read(self.path(kind)) if self._disk.exists(self.path(kind)) else b""
+                for kind in (naming.OFFSET_INDEX, naming.TIME_INDEX)
+            )
+            offsets = offsets[: len(offsets) // OFFSET_ENTRY.size * OFFSET_ENTRY.size]
+            index = ActiveIndex.of_files(
+                self.base_offset, offsets, times[: len(times) // TIME_ENTRY.size * TIME_ENTRY.size]
+            )
+        arguments = self.log_file, self.base_offset, position, self.index_interval_bytes
+        built = resume_with(*arguments, index.cut(position))
+        try:
+            return built.index if built is not None else build_index(*arguments).index
+        except BrokenChain as damage:
+            raise self._damaged(damage) from None
 
     def write_index(self) -> None:
         """Put index entries that are only in memory into the files. An OSError leaves everything as it was."""
@@ -352,6 +396,17 @@ class Segment:
         for mark in self.marks(entry.position if entry is not None else 0):
             last = mark
         return last
+
+    def mark_before(self, position: int) -> Mark:
+        """The batch that ends at byte `position`, which is not the first."""
+        entry = self._floor_by_position(position - 1)
+        if entry is not None and self.mark(entry.position).last_offset != entry.offset:
+            self._rebuild("an offset index entry names another batch")
+            entry = self._floor_by_position(position - 1)
+        for mark in self.marks(entry.position if entry is not None else 0):
+            if mark.position + mark.size_bytes >= position:
+                return mark
+        raise self._damaged(BrokenChain(position, "no batch ends here"))
 
     def remember(self, offset: int, position: int) -> None:
         """The batch that begins with `offset` is (or will be) at `position`."""

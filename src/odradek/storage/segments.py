@@ -81,3 +81,11 @@ class SegmentList:
         first_offset = self._bases[0] if self._bases else OFFSET_MAX
         del self._aborted_bases[: bisect_left(self._aborted_bases, first_offset)]
         return dropped
+
+    def keep_first(self, count: int) -> list[Segment]:
+        """Take all segments behind the first `count` out; of the last one that stays the transaction index was cut."""
+        dropped = self._segments[count:]
+        del self._segments[count:]
+        del self._bases[count:]
+        self._aborted_bases = [one.base_offset for one in self._segments if len(one.aborted)]
+        return dropped

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import le, lt
 from typing import Final, NamedTuple, overload
@@ -123,6 +123,17 @@ class ActiveIndex:
             self._note_time()
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes
+
+    def cut(self, position: int) -> ActiveIndex:
+        """The entries of batches that begin before byte `position`; what lies behind the last of them is not in it."""
+        count = bisect_left(self._positions, position)
+        reach = self._offsets[count - 1] if count else -1
+        time_count = bisect_right(self._time_offsets, reach)
+        offset_bytes, time_bytes = self.offset_bytes()[: 8 * count], self.time_bytes()[: 12 * time_count]
+        kept = ActiveIndex.of_files(self._base_offset, offset_bytes, time_bytes)
+        kept._offsets_written = min(count, self._offsets_written)
+        kept._times_written = min(time_count, self._times_written)
+        return kept
 
     def resume(self, bytes_since_entry: int) -> None:
         """Go on where the files left off: so many bytes of log lie behind the last entry's position."""

@@ -177,4 +177,10 @@ class Tail:
             return None
         if free_bytes < max(_REPAIR_BYTES_MIN, self._config.max_message_bytes):
             return None
-        return RepairJob(file=active.writer.log_file, good_length=active.size_bytes, life=life)
+        return RepairJob(
+            file=active.writer.log_file,
+            good_length=active.size_bytes,
+            life=life,
+            truncation_count=self._durability.truncation_count,
+            truncation=self._durability.truncation,
+        )

@@ -115,6 +115,14 @@ class TransactionIndex:
         """Nothing more will be written: the open file is its syncer's from now on."""
         self.file = None
 
+    def cut(self, end_offset: int) -> DiskFile | None:
+        """Forget what markers from `end_offset` on said. Returns the open file, if any: the next `write` opens it anew."""
+        kept = bisect_left(range(len(self)), end_offset, key=self._last_offset)
+        del self._pending[max(kept - self._written_count, 0) * ENTRY.size :]
+        self._written_count = min(kept, self._written_count)
+        file, self.file = self.file, None
+        return file
+
     def all(self) -> list[AbortedTransaction]:
         return decode_aborted(self._read(0, len(self)))
 

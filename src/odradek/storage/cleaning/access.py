@@ -47,7 +47,19 @@ class Group:
 class CleaningAccess:
     """Used on the event loop only. One compaction at a time."""
 
-    __slots__ = ("_directory", "_disk", "_files", "_resized", "_segments", "in_work", "life", "uncleanable")
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_files",
+        "_resized",
+        "_segments",
+        "_unsettled",
+        "cancelled",
+        "in_work",
+        "life",
+        "target",
+        "uncleanable",
+    )
 
     def __init__(
         self,
@@ -68,8 +80,35 @@ class CleaningAccess:
         self.life = life
         self.in_work = False
         """A compaction of the log is under way."""
+        self.cancelled = False
+        """It must end: the log was truncated, and its segments are not what they were."""
+        self.target: CleanedSegment | None = None
+        """What it writes, until that is committed."""
+        self._unsettled: tuple[Segment, CleanedSegment, list[int]] | None = None
+        """What was committed and is read, but has not its own name yet, with the base offsets of what it replaces."""
         self.uncleanable = ""
         """Why the log is not compacted any more; empty while it is."""
+
+    def begin(self) -> None:
+        """A compaction is under way from now on, until `in_work` is taken back."""
+        self.in_work = True
+        self.cancelled = False
+
+    def abort(self) -> bool:
+        """Sealed segments are about to change: the compaction under way, if there is one, must not replace any.
+
+        True when it had begun to on the disk, which must be undone. It may wait for work on another thread, and does what a
+        segment that replaced others still lacks. OSError.
+        """
+        if not self.in_work:
+            return False
+        self.cancelled = True
+        if self._unsettled is not None:
+            segment, target, originals = self._unsettled
+            target.take_place(originals)
+            self.settle(segment, target)
+            return False
+        return self.target is not None and not self.target.forbid()
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
@@ -156,12 +195,14 @@ class CleaningAccess:
         for entry in target.aborted:
             new.aborted.note(entry)
         self._segments.replace(group.segments, new)
+        self._unsettled = new, target, [source.base_offset for source in group.sources]
         self._forget(group.segments)
         self._resized(target.size_bytes - group.size_bytes)
         return new
 
     def settle(self, segment: Segment, target: CleanedSegment) -> None:
         """The target's files have their own names: it is a segment like any other."""
+        self._unsettled = None
         self._forget((segment,))
         segment.unpin()
         segment.held = False

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from odradek.config.broker import BrokerConfig
+from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.access import Group
 from odradek.storage.cleaning.choice import CleaningRange
@@ -75,8 +76,17 @@ class Compaction:
         self.tally = Tally(end_offset=found.first_dirty_offset)
 
     async def run(self) -> Tally:
+        try:
+            return await self._run()
+        except (OSError, KafkaError) as error:
+            if self._log.cleaning.cancelled:  # what was read was on its way out
+                raise Abandoned from error
+            raise
+
+    async def _run(self) -> Tally:
         log = self._log
         reading = await self._read_keys()
+        self._check_cancelled()
         from_offset = 0
         while group := log.cleaning.next_group(
             from_offset, reading.end_offset, self._range.end_offset, log.config.segment_bytes
@@ -86,8 +96,13 @@ class Compaction:
                 await self._rewrite(group, self._terms(reading))
             finally:
                 log.cleaning.release(group)
+            self._check_cancelled()
         self.tally.end_offset = reading.end_offset
         return self.tally
+
+    def _check_cancelled(self) -> None:
+        if self._log.cleaning.cancelled:
+            raise Abandoned
 
     def _terms(self, reading: KeyReading) -> Terms:
         """By the clock as it is now: what was written over in groups before this one is gone for every reader."""
@@ -145,17 +160,21 @@ class Compaction:
             modified_ms=group.modified_ms,
             window_bytes=self._resources.window_bytes,
         )
+        log.cleaning.target = target
         try:
             await self._drive(writing)
             await offload.run(target.commit)
         except BaseException:
             await offload.run(target.give_up)
             raise
-        if not log.cleaning.life.alive:
+        finally:
+            log.cleaning.target = None
+        if not log.cleaning.life.alive or log.cleaning.cancelled:
             target.close()
             raise Abandoned
         segment = log.cleaning.replace(group, target)
         await offload.run(target.take_place, [source.base_offset for source in group.sources])
+        self._check_cancelled()
         if log.cleaning.life.alive:
             log.cleaning.settle(segment, target)
         self._count(group, writing)

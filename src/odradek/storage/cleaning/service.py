@@ -136,7 +136,7 @@ class LogCleaner:
         """False when it should not be tried again in this round."""
         compaction = Compaction(self._runtime, log, found, Resources.of(config), self._driver(config))
         started = self._runtime.clock.monotonic()
-        log.cleaning.in_work = True
+        log.cleaning.begin()
         try:
             # Recovery after a crash must not have to look into what is written anew here: gaps, markers that are gone.
             await self._directories.checkpoint(log)

@@ -58,6 +58,9 @@ class CleanedSegment:
         self._kinds: list[str] = []
         self._decided = False
         """Committed or given up: only one of them happens, whatever order threads run in."""
+        self._forbidden = False
+        self._committed = False
+        self._placed = False
         self.base_offset: Final = base_offset
         self.next_offset = base_offset
         self.size_bytes = 0
@@ -158,7 +161,7 @@ class CleanedSegment:
             raise Abandoned
 
     def _commit(self) -> bool:
-        if self._decided:
+        if self._decided or self._forbidden:
             raise Abandoned
         try:
             for kind in self._kinds:
@@ -171,15 +174,25 @@ class CleanedSegment:
             if error.errno in DISK_FULL:
                 raise NoSpaceError(str(error)) from error
             raise
-        self._decided = True
+        self._decided = self._committed = True
         self._disk.sync_directory(self._directory)
         return True
+
+    def forbid(self) -> bool:
+        """There is no `commit` from now on; False when there was one already."""
+        self._life.run(self._forbid)
+        return not self._committed
+
+    def _forbid(self) -> None:
+        self._forbidden = True
 
     def take_place(self, originals: Sequence[int]) -> None:
         """Remove the other originals (base offsets), and give the files their own names. An OSError is final."""
         self._life.run(lambda: self._take_place([base for base in originals if base != self.base_offset]))
 
     def _take_place(self, others: Sequence[int]) -> None:
+        if self._placed:
+            return
         for base_offset in others:
             self._remove(base_offset, naming.LOG)
         if others:
@@ -198,6 +211,7 @@ class CleanedSegment:
                 self._remove(base_offset, naming.SNAPSHOT)
         if naming.TRANSACTION_INDEX in self._kinds and not self.aborted:
             self._remove(self.base_offset, naming.TRANSACTION_INDEX)
+        self._placed = True
 
     def _newest_snapshot(self) -> int:
         files = map(naming.parse_offset_file, self._disk.list_directory(self._directory))
