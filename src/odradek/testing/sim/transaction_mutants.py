@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from odradek.broker.transactions import LocalMarkers
+from odradek.broker.markers import LocalMarkers
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
@@ -36,9 +36,9 @@ _SCENARIO = "transactions"
 def complete_before_markers() -> Patches:
     real = Finisher.finish
 
-    async def finish(self: Finisher, index: int, prepared: Prepared) -> None:
+    async def finish(self: Finisher, index: int, epoch: int, prepared: Prepared) -> None:
         await self._shards.shard(index).execute(lambda machine, now: machine.complete(prepared, now))
-        await real(self, index, prepared)
+        await real(self, index, epoch, prepared)
 
     yield patch.object(Finisher, "finish", finish)
 
@@ -47,8 +47,10 @@ def complete_before_markers() -> Patches:
 def failed_marker_forgotten() -> Patches:
     real = Finisher._write
 
-    async def write(self: Finisher, index: int, prepared: Prepared, partitions: Any) -> Sequence[Any]:
-        await real(self, index, prepared, partitions)
+    async def write(
+        self: Finisher, index: int, epoch: int, prepared: Prepared, partitions: Any
+    ) -> Sequence[Any]:
+        await real(self, index, epoch, prepared, partitions)
         return ()
 
     yield patch.object(Finisher, "_write", write)
