@@ -1,0 +1,481 @@
+"""Two or three nodes that host replicas, with the real network, logs, fetch handler and fetchers between them; the test plays
+the controller, and says by images who leads.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from odradek.broker.context import Parts
+from odradek.broker.dispatch import Dispatcher
+from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.handlers import Handlers
+from odradek.broker.replicas import Replicas
+from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.net.peers import Peers
+from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.records import BatchBuilder, BatchHeader, split_batches
+from odradek.replication.in_sync import IsrAnswer, IsrProposal
+from odradek.replication.partition import Membership, Partition
+from odradek.replication.replica_fetchers import ReplicaFetchers
+from odradek.runtime.real import real_runtime
+from odradek.security.quotas import Quotas
+from odradek.storage.directories import LogDirectories
+
+NOW_MS = 1_700_000_000_000
+TOPIC = "t"
+FIRST_ID = UUID(int=1)
+
+
+class Controller:
+    """Grants every proposal, unless told not to; and hands images to those who are up."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.topics: dict[str, TopicImage] = {}
+        self.version = 0
+        self.grants = True
+
+    def image(self) -> ClusterImage:
+        brokers = tuple(
+            BrokerImage(broker_id=BrokerId(node.me), host="127.0.0.1", port=node.port, epoch=node.epoch)
+            for node in self.nodes.values()
+        )
+        return ClusterImage(
+            version=self.version,
+            cluster_id="c",
+            controller_id=BrokerId(0),
+            brokers=brokers,
+            topics=dict(self.topics),
+            topics_by_id={topic.topic_id: topic for topic in self.topics.values()},
+        )
+
+    async def tell(self, *nodes: int) -> None:
+        """Everyone, or those, of what is so now."""
+        self.version += 1
+        image = self.image()
+        for number in nodes or tuple(self.nodes):
+            await self.nodes[number].take(image)
+
+    def has(
+        self, *states: PartitionImage, topic_id: UUID = FIRST_ID, configs: Mapping[str, str] | None = None
+    ) -> None:
+        self.topics[TOPIC] = TopicImage(
+            name=TOPIC, topic_id=topic_id, partitions=states, configs=configs or {}
+        )
+
+    def state(self, index: int = 0) -> PartitionImage:
+        return self.topics[TOPIC].partitions[index]
+
+    async def elect(self, leader: int, *told: int, isr: tuple[int, ...] | None = None) -> None:
+        """Another leader for partition 0, under the next epoch."""
+        old = self.state()
+        self.has(
+            replace(
+                old,
+                leader=BrokerId(leader),
+                leader_epoch=LeaderEpoch(old.leader_epoch + 1),
+                partition_epoch=old.partition_epoch + 1,
+                isr=old.isr if isr is None else tuple(map(BrokerId, isr)),
+            ),
+            topic_id=self.topics[TOPIC].topic_id,
+            configs=self.topics[TOPIC].configs,
+        )
+        await self.tell(*told)
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        if not self.grants:
+            return
+        topic = self.topics[partition.name.topic]
+        states = list(topic.partitions)
+        state = states[partition.name.partition]
+        changed = replace(
+            state, isr=tuple(broker for broker, _ in proposal.isr), partition_epoch=state.partition_epoch + 1
+        )
+        states[partition.name.partition] = changed
+        self.topics[topic.name] = replace(topic, partitions=tuple(states))
+        answer = IsrAnswer(
+            leader=changed.leader,
+            leader_epoch=changed.leader_epoch,
+            isr=changed.isr,
+            partition_epoch=changed.partition_epoch,
+        )
+        asyncio.get_running_loop().call_soon(partition.isr_answered, proposal, answer)
+
+
+class Node:
+    """What a broker has, but for its cluster and its coordinators."""
+
+    def __init__(self, me: int, directory: Path, controller: Controller, **settings: Any) -> None:
+        self.me = me
+        self.controller = controller
+        self.config = BrokerConfig(
+            node_id=me, log_dirs=(str(directory),), replica_fetch_backoff_ms=50, **settings
+        )
+        self.runtime = real_runtime()
+        self.epoch = 100 + me
+        self.port = 0
+        self.led: list[tuple[str, int]] = []
+        self.lost: list[str] = []
+
+    async def start(self) -> None:
+        self.epoch += 10
+        self.directories = LogDirectories.open(self.runtime, self.config.log_dirs, node_id=self.me)
+        member = Membership(broker_id=BrokerId(self.me), lag_s_max=30.0, proposals=self.controller)
+        self.replicas = Replicas(
+            self.runtime,
+            self.directories,
+            me=BrokerId(self.me),
+            on_all_failed=lambda: None,
+            member=member,
+        )
+        self.replicas.announce(
+            on_led=lambda partition: self.led.append((str(partition.name), partition.leader_epoch)),
+            on_lost=lambda partition: self.lost.append(str(partition.name)),
+        )
+        self.peers = Peers(
+            self._address,
+            client_id=f"broker-{self.me}",
+            now=self.runtime.clock.monotonic,
+            request_timeout_s=10.0,
+            chance=self.runtime.entropy.uniform,
+        )
+        self.replicas.expect_following(
+            lambda: ReplicaFetchers(
+                self.runtime,
+                self.peers,
+                me=BrokerId(self.me),
+                broker_epoch=lambda: self.epoch,
+                config=lambda: self.config,
+            )
+        )
+        self.cluster = SimpleNamespace(image=self.controller.image(), leads=True)
+        sessions = FetchSessions(slots=100, eviction_seconds=120.0, chance=self.runtime.entropy.uniform)
+        parts = Parts(
+            config=self.config,
+            runtime=self.runtime,
+            cluster=cast(Any, self.cluster),
+            replicas=self.replicas,
+            fetch_sessions=sessions,
+            producer_ids=cast(Any, None),
+            coordinators=cast(Any, None),
+            quotas=Quotas(),
+            moves=cast(Any, None),
+        )
+        limits = ServerLimits()
+        self.server = Server(Dispatcher(parts, Handlers()), limits, now=self.runtime.clock.monotonic)
+        self.port = await self.server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", self.port)
+        self.controller.nodes[self.me] = self
+        await self.replicas.load(self.controller.image(), self.config)
+
+    async def stop(self) -> None:
+        self.controller.nodes.pop(self.me, None)
+        await self.server.stop(drain_seconds=0.0)
+        await self.replicas.close()
+        await self.peers.close()
+        self.directories.close()
+
+    async def take(self, image: ClusterImage) -> None:
+        before, self.cluster.image = self.cluster.image, image
+        await self.replicas.apply(before, image, self.config)
+
+    def _address(self, broker: BrokerId) -> tuple[str, int] | None:
+        node = self.controller.nodes.get(broker)
+        return None if node is None else ("127.0.0.1", node.port)
+
+    def partition(self, index: int = 0) -> Partition:
+        return self.replicas.replica(TOPIC, index)
+
+    def append(self, count: int = 1, index: int = 0, **producer: Any) -> int:
+        builder = BatchBuilder()
+        for number in range(count):
+            builder.append(NOW_MS + number, b"k", b"value %d" % number)
+        batches = split_batches(builder.build(**producer))
+        return self.replicas.leader(TOPIC, index).append(batches, now_ms=NOW_MS).last_offset
+
+    async def append_acknowledged(self, count: int = 1, index: int = 0) -> int:
+        last = self.append(count, index)
+        waiting = self.replicas.leader(TOPIC, index).acknowledgement(last)
+        if waiting is not None:
+            await asyncio.wait_for(waiting, 20)
+        return last
+
+
+def led_by(leader: int, *replicas: int, epoch: int = 0) -> PartitionImage:
+    every = tuple(map(BrokerId, replicas))
+    return PartitionImage(leader=BrokerId(leader), leader_epoch=LeaderEpoch(epoch), replicas=every, isr=every)
+
+
+def content(partition: Partition) -> list[tuple[int, int, bytes]]:
+    """(Base offset, epoch, bytes) of every batch."""
+    found: list[tuple[int, int, bytes]] = []
+    offset = partition.log.start_offset
+    while offset < partition.log.end_offset:
+        read = partition.log.read(offset, 1 << 20, end_offset=partition.log.end_offset, at_least_one=True)
+        batches: list[tuple[BatchHeader, memoryview]] = split_batches(bytes(read.records))
+        found += [(one.base_offset, one.partition_leader_epoch, bytes(raw)) for one, raw in batches]
+        offset = read.next_offset
+    return found
+
+
+async def until(condition: Callable[[], bool], what: str = "") -> None:
+    for _ in range(4000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"it never came to pass: {what}")
+
+
+Make = Callable[..., Awaitable[list[Node]]]
+
+
+@pytest.fixture
+async def controller() -> Controller:
+    return Controller()
+
+
+@asynccontextmanager
+async def nodes(
+    controller: Controller, directory: Path, count: int, **settings: Any
+) -> AsyncIterator[list[Node]]:
+    made = [Node(number, directory / str(number), controller, **settings) for number in range(count)]
+    for node in made:
+        await node.start()
+    try:
+        yield made
+    finally:
+        for node in made:
+            if node.me in controller.nodes:
+                await node.stop()
+
+
+async def test_an_acknowledged_record_is_durable_on_every_replica(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 3) as (a, b, c):
+        controller.has(led_by(0, 0, 1, 2))
+        await controller.tell()
+        for _ in range(5):
+            last = await a.append_acknowledged(3)
+            for follower in (b, c):
+                assert follower.partition().log.flushed_offset > last
+        await until(lambda: b.partition().high_watermark == c.partition().high_watermark == 15, "the mark")
+        assert content(a.partition()) == content(b.partition()) == content(c.partition())
+        assert (a.led, a.lost, b.led, c.led) == ([("t-0", 0)], [], [], [])
+
+
+async def test_a_replica_of_others_is_not_opened(tmp_path: Path, controller: Controller) -> None:
+    async with nodes(controller, tmp_path, 2) as (_a, b):
+        controller.has(led_by(0, 0), led_by(1, 1), led_by(0, 0, 1))
+        await controller.tell()
+        assert [TopicPartition(TOPIC, 1) in b.replicas._partitions, (tmp_path / "1" / "t-0").exists()] == [
+            True,
+            False,
+        ]
+        with pytest.raises(KafkaError) as refused:
+            b.replicas.replica(TOPIC, 0)
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        with pytest.raises(KafkaError) as refused:
+            b.replicas.leader(TOPIC, 2)
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        with pytest.raises(KafkaError) as refused:
+            b.replicas.leader(TOPIC, 3)
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_another_leader_is_followed_at_once_and_what_it_lacks_is_cut(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2, replica_fetch_wait_max_ms=60_000) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(2)
+        controller.grants = False
+        await controller.elect(1, 1)  # the old leader does not know yet
+        a.append(3)
+        b.append(4)
+        b.append(4)
+        assert a.partition().is_leader
+        await controller.tell(0)
+        await until(lambda: content(a.partition()) == content(b.partition()), "the logs are equal")
+        assert a.partition().log.end_offset == 10
+        assert (a.led, a.lost) == ([("t-0", 0)], ["t-0"])
+        assert (b.led, b.lost) == ([("t-0", 1)], [])
+        await b.append_acknowledged()
+
+
+async def test_a_leader_elected_again_was_lost_in_between(tmp_path: Path, controller: Controller) -> None:
+    async with nodes(controller, tmp_path, 1) as (a,):
+        controller.has(led_by(0, 0))
+        await controller.tell()
+        await controller.tell()
+        await controller.elect(0)
+        assert (a.led, a.lost) == ([("t-0", 0), ("t-0", 1)], ["t-0"])
+
+
+async def test_without_a_leader_nobody_is_followed_and_the_replica_stays(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(2)
+        await controller.elect(NO_LEADER)
+        assert b.partition().log.end_offset == 2
+        for node in (a, b):
+            with pytest.raises(KafkaError, match="nobody leads it") as refused:
+                node.replicas.leader(TOPIC, 0)
+            assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await controller.elect(1)
+        await b.append_acknowledged(1)
+        assert a.partition().log.flushed_offset == 3
+
+
+async def test_a_follower_far_behind_begins_where_the_leader_does(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(5)
+        await b.stop()
+        controller.has(replace(controller.state(), isr=(BrokerId(0),), partition_epoch=1))
+        await controller.tell()
+        await a.append_acknowledged(5)
+        await a.append_acknowledged(5)
+        a.partition().delete_records(12)
+        await b.start()
+        await controller.tell()
+        await until(lambda: b.partition().log.end_offset == 15, "it caught up")
+        await until(lambda: b.partition().start_offset == 12, "it begins where the leader does")
+        await until(lambda: controller.state().isr == (0, 1), "it is in sync")
+
+
+async def test_a_topic_made_anew_never_shows_what_the_old_one_had(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(5)
+        controller.has(led_by(1, 0, 1), topic_id=UUID(int=2))
+        await controller.tell()
+        for node in (a, b):
+            assert node.partition().topic_id == UUID(int=2)
+            assert node.partition().log.end_offset == 0
+        await b.append_acknowledged(1)
+        assert content(a.partition()) == content(b.partition())
+        assert (a.led, a.lost, b.led) == ([("t-0", 0)], ["t-0"], [("t-0", 0)])
+
+
+async def test_a_topic_made_anew_while_a_broker_was_away_does_not_show_it_either(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(5)
+        await b.stop()
+        controller.has(replace(led_by(0, 0, 1), isr=(BrokerId(0),)), topic_id=UUID(int=2))
+        await controller.tell()
+        await a.append_acknowledged(2)
+        await b.start()
+        await controller.tell()
+        await until(lambda: b.partition().log.end_offset == 2, "it has the new topic's records")
+        assert content(a.partition()) == content(b.partition())
+
+
+async def test_a_replica_taken_away_is_deleted(tmp_path: Path, controller: Controller) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(5)
+        controller.has(replace(led_by(0, 0), partition_epoch=1))
+        await controller.tell()
+        with pytest.raises(KafkaError, match="has none"):
+            b.partition()
+        assert not (tmp_path / "1" / "t-0").exists()
+        await a.append_acknowledged(1)
+
+
+async def test_a_corrupt_batch_is_not_taken_and_does_not_hold_up_others(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1), led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(5, 0)
+        await b.stop()
+        controller.has(
+            *(
+                replace(one, isr=(BrokerId(0),), partition_epoch=1)
+                for one in controller.topics[TOPIC].partitions
+            )
+        )
+        await controller.tell()
+        await a.append_acknowledged(5, 0)
+        end = sum(len(raw) for _, _, raw in content(a.partition(0)))
+        path = next((tmp_path / "0" / "t-0").glob("*.log"))
+        with path.open("r+b") as file:
+            file.seek(end - 3)
+            file.write(b"\x00\x01\x02")
+        await b.start()
+        await controller.tell()
+        await a.append_acknowledged(7, 1)
+        await until(lambda: b.partition(1).log.end_offset == 7, "the sound one goes on")
+        assert b.partition(0).log.end_offset == 5
+
+
+async def test_a_leader_that_is_gone_holds_up_nobody_else(tmp_path: Path, controller: Controller) -> None:
+    async with nodes(controller, tmp_path, 3) as (a, b, c):
+        controller.has(led_by(0, 0, 2), led_by(1, 1, 2))
+        await controller.tell()
+        await a.append_acknowledged(1, 0)
+        await b.append_acknowledged(1, 1)
+        await a.stop()
+        for _ in range(3):
+            await b.append_acknowledged(1, 1)
+        assert c.partition(1).log.flushed_offset == 4
+
+
+async def test_a_follower_that_comes_back_goes_on_where_it_stopped(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(5)
+        await b.stop()
+        controller.has(replace(controller.state(), isr=(BrokerId(0),), partition_epoch=1))
+        await controller.tell()
+        await a.append_acknowledged(50)
+        await b.start()
+        await controller.tell()
+        await until(lambda: controller.state().isr == (0, 1), "it is in sync again")
+        await a.append_acknowledged(1)
+        assert b.partition().log.flushed_offset == 56
+        assert content(a.partition()) == content(b.partition())
+
+
+async def test_many_partitions_are_spread_over_the_fetchers_and_all_arrive(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2, num_replica_fetchers=3) as (a, b):
+        controller.has(*(led_by(number % 2, 0, 1) for number in range(40)))
+        await controller.tell()
+        await asyncio.gather(*((a, b)[number % 2].append_acknowledged(2, number) for number in range(40)))
+        for number in range(40):
+            assert content(a.partition(number)) == content(b.partition(number))
+        names = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("fetching")]
+        assert len(names) == 6
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("fetching")]
