@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from odradek.cluster.changes import Changes
-from odradek.cluster.elections import restarted, settled, was_elected_uncleanly, without_damaged
+from odradek.cluster.elections import settled, was_elected_uncleanly, without_damaged
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration
-from odradek.cluster.standing import Liveness, Standing, TopicRules, rules_of
+from odradek.cluster.standing import Liveness, Standing, TopicRules, rules_of, without
 from odradek.cluster.sync import BrokerReport, ReplicaId
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -140,8 +140,8 @@ class BrokerChanges:
         def follow(
             partition: PartitionImage, rules: TopicRules, standing: Standing, replica: ReplicaId
         ) -> PartitionImage:
-            if comes_anew and (partition.leader == broker or broker in partition.isr):
-                partition = restarted(partition, broker, standing, rules)
+            if comes_anew:  # its former self is dead
+                partition = settled(partition, without(standing, frozenset([broker])), rules)
             if replica in damaged:
                 partition = without_damaged(partition, broker, standing, rules)
                 _log.warning("damaged_replica", broker=broker, replica=replica, kept=broker in partition.isr)

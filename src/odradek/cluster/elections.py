@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from odradek.cluster.image import NO_LEADER, PartitionImage
-from odradek.cluster.standing import Standing, TopicRules, without
+from odradek.cluster.standing import Standing, TopicRules
 from odradek.model.ids import BrokerId, LeaderEpoch
 
 
@@ -29,14 +29,6 @@ def settled(partition: PartitionImage, standing: Standing, rules: TopicRules) ->
         return partition
     draft = _with_isr(partition, _in_sync(partition, standing), rules)
     return renewed(partition, _with_leader(draft, standing, rules))
-
-
-def restarted(
-    partition: PartitionImage, broker: BrokerId, standing: Standing, rules: TopicRules
-) -> PartitionImage:
-    """As if the broker had died and come back at once: its former self leads nothing and is in sync with nobody."""
-    alone = settled(partition, without(standing, frozenset([broker])), rules)
-    return settled(alone, standing, rules)
 
 
 def without_damaged(
@@ -105,14 +97,14 @@ def eligible_after(
 
 
 def _in_sync(partition: PartitionImage, standing: Standing) -> tuple[BrokerId, ...]:
-    """Who stays in sync: those that stay, else those that are alive, else all as they were.
+    """Who stays in sync: those that stay, if one of them is in service; else those that are alive, if one is; else all.
 
-    Those that leave are kept while nobody of the others could lead yet.
+    A broker that did not report yet is no reason to let others go: its replica may be damaged.
     """
-    staying = tuple(one for one in partition.isr if one in standing.staying)
-    if partition.leader in staying or not standing.electable.isdisjoint(staying):
-        return staying
-    return tuple(one for one in partition.isr if one in standing.alive) or partition.isr
+    for kept, needed in ((standing.staying, standing.electable), (standing.alive, standing.serving)):
+        if not needed.isdisjoint(partition.isr):
+            return tuple(one for one in partition.isr if one in kept)
+    return partition.isr
 
 
 def _with_isr(partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules) -> PartitionImage:

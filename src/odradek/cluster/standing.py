@@ -20,10 +20,12 @@ class Standing:
 
     alive: frozenset[BrokerId]
     """They keep their place: in service, or too short a time unheard of to be given up."""
-    staying: frozenset[BrokerId]
-    """Those of them that are not about to leave."""
-    electable: frozenset[BrokerId]
+    serving: frozenset[BrokerId]
     """Those of them that are in service."""
+    staying: frozenset[BrokerId]
+    """Those that are alive, and not about to leave."""
+    electable: frozenset[BrokerId]
+    """Those that are in service, and not about to leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +40,10 @@ class Liveness:
 
     def standing(self) -> Standing:
         """For every partition without offline replicas."""
-        alive = frozenset(self.brokers) | self.awaited
+        serving = frozenset(self.brokers)
+        alive = serving | self.awaited
         leaving = frozenset(one.broker_id for one in self.brokers.values() if one.is_leaving)
-        return Standing(alive=alive, staying=alive - leaving, electable=frozenset(self.brokers) - leaving)
+        return Standing(alive=alive, serving=serving, staying=alive - leaving, electable=serving - leaving)
 
     def offline_replicas(self) -> frozenset[tuple[UUID, int]]:
         return frozenset(replica for replicas in self.offline.values() for replica in replicas)
@@ -57,6 +60,7 @@ def without(standing: Standing, brokers: frozenset[BrokerId]) -> Standing:
     """As if these were not there."""
     return Standing(
         alive=standing.alive - brokers,
+        serving=standing.serving - brokers,
         staying=standing.staying - brokers,
         electable=standing.electable - brokers,
     )
