@@ -1,194 +1,332 @@
-"""The registry of a single machine: a journal file in the data directory.
+"""The registry of one machine: a journal in a directory, which several processes may share.
 
-One line a commit: a CRC-32 in hex, a space, a JSON list of operations, a newline. A commit is durable before it is applied
-in memory. Opening replays the journal; a torn last line (a crash in mid-write, never acknowledged) is cut off, anything
-else that does not read is refused, because guessing at cluster state loses topics. Opening also rewrites a journal that
-holds much more history than state.
+Each process has the whole tree in memory and reads there. A commit locks the journal, takes in what others appended, is judged,
+appended and synced, and only then applied and visible (see `shared_journal`). Others notice at their next look: a process looks
+every 50 ms while others are there, and less often, at the directory of sessions only, while it is alone. It also looks whether
+the others' sessions live (see `session_files`), and ends the ones that do not by a commit; so a process that comes back finds
+its session gone, under the lock, before it can commit anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import posixpath
-import zlib
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, TypeVar
 
-from odradek.registry.port import Check, Create, Delete, Node, Operation, Put, RegistryConflict, RegistryError
-from odradek.runtime.ports import DiskFile, Runtime
+from odradek.registry.journal import line_of
+from odradek.registry.port import Node, Operation, RegistryError, SessionExpired
+from odradek.registry.session_files import SessionFiles, Silence
+from odradek.registry.shared_journal import JOURNAL_NAME, News, SharedJournal
+from odradek.registry.tree import Change
+from odradek.registry.watching import Watches
+from odradek.runtime.ports import DirectoryLock, Runtime
+from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 
+__all__ = ["JOURNAL_NAME", "EmbeddedRegistry"]
+
+T = TypeVar("T")
+SESSION_TIMEOUT_SECONDS: Final = 9.0
+_LOOK_SECONDS: Final = 0.05
+_LOOK_ALONE_SECONDS: Final = 0.25
+_LOCK_PAUSE_SECONDS: Final = (0.0005, 0.01)
+_LOCK_SECONDS_MAX: Final = 10.0
 _log = events.get("registry")
-JOURNAL_NAME: Final = "registry.journal"
-_SLACK_BYTES: Final = 64 * 1024
 
 
 class EmbeddedRegistry:
-    """See the module's text. Use `EmbeddedRegistry.open`; one process owns the directory (the broker holds its lock)."""
+    """See the module's text. Use `EmbeddedRegistry.open`."""
 
     def __init__(
-        self, runtime: Runtime, path: str, file: DiskFile, nodes: dict[str, Node], length: int
+        self, runtime: Runtime, journal: SharedJournal, files: SessionFiles, session_timeout_s: float
     ) -> None:
+        self.on_expired: Callable[[], None] = lambda: None
         self._runtime = runtime
-        self._path = path
-        self._file = file
-        self._nodes = nodes
-        self._length = length
+        self._journal = journal
+        self._files = files
+        self._silence = Silence(session_timeout_s)
+        self._beat_seconds = min(1.0, session_timeout_s / 5)
+        self._beat_at = float("-inf")
+        self._watches = Watches()
         self._writing = asyncio.Lock()
-        self._tail_unknown = False
-        """A write failed, and what it left behind `_length` was not cut off yet."""
-        self._closed = False
+        self._looking: asyncio.Task[None] | None = None
+        self._others: list[int] = []
+        self._yields_until = 0.0
+        self._session = files.begin()
+        self._has_begun = False
+        """The journal knows of the session: from its first ephemeral node on."""
+        self._is_over = False
+        self._is_closed = False
 
     @classmethod
-    def open(cls, runtime: Runtime, directory: str) -> EmbeddedRegistry:
+    def open(
+        cls, runtime: Runtime, directory: str, *, session_timeout_s: float = SESSION_TIMEOUT_SECONDS
+    ) -> EmbeddedRegistry:
         """Read the journal in `directory`, or start one. Raises `RegistryError` when it is damaged or cannot be used."""
-        path = posixpath.join(directory, JOURNAL_NAME)
         try:
-            return cls._open(runtime, directory, path)
+            journal = SharedJournal(runtime.disk, directory)
+            files = SessionFiles(runtime.disk, directory, runtime.entropy)
+            try:
+                registry = cls(runtime, journal, files, session_timeout_s)
+                registry._load()
+            except (OSError, RegistryError):
+                files.end()
+                journal.close()
+                raise
         except OSError as error:
+            path = posixpath.join(directory, JOURNAL_NAME)
             raise RegistryError(f"cannot open {path}: {error.strerror or error}") from error
+        return registry
 
-    @classmethod
-    def _open(cls, runtime: Runtime, directory: str, path: str) -> EmbeddedRegistry:
-        disk = runtime.disk
-        content = disk.read(path) if disk.exists(path) else b""
-        nodes, good_length = _replay(content, path)
-        if len(content) > _SLACK_BYTES and len(snapshot := _snapshot(nodes)) < len(content) // 2:
-            disk.replace(path, snapshot)
-            good_length = len(snapshot)
-        file = disk.open(path, create=True)
+    def _load(self) -> None:
+        """While another process writes, nothing: the first use does it."""
+        journal = self._journal
         try:
-            if good_length < file.length():
-                _log.warning("registry_tail_cut", path=path, bytes=file.length() - good_length)
-                file.truncate(good_length)
-            file.sync()
-            disk.sync_directory(directory)
-        except OSError:
-            file.close()
-            raise
-        return cls(runtime, path, file, nodes, good_length)
+            lock = journal.lock()
+        except BlockingIOError:
+            return
+        try:
+            if not journal.is_settled():
+                journal.accept(journal.settle())
+            if journal.is_due_for_rewriting and (news := journal.rewrite()):
+                journal.accept(news)
+            dead = [session for session in journal.state.sessions if self._files.heartbeat(session) is None]
+            if dead:
+                journal.accept(journal.append(self._ending(dead)))
+        finally:
+            lock.release()
+        for session in dead:
+            self._files.forget(session)
+
+    # -- the port --------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> int:
+        return self._session
 
     async def get(self, path: str) -> Node | None:
-        return self._nodes.get(path)
+        await self._ready()
+        return self._journal.state.tree.nodes.get(path)
 
     async def children(self, path: str) -> list[str]:
-        prefix = path.rstrip("/") + "/"
-        return sorted(
-            {name[len(prefix) :].split("/", 1)[0] for name in self._nodes if name.startswith(prefix)}
-        )
+        await self._ready()
+        return self._journal.state.tree.children(path)
 
     async def commit(self, operations: Sequence[Operation]) -> None:
-        # What is on its way to the disk cannot be called back: a caller that gives up must not leave the file and
-        # `_length` at odds.
-        await asyncio.shield(asyncio.ensure_future(self._commit(operations)))
+        self._look_out()
+        await self._to_its_end(self._commit(list(operations)))
 
-    async def _commit(self, operations: Sequence[Operation]) -> None:
-        async with self._writing:
-            if self._closed:
-                raise RegistryError("the registry is closed")
-            if self._tail_unknown:
-                await self._cut()
-            checked = [_checked(self._nodes, operation) for operation in operations]
-            changes = [change for change in checked if change is not None]
-            line = _line(changes)
-            try:
-                await self._runtime.offload.run(self._write, line)
-            except OSError as error:
-                self._tail_unknown = True
-                await self._cut()
-                raise self._refusal(error) from error
-            self._length += len(line)
-            _apply(self._nodes, changes)
+    async def sync(self) -> None:
+        self._check()
+        if not self._journal.is_loaded or self._others or self._files.others():
+            await self._to_its_end(self._catch_up())
+            self._check()
+
+    def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
+        self._look_out()
+        return self._watches.add(path, on_change)
+
+    async def renew(self) -> None:
+        if self._is_over and not self._is_closed:
+            with self._refusing():
+                self._session = self._files.begin()
+            self._has_begun = self._is_over = False
 
     async def close(self) -> None:
-        async with self._writing:
-            self._file.close()
-            self._closed = True
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+        if not self._is_closed:
+            await self._to_its_end(self._close())
 
-    def _write(self, line: bytes) -> None:
-        self._file.pwrite(line, self._length)
-        self._file.sync()
+    # -- the session -----------------------------------------------------------------------------------------
 
-    async def _cut(self) -> None:
-        """Undo what a failed write left; as long as that fails, too, nothing more is written."""
+    def _check(self) -> None:
+        if self._is_closed:
+            raise RegistryError("the registry is closed")
+        if self._is_over:
+            raise SessionExpired("the session of this process was ended by another, which took it for dead")
+
+    async def _ready(self) -> None:
+        if not self._is_closed:
+            self._check()
+        if not self._journal.is_loaded:
+            await self.sync()
+
+    def _ending(self, sessions: Sequence[int]) -> bytes:
+        """The line that ends them."""
+        tree = self._journal.state.tree
+        gone: list[Change] = [(path, None) for session in sessions for path in tree.owned_by(session)]
+        return line_of(gone, ended=sessions)
+
+    async def _end_others(self, sessions: Sequence[int]) -> None:
+        async with self._exclusive():
+            known = self._journal.state.sessions
+            dead = [session for session in sessions if session in known and session != self._session]
+            dead = [one for one in dead if self._silence.is_over(one, self._files.heartbeat(one))]
+            if dead:
+                _log.info("registry_sessions_ended", sessions=[f"{session:016x}" for session in dead])
+                await self._append(self._ending(dead))
+        for session in sessions:
+            self._files.forget(session)
+
+    async def _close(self) -> None:
         try:
-            await self._runtime.offload.run(self._truncate)
+            async with self._exclusive():
+                self._is_closed = True
+                if self._has_begun and not self._is_over:
+                    await self._append(self._ending([self._session]))
+        except RegistryError as error:
+            _log.warning("registry_session_left_behind", reason=str(error))
+        finally:
+            self._is_closed = True
+            self._watches.clear()
+            self._files.end()
+            self._journal.close()
+
+    # -- reading and writing ---------------------------------------------------------------------------------
+
+    async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """What is on its way to the disk cannot be called back: a caller that gives up must not leave the file and what
+        is known of it at odds."""
+        return await outcome_of(asyncio.ensure_future(work))
+
+    async def _commit(self, operations: Sequence[Operation]) -> None:
+        async with self._exclusive():
+            self._check()
+            changes = self._journal.state.tree.decide(operations, self._session)
+            if not changes:
+                return
+            begins = not self._has_begun and any(node and node.owner for _, node in changes)
+            await self._append(line_of(changes, begun=[self._session] if begins else []))
+            if self._journal.is_due_for_rewriting:
+                await self._rewrite()
+        self._yields_until = self._now() + _LOCK_PAUSE_SECONDS[0] * (1 + self._runtime.entropy.uniform())
+
+    async def _append(self, line: bytes) -> None:
+        self._accept(await self._runtime.offload.run(self._journal.append, line))
+
+    async def _rewrite(self) -> None:
+        try:
+            news = await self._runtime.offload.run(self._journal.rewrite)
+        except OSError as error:  # the commit that led here is durable all the same
+            _log.warning("registry_not_rewritten", reason=str(error))
+            return
+        if news is not None:
+            self._accept(news)
+            _log.info("registry_rewritten", path=self._journal.path, bytes=news.position)
+
+    async def _catch_up(self) -> None:
+        async with self._writing:
+            with self._refusing():
+                if self._journal.is_current(self._journal.head()):
+                    return
+                news = await self._runtime.offload.run(self._journal.read)
+            if news is not None:
+                self._accept(news)
+                return
+        async with self._exclusive():
+            pass  # it reads all there is
+
+    def _accept(self, news: News) -> None:
+        journal = self._journal
+        journal.accept(news)
+        if self._session in journal.state.sessions:
+            self._has_begun = True
+        elif self._has_begun and not self._is_over:
+            self._is_over = True
+            self._files.end()
+            if not self._is_closed:
+                _log.warning("registry_session_expired", session=f"{self._session:016x}")
+                asyncio.get_running_loop().call_soon(self._tell_expired)
+        touched, journal.touched = journal.touched, {}
+        self._watches.tell(touched)
+
+    def _tell_expired(self) -> None:
+        if not self._is_closed:
+            self.on_expired()
+
+    # -- the lock --------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _exclusive(self) -> AsyncIterator[None]:
+        """Nobody else writes meanwhile, and the state is all there is. Errors of the disk become `RegistryError`."""
+        async with self._writing:
+            if self._is_closed:
+                raise RegistryError("the registry is closed")
+            with self._refusing():
+                lock = await self._locked()
+                try:
+                    if not self._journal.is_settled():
+                        self._accept(await self._runtime.offload.run(self._journal.settle))
+                    yield
+                finally:
+                    lock.release()
+
+    async def _locked(self) -> DirectoryLock:
+        if self._others and (rest := self._yields_until - self._now()) > 0:
+            await asyncio.sleep(rest)  # who commits without end lets others have their turn
+        deadline = self._now() + _LOCK_SECONDS_MAX
+        pause, longest = _LOCK_PAUSE_SECONDS
+        while True:
+            try:
+                return self._journal.lock()
+            except BlockingIOError:
+                if self._now() > deadline:
+                    raise RegistryError(
+                        f"another process has held the lock {self._journal.lock_path} for {_LOCK_SECONDS_MAX:.0f} s: "
+                        "if it is stopped, let it go on or kill it"
+                    ) from None
+            await asyncio.sleep(pause * (0.5 + self._runtime.entropy.uniform()))
+            pause = min(2 * pause, longest)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise self._refusal(error) from error
-        self._tail_unknown = False
+            path = self._journal.path
+            raise RegistryError(f"cannot write {path}: {error.strerror or error}") from error
 
-    def _truncate(self) -> None:
-        self._file.truncate(self._length)
-        self._file.sync()
+    def _now(self) -> float:
+        return self._runtime.clock.monotonic()
 
-    def _refusal(self, error: OSError) -> RegistryError:
-        return RegistryError(f"cannot write {self._path}: {error.strerror or error}")
+    # -- looking out for others ------------------------------------------------------------------------------
 
+    def _look_out(self) -> None:
+        if self._looking is None and not self._is_closed:
+            self._looking = asyncio.get_running_loop().create_task(self._look(), name="registry look-out")
 
-_Change = dict[str, Any]
+    async def _look(self) -> None:
+        is_well = True
+        while True:
+            try:
+                await self._look_once()
+                is_well = True
+            except (OSError, RegistryError) as error:
+                if is_well:
+                    _log.warning("registry_not_read", path=self._journal.path, reason=str(error))
+                is_well = False
+            await asyncio.sleep(_LOOK_SECONDS if self._others else _LOOK_ALONE_SECONDS)
 
-
-def _checked(nodes: dict[str, Node], operation: Operation) -> _Change | None:
-    """The journal's form of an operation, once it is known to apply."""
-    present = nodes.get(operation.path)
-    match operation:
-        case Create(path=path, data=data):
-            if present is not None:
-                raise RegistryConflict(f"{path} exists")
-            return {"path": path, "data": base64.b64encode(data).decode("ascii"), "version": 0}
-        case Put(path=path, data=data, version=version):
-            if present is None or present.version != version:
-                raise RegistryConflict(f"{path} is not at version {version}")
-            return {"path": path, "data": base64.b64encode(data).decode("ascii"), "version": version + 1}
-        case Delete(path=path, version=version):
-            if present is None or present.version != version:
-                raise RegistryConflict(f"{path} is not at version {version}")
-            return {"path": path}
-        case Check(path=path, version=version):
-            if present is None or present.version != version:
-                raise RegistryConflict(f"{path} is not at version {version}")
-            return None
-
-
-def _apply(nodes: dict[str, Node], changes: list[_Change]) -> None:
-    for change in changes:
-        if "data" in change:
-            data = base64.b64decode(change["data"])
-            nodes[change["path"]] = Node(data=data, version=change["version"])
+    async def _look_once(self) -> None:
+        had_others, self._others = bool(self._others), self._files.others()
+        if not self._others and not had_others and self._journal.is_loaded:
+            return  # nobody else can have committed anything
+        now = self._now()
+        if now >= self._beat_at + self._beat_seconds and not self._is_over:
+            self._beat_at = now
+            self._files.beat()
+        if not self._journal.is_current(self._journal.head()):
+            await self._to_its_end(self._catch_up())
+        known = self._journal.state.sessions
+        others = dict.fromkeys([*self._others, *(session for session in known if session != self._session)])
+        dead = self._silence.look({session: self._files.heartbeat(session) for session in others}, now)
+        if any(session in known for session in dead):
+            await self._to_its_end(self._end_others(dead))
         else:
-            nodes.pop(change["path"], None)
-
-
-def _line(changes: list[_Change]) -> bytes:
-    body = json.dumps(changes, separators=(",", ":")).encode("ascii")
-    return b"%08x %s\n" % (zlib.crc32(body), body)
-
-
-def _snapshot(nodes: dict[str, Node]) -> bytes:
-    return _line(
-        [
-            {"path": path, "data": base64.b64encode(node.data).decode("ascii"), "version": node.version}
-            for path, node in sorted(nodes.items())
-        ]
-    )
-
-
-def _replay(content: bytes, path: str) -> tuple[dict[str, Node], int]:
-    """(nodes, length of the readable part)."""
-    nodes: dict[str, Node] = {}
-    position = 0
-    while position < len(content):
-        end = content.find(b"\n", position)
-        line = content[position : end if end >= 0 else len(content)]
-        crc, _, body = line.partition(b" ")
-        if end < 0 or crc != b"%08x" % zlib.crc32(body):
-            if 0 <= end < len(content.rstrip(b"\0")) - 1:
-                raise RegistryError(
-                    f"{path} is damaged at byte {position}: its topics cannot be trusted. Restore the file from a backup"
-                )
-            break
-        _apply(nodes, json.loads(body))
-        position = end + 1
-    return nodes, position
+            for session in dead:
+                self._files.forget(session)

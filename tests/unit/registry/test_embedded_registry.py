@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from odradek.registry import Create, Delete, EmbeddedRegistry, Put, RegistryConflict, RegistryError
+from odradek.registry import Create, Delete, EmbeddedRegistry, Node, Put, RegistryConflict, RegistryError
 from odradek.registry.embedded import JOURNAL_NAME
+from odradek.registry.journal import line_of
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real import PosixFile, real_runtime
 
@@ -98,18 +100,50 @@ async def test_damage_before_the_last_line_is_refused_with_the_file_and_the_plac
         EmbeddedRegistry.open(runtime, str(tmp_path))
 
 
-async def test_a_long_history_is_rewritten_as_its_outcome(runtime: Runtime, tmp_path: Path) -> None:
+async def test_a_long_history_is_rewritten_as_its_outcome_while_it_grows(
+    runtime: Runtime, tmp_path: Path
+) -> None:
     registry = EmbeddedRegistry.open(runtime, str(tmp_path))
     await registry.commit([Create(path="/counter", data=b"")])
-    for version in range(100):
+    for version in range(150):
         await registry.commit([Put(path="/counter", data=b"x" * 1000, version=version)])
+        assert (tmp_path / JOURNAL_NAME).stat().st_size < 70_000
     await registry.close()
-    before = (tmp_path / JOURNAL_NAME).stat().st_size
     reopened = EmbeddedRegistry.open(runtime, str(tmp_path))
-    assert (tmp_path / JOURNAL_NAME).stat().st_size < before / 50
+    node = await reopened.get("/counter")
+    assert node is not None
+    assert (node.version, node.created) == (150, 1)
+    await reopened.commit([Create(path="/later", data=b"")])
+    later = await reopened.get("/later")
+    assert later is not None
+    assert later.created == 152
+
+
+async def test_a_long_history_is_rewritten_as_its_outcome_when_it_is_opened(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    journal = tmp_path / JOURNAL_NAME
+    lines = [line_of([("/counter", Node(data=b"x" * 1000, version=version))]) for version in range(101)]
+    journal.write_bytes(b"".join(lines))
+    reopened = EmbeddedRegistry.open(runtime, str(tmp_path))
+    assert journal.stat().st_size < len(lines[0]) * 2
     node = await reopened.get("/counter")
     assert node is not None
     assert node.version == 100
+
+
+async def test_a_journal_from_before_sessions_is_read(runtime: Runtime, tmp_path: Path) -> None:
+    bodies = [
+        b'[{"path":"/a","data":"MQ==","version":0},{"path":"/b","data":"","version":0}]',
+        b'[{"path":"/a","data":"Mg==","version":1}]',
+        b'[{"path":"/b"}]',
+        b'[{"path":"/b","data":"","version":0}]',
+    ]
+    journal = tmp_path / JOURNAL_NAME
+    journal.write_bytes(b"".join(b"%08x %s\n" % (zlib.crc32(body), body) for body in bodies))
+    registry = EmbeddedRegistry.open(runtime, str(tmp_path))
+    assert await registry.get("/a") == Node(data=b"2", version=1, created=1)
+    assert await registry.get("/b") == Node(data=b"", version=0, created=4)
 
 
 async def test_a_closed_registry_accepts_nothing(runtime: Runtime, tmp_path: Path) -> None:
