@@ -144,10 +144,9 @@ class Partition:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch in which the log ends; -1 when nobody knows. An epoch that wrote nothing here does not count."""
-        end_offset = self.log.end_offset
-        epoch = self.log.epoch_of(end_offset - 1) if end_offset > self.log.start_offset else -1
-        return epoch if epoch >= 0 else self.log.latest_epoch
+        """The newest leader epoch that the log knows; -1 when it knows none. One that wrote nothing here counts, too: a leader
+        that does not have it says so, and then it is cut off (KAFKA-10706)."""
+        return self.log.latest_epoch
 
     @property
     def last_stable_offset(self) -> Offset:
