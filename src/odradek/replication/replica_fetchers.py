@@ -137,6 +137,8 @@ class _FetchLoop:
         self._lane = 0
         self._changed = asyncio.Event()
         self._poll: asyncio.Future[Message] | None = None
+        self._doomed: asyncio.Future[Message] | None = None
+        """A poll that will be interrupted soon."""
         self._interrupted = False
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"fetching from broker {leader} ({number})"
@@ -148,7 +150,8 @@ class _FetchLoop:
         if not self._state.follow(partition):
             return
         self._changed.set()
-        if self._poll is not None:
+        if self._poll is not None and self._poll is not self._doomed:
+            self._doomed = self._poll
             asyncio.get_running_loop().call_later(_INTERRUPT_AFTER_S, self._interrupt, self._poll)
 
     def unfollow(self, partition: Partition) -> None:
@@ -246,6 +249,7 @@ class _FetchLoop:
     async def _take_in(self, answers: list[tuple[Followed, PartitionData]]) -> None:
         batches = await self._checked(answers)
         appended: list[Followed] = []
+        refused: list[tuple[Followed, KafkaError]] = []
         turn_bytes = 0
         for (followed, data), found in zip(answers, batches, strict=True):
             if not self._may_act(followed):
@@ -253,7 +257,7 @@ class _FetchLoop:
             try:
                 await self._act(followed, data, found)
             except KafkaError as error:
-                self._pause(followed, error)
+                refused.append((followed, error))
                 continue
             if found:
                 appended.append(followed)
@@ -261,6 +265,8 @@ class _FetchLoop:
                 if turn_bytes >= _TURN_BYTES:
                     turn_bytes = 0
                     await asyncio.sleep(0)
+        if refused:
+            self._pause(refused)
         for followed in appended:
             await self._durable(followed)
 
@@ -299,7 +305,8 @@ class _FetchLoop:
             case Verdict.BEGIN_AGAIN:
                 await self._begin_again(followed, partition, data.log_start_offset)
             case Verdict.PAUSE:
-                raise KafkaError(ErrorCode.of(data.error_code))
+                code = ErrorCode.of(data.error_code)
+                raise KafkaError(code, f"{partition.name}: the leader says: {code.meaning}")
         self._state.took(followed)
 
     async def _begin_again(self, followed: Followed, partition: Partition, leader_start: int) -> None:
@@ -340,18 +347,24 @@ class _FetchLoop:
             return told.offset
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer about {name} is empty")
 
-    def _pause(self, followed: Followed, error: KafkaError) -> None:
+    def _pause(self, refused: list[tuple[Followed, KafkaError]]) -> None:
+        """Leave them out for a while, all for the same time, so that they are asked for again together."""
         runtime = self._fetchers.runtime
-        if followed.failures == 0 and error.code not in _EXPECTED:
-            _log.warning(
-                "partition_not_fetched",
-                partition=followed.replica.name,
-                leader=self.leader,
-                epoch=followed.leader_epoch,
-                reason=error,
-            )
+        now, chance = runtime.clock.monotonic(), runtime.entropy.uniform()
         longest_s = self._fetchers.config().replica_fetch_backoff_ms / 1000
-        self._state.pause(followed, runtime.clock.monotonic(), longest_s, runtime.entropy.uniform())
+        noted: dict[ErrorCode, list[KafkaError]] = {}
+        for followed, error in refused:
+            self._state.pause(followed, now, longest_s, chance)
+            if followed.failures == (_WORTH_NOTING if error.code in _EXPECTED else 1):
+                noted.setdefault(error.code, []).append(error)
+        for code, errors in noted.items():
+            _log.warning(
+                "partitions_not_fetched",
+                leader=self.leader,
+                code=code.name,
+                partitions=len(errors),
+                first=errors[0].message,
+            )
 
     async def _durable(self, followed: Followed) -> None:
         """Wait until what was appended is durable, or does not matter any more."""
@@ -365,9 +378,17 @@ class _FetchLoop:
 
 
 _EXPECTED: Final = frozenset(
-    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
 )
-"""Leader and follower do not hear of a new leader at the same moment."""
+"""Leader and follower do not hear of a new topic, or a new leader, at the same moment."""
+_WORTH_NOTING: Final = 8
+"""After so many failures in a row that is no explanation any more."""
 
 
 def _partition_of(followed: Followed) -> Partition:
