@@ -23,10 +23,12 @@ _RECONNECT_SECONDS_MAX: Final = 1.0
 
 def new_client(config: ZooKeeperConfig) -> tuple[Any, Threads]:
     """A client that was not started, and its threads. ConfigError for files and names that cannot be used."""
-    threads = Threads(_tls_context(config))
+    connect = parse_connect(config.zookeeper_connect or "")
+    session_s = config.zookeeper_session_timeout_ms / 1000
+    threads = Threads(_tls_context(config), patience_s=session_s / max(4, 2 * len(connect.servers)))
     client = KazooClient(
-        hosts=parse_connect(config.zookeeper_connect or "").addresses,
-        timeout=config.zookeeper_session_timeout_ms / 1000,
+        hosts=connect.addresses,
+        timeout=session_s,
         handler=threads,
         connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=_RECONNECT_SECONDS_MAX),
         logger=_quiet_logger(threads),
@@ -36,36 +38,54 @@ def new_client(config: ZooKeeperConfig) -> tuple[Any, Threads]:
 
 
 class Threads(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with TLS of our own: kazoo's would trust every authority of the system beside the one given."""
+    """kazoo's threads, but for how they connect.
 
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
+    - TLS is our own: kazoo's would trust every authority of the system beside the one given.
+    - A server has `patience_s` to accept a connection and to answer the first request. kazoo would give it the whole of the
+      session's timeout, and a host that is off, or a server that is caught starting (it may then keep the connection open and
+      never answer), would cost the session.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None, *, patience_s: float) -> None:
         super().__init__()
         self._tls = tls
+        self._patience_s = patience_s
         self.trouble = ""
         """Why there is no connection, in a few words."""
+        self.is_greeted = False
+        """The server that is connected to has answered."""
 
-    def create_connection(
-        self, address: tuple[str, int], hostname: str = "", timeout: float | None = None, **_: object
-    ) -> socket.socket:
+    def create_connection(self, address: tuple[str, int], hostname: str = "", **_: object) -> socket.socket:
+        self.is_greeted = False
         try:
-            connection = socket.create_connection(address, timeout)
+            connection = socket.create_connection(address, self._patience_s)
         except OSError as error:
             self.trouble = error.strerror or str(error)
             raise
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is None:
-                return connection
-            return self._tls.wrap_socket(connection, server_hostname=hostname)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_hostname=hostname)
         except OSError as error:
             connection.close()
             self.trouble = f"no TLS: {error.strerror or error}"
             raise
+        self.trouble = "connected, but not answered"
+        return connection
 
-    def select(self, readable: Any, *others: Any, **more: Any) -> Any:
+    def select(
+        self, readable: Any, writable: Any, exceptional: Any, timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """What TLS has unpacked already is not seen by the system's select."""
         held = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
-        return (held, [], []) if held else super().select(readable, *others, **more)
+        if held:
+            return held, [], []
+        if not self.is_greeted:
+            timeout = self._patience_s if timeout is None else min(timeout, self._patience_s)
+        ready: tuple[list[Any], list[Any], list[Any]] = super().select(
+            readable, writable, exceptional, timeout
+        )
+        return ready
 
 
 def _tls_context(config: ZooKeeperConfig) -> ssl.SSLContext | None:

@@ -298,6 +298,7 @@ class Session:
             self._login_failed = login_failed
             self._hop(self._ended)
         elif state == KazooState.CONNECTED and not self._is_over:
+            self._threads.is_greeted = True
             self._hop(self._connected, self._client.client_id)
         elif state == KazooState.SUSPENDED:
             self._hop(self._suspended)
