@@ -34,14 +34,18 @@ class Checkpointing:
         """In every directory that works; what goes wrong is logged."""
         for directory in self._homes.online():
             try:
-                await self.write(directory, high_watermarks)
+                await self.write(directory, high_watermarks, is_asked=True)
             except KafkaError as error:
                 log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
 
-    async def write(self, directory: LogDirectory, high_watermarks: HighWatermarks = None) -> None:
+    async def write(
+        self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
+    ) -> None:
         """KAFKA_STORAGE_ERROR when that fails."""
         async with self._writing:
-            checkpoint = self.of(directory, high_watermarks)
+            if is_asked:
+                self._note_high_watermarks(directory, high_watermarks)
+            checkpoint = self.of(directory)
             notes = self._truncation_notes(directory)
             try:
                 if checkpoint.files or notes:
@@ -54,7 +58,7 @@ class Checkpointing:
                 message = f"cannot write the checkpoints of {directory.path}: {error}"
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
-    def of(self, directory: LogDirectory, high_watermarks: HighWatermarks = None) -> Checkpoint:
+    def of(self, directory: LogDirectory) -> Checkpoint:
         """What is to be written now."""
         for name, opened in self._logs.items():
             if self._homes.first(name) is not directory:
@@ -68,9 +72,23 @@ class Checkpointing:
                 directory.start_offsets.pop(name, None)
             if directory.cleaned_offsets.get(name, 0) > opened.truncated_to:
                 directory.cleaned_offsets[name] = opened.truncated_to
-        marks = directory.recovery_points if high_watermarks is None else high_watermarks
-        own = {name: mark for name, mark in marks.items() if directory in self._homes.of(name)}
-        return directory.checkpoint(own)
+            if directory.high_watermarks.get(name, 0) > opened.high_watermark_max:
+                directory.high_watermarks[name] = opened.high_watermark_max
+        return directory.checkpoint()
+
+    def _note_high_watermarks(self, directory: LogDirectory, told: HighWatermarks) -> None:
+        for name, opened in self._logs.items():
+            if self._homes.first(name) is not directory:
+                continue
+            known = directory.high_watermarks.get(name)
+            mark = told.get(name) if told is not None else opened.recovery_point if known is None else known
+            if mark is None:
+                continue
+            # Never ahead of what is durable: a log that ends below it after a crash lost something.
+            mark = min(mark, opened.flushed_offset, opened.high_watermark_max)
+            if opened.damage is not None and known is not None:
+                mark = max(mark, known)  # what is missing stays known until it is here again
+            directory.high_watermarks[name] = mark
 
     def forget_truncations(self, directory: LogDirectory) -> None:
         """All logs are closed, and the checkpoints were written. Blocks."""

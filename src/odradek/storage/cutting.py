@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from odradek.storage.damage import DamagedBatchError
 from odradek.storage.segments import SegmentList
 
 
@@ -22,7 +23,10 @@ def find_cut(segments: SegmentList, offset: int) -> Cut | None:
     would find.
     """
     number = segments.number_of(offset)
-    position = segments[number].locate(offset)
+    try:
+        position = segments[number].locate(offset)
+    except DamagedBatchError:  # what cannot be read is cut off, too
+        position = segments[number].damaged_at(offset)
     while position == 0:
         if number == 0:
             return None

@@ -17,6 +17,7 @@ from odradek.runtime.ports import Runtime
 from odradek.storage import naming
 from odradek.storage.checkpointing import Checkpointing
 from odradek.storage.checkpoints import kafka_id
+from odradek.storage.damage import DamagedBatchError, OnDamaged
 from odradek.storage.directory_identity import cluster_of
 from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.faults import FaultKind
@@ -65,6 +66,8 @@ class LogDirectories:
         self.cluster_id: Final = cluster_id
         self.on_failure: Callable[[str, OSError], None] | None = None
         """Called with the path of a directory that went offline because a log met a disk error."""
+        self.on_damaged: OnDamaged | None = None
+        """Called when a reader met the first damaged batch of a log: its replica should not lead any longer."""
 
     @classmethod
     def open(
@@ -164,10 +167,17 @@ class LogDirectories:
     # ---- logs come and go ------------------------------------------------------------------------------------------
 
     async def open_log(
-        self, name: TopicPartition, topic_id: UUID, config: LogConfig, *, is_new: bool = False
+        self,
+        name: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        is_new: bool = False,
+        repairable: bool = False,
     ) -> Log:
         """Open a partition's log, or create it in the directory with the fewest. Only one call at a time for a name.
 
+        `repairable`: there are other replicas, so one that lost something durable is opened with what it has, see `damaged`.
         Files of another topic that once had the name are set aside. KAFKA_STORAGE_ERROR when the log is damaged below
         its recovery point, or when it is not found while a directory is offline that may have it; `is_new` says that
         it cannot be there.
@@ -175,7 +185,7 @@ class LogDirectories:
         directory = self._homes.usable(name)
         if directory is not None:
             try:
-                return await self._open(directory, name, topic_id, config)
+                return await self._open(directory, name, topic_id, config, repairable=repairable)
             except KafkaError as error:
                 if error.code is not ErrorCode.INCONSISTENT_TOPIC_ID:
                     raise
@@ -192,13 +202,19 @@ class LogDirectories:
         return await self._open(directory, name, topic_id, config)
 
     async def _open(
-        self, directory: LogDirectory, name: TopicPartition, topic_id: UUID, config: LogConfig
+        self,
+        directory: LogDirectory,
+        name: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        repairable: bool = False,
     ) -> Log:
         is_new = name not in self._homes
         self._homes.opening(name, directory)
         try:
             opened = await self._runtime.offload.run(
-                self._open_blocking, directory, name, topic_id, config, is_new
+                self._open_blocking, directory, name, topic_id, config, is_new, repairable
             )
         except KafkaError as error:
             if is_new:
@@ -207,10 +223,26 @@ class LogDirectories:
                 log.error("log_not_opened", partition=name, error=error.__cause__)
             raise
         self._logs[name] = opened
+        self._check_high_watermark(directory, opened)
         return opened
 
+    def _check_high_watermark(self, directory: LogDirectory, opened: Log) -> None:
+        """Everything below it was durable here: a log that ends before it lost something."""
+        name = opened.topic_partition
+        mark = min(directory.high_watermarks.get(name, 0), opened.high_watermark_max)
+        if name in directory.high_watermarks:
+            directory.high_watermarks[name] = mark
+        if opened.end_offset < mark:
+            opened.lacks(mark, f"{name} ends at {opened.end_offset}, below its high watermark {mark}")
+
     def _open_blocking(
-        self, directory: LogDirectory, name: TopicPartition, topic_id: UUID, config: LogConfig, is_new: bool
+        self,
+        directory: LogDirectory,
+        name: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        is_new: bool,
+        repairable: bool,
     ) -> Log:
         return Log.open(
             self._runtime,
@@ -223,7 +255,9 @@ class LogDirectories:
             cleaned_offset=directory.cleaned_offsets.get(name, 0),
             topic_id=topic_id,
             files=self._files,
+            repairable=repairable,
             on_broken=self._broken,
+            on_damaged=self._met_damage,
         )
 
     async def _set_aside(self, directory: LogDirectory, name: TopicPartition) -> None:
@@ -291,6 +325,8 @@ class LogDirectories:
         target.recovery_points[name] = flushed_offset
         if start_offset > 0:
             target.start_offsets[name] = start_offset
+        if name in source.high_watermarks:
+            target.high_watermarks[name] = source.high_watermarks[name]
         if name in source.cleaned_offsets:
             target.cleaned_offsets[name] = source.cleaned_offsets[name]
         await self._checkpoints.write(target)
@@ -366,8 +402,8 @@ class LogDirectories:
                 log.warning("directory_not_removed", path=path, error=error)
 
     async def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Write down from where recovery would start, and where logs begin. Without `high_watermarks`, what is durable
-        stands in for them.
+        """Write down from where recovery would start, where logs begin, and their high watermarks. Of a log whose high
+        watermark nobody ever told, what is durable stands in for it.
         """
         await self._checkpoints.write_all(high_watermarks)
 
@@ -391,7 +427,28 @@ class LogDirectories:
             home.cleaned_offsets[opened.topic_partition] = offset
             opened.truncated_to = OFFSET_MAX
 
+    def checkpointed_high_watermark(self, name: TopicPartition) -> int | None:
+        """As it was last written down, or is about to be; None when it is not known. Never above the end of an open log."""
+        home, opened = self._homes.first(name), self._logs.get(name)
+        mark = home.high_watermarks.get(name) if home is not None else None
+        return mark if mark is None or opened is None else min(mark, opened.end_offset)
+
     # ---- failures --------------------------------------------------------------------------------------------------
+
+    @property
+    def damaged(self) -> Mapping[TopicPartition, str]:
+        """Open logs that lack, or hold damaged, what was durable once; and how. Another replica must give it back."""
+        return {name: one.damage for name, one in self._logs.items() if one.damage is not None}
+
+    def mended(self, name: TopicPartition) -> None:
+        """The log has again what it lacked: a leader says that it has all."""
+        opened = self._logs.get(name)
+        if opened is not None and opened.damage is not None:
+            opened.mended()
+
+    def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
+        if self.on_damaged is not None:
+            self.on_damaged(name, damage)
 
     def failed_logs(self) -> list[Log]:
         """Logs that a full disk stopped: `repair` may bring them back."""

@@ -20,6 +20,7 @@ from odradek.storage.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.appending import note_batches, note_fetched, place
 from odradek.storage.cleaning.choice import roll_due
 from odradek.storage.cutting import find_cut
+from odradek.storage.damage import DamagedBatchError, OnDamaged
 from odradek.storage.deletion import candidates, take_out
 from odradek.storage.durability import Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
@@ -29,7 +30,7 @@ from odradek.storage.open_files import OpenFiles
 from odradek.storage.opening import OpenedLog, Opening, open_log
 from odradek.storage.producer_snapshot import encode_snapshot
 from odradek.storage.producers import Marker, Producers, WrittenBatch, check_marker
-from odradek.storage.reader import read_batches
+from odradek.storage.reader import check_read, read_batches
 from odradek.storage.removal import RemovalJob, Removals
 from odradek.storage.results import AppendResult, DeletedSegment, LogRead
 from odradek.storage.retention import RetentionTerms, deletable
@@ -63,7 +64,12 @@ class Log:
     """See the module. Make one with `Log.open`."""
 
     def __init__(
-        self, runtime: Runtime, opening: Opening, opened: OpenedLog, on_broken: OnBroken | None = None
+        self,
+        runtime: Runtime,
+        opening: Opening,
+        opened: OpenedLog,
+        on_broken: OnBroken | None = None,
+        on_damaged: OnDamaged | None = None,
     ) -> None:
         self._runtime = runtime
         self._files = opening.files
@@ -87,6 +93,7 @@ class Log:
         self._size_bytes = opened.segments.size_bytes
         self._cleaning: CleaningAccess | None = None
         self._truncation_noted = opened.truncation_noted
+        self._on_damaged = on_damaged
         self.config = opening.config
         self.topic_partition: Final = opening.topic_partition
         self.directory: Final = opening.directory
@@ -99,6 +106,12 @@ class Log:
         """The offset of the next record."""
         self.truncated_to = OFFSET_MAX
         """The lowest end of a truncation since the last compaction ended: what was compacted above it is gone."""
+        self.high_watermark_max = opened.high_watermark_max
+        """A high watermark above it that was written down is of the time before a truncation."""
+        self._lost_below = opening.recovery_point
+        self._damage_offset: int | None = None
+        self.damage: str | None = opened.damage
+        """What is not here, or not right, though it was durable once: another replica must give it back."""
         self.cut_at_recovery: Final = opened.cut_at_recovery
         """Recovery found good batches behind a bad one and set them aside: let another replica lead if one can."""
         if opened.names_changed:
@@ -125,7 +138,9 @@ class Log:
         cleaned_offset: int = 0,
         topic_id: UUID | None = None,
         files: OpenFiles | None = None,
+        repairable: bool = False,
         on_broken: OnBroken | None = None,
+        on_damaged: OnDamaged | None = None,
     ) -> Log:
         """Open the log in `directory`, or create an empty one. Blocks; it may run on any thread.
 
@@ -134,7 +149,9 @@ class Log:
         point, which was once durable, is damaged or missing: no log is better than one that silently lost records.
         Between segments below `cleaned_offset` a compaction may have left gaps.
         INCONSISTENT_TOPIC_ID, and nothing is touched, when the directory is of another topic than `topic_id`.
-        `on_broken` hears of an error in reading or writing that is final.
+        `repairable`: another replica can give back what is damaged or missing, so it is opened with what is left, cut at the
+        first bad batch, and `damage` says so. `on_broken` hears of an error in reading or writing that is final, `on_damaged`
+        of the first batch that a reader met damaged.
         """
         opening = Opening(
             directory=directory,
@@ -147,13 +164,14 @@ class Log:
             cleaned_offset=cleaned_offset,
             topic_id=topic_id,
             files=files if files is not None else OpenFiles(runtime.disk),
+            repairable=repairable,
         )
         try:
             opened = open_log(runtime, opening)
         except OSError as error:
             message = f"{topic_partition}: cannot open its log: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-        return cls(runtime, opening, opened, on_broken)
+        return cls(runtime, opening, opened, on_broken, on_damaged)
 
     def abandon(self) -> None:
         """The log is to be deleted: work on other threads that is under way ends, and later work does nothing. Blocks
@@ -411,6 +429,8 @@ class Log:
             if job.truncation is not None:
                 self._files_followed(job.truncation)
             self._durability.done(job)
+            if self.damage is not None and self.flushed_offset >= self._lost_below:
+                self.mended()
 
     @property
     def failed(self) -> Fault | None:
@@ -463,6 +483,48 @@ class Log:
         if offset >= end:
             return LogRead(b"", offset)
         self._health.check_readable()
+        try:
+            return self._read(offset, max_bytes, end, at_least_one=at_least_one, to_send=to_send)
+        except DamagedBatchError as damage:
+            self._damaged(damage)
+            raise
+
+    def verify(self, read: LogRead) -> LogRead:
+        """The same, once the CRC of every batch in it was found right. DamagedBatchError (CORRUPT_MESSAGE) when one is not.
+
+        Not for what was read `to_send`.
+        """
+        try:
+            check_read(read, self.topic_partition)
+        except DamagedBatchError as damage:
+            self._damaged(damage)
+            raise
+        return read
+
+    def _damaged(self, damage: DamagedBatchError) -> None:
+        if self._damage_offset is not None and self._damage_offset <= damage.offset:
+            return
+        self._damage_offset = damage.offset
+        self.lacks(OFFSET_MAX, damage.message)
+        if self._on_damaged is not None:
+            self._on_damaged(self.topic_partition, damage)
+
+    def lacks(self, below: int, damage: str) -> None:
+        """The log has not all that was durable here once. That is over when everything below `below` is durable again."""
+        self.damage, self._lost_below = damage, below
+        log.error("log_damaged", partition=self.topic_partition, problem=damage)
+
+    def mended(self) -> None:
+        """The log has again what it lacked."""
+        self.damage, self._damage_offset = None, None
+        log.info("log_mended", partition=self.topic_partition, end_offset=self.end_offset)
+
+    @property
+    def damage_offset(self) -> int | None:
+        """From where on what a reader met damaged must be fetched again, after `truncate_to`; None without such damage."""
+        return self._damage_offset
+
+    def _read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool, to_send: bool) -> LogRead:
         try:
             return read_batches(
                 self._segments,
@@ -612,6 +674,7 @@ class Log:
             end_offset=end_offset,
             start_offset=start_offset,
             recovery_point=min(self.recovery_point, end_offset),
+            high_watermark_max=min(self.high_watermark_max, end_offset),
             is_anew=not position,
             sweeps=sweeps,
         )
@@ -624,6 +687,8 @@ class Log:
             segments=[(segment.base_offset, segment.size_bytes) for segment in self._segments],
             now_ms=now_ms,
         )
+        if self._damage_offset is not None and end_offset <= self._damage_offset:
+            self._damage_offset, self._lost_below = None, self.end_offset
         self._durability.truncated(truncation, [*stale, *self._let_go(dropped)])
         due_ms = now_ms + self.config.file_delete_delay_ms
         self._removals.renamed((segment.base_offset for segment in dropped), due_ms)
@@ -631,6 +696,7 @@ class Log:
         self._size_bytes = self._segments.size_bytes
         self.start_offset, self.end_offset = start_offset, end_offset
         self.truncated_to = min(self.truncated_to, end_offset)
+        self.high_watermark_max = plan.high_watermark_max
         self._unflushed_since = None
         if last.size_bytes and last.first_append_ms < 0:
             last.first_append_ms = last.last_append_ms()
@@ -656,6 +722,7 @@ class Log:
         """`note.run()` succeeded."""
         if note.truncation_count == self._durability.truncation_count:
             self._truncation_noted = False
+            self.high_watermark_max = OFFSET_MAX
 
     def _let_go(self, dropped: list[Segment]) -> list[SegmentWriter]:
         """The writers of segments that go; their other files are closed here."""

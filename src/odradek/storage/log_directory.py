@@ -84,6 +84,8 @@ class LogDirectory:
         self.start_offsets: dict[TopicPartition, int] = {}
         self.cleaned_offsets: dict[TopicPartition, int] = {}
         """Up to where compaction got."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As last told."""
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> LogDirectory:
@@ -125,6 +127,7 @@ class LogDirectory:
         self.recovery_points = self._read_offsets(naming.RECOVERY_POINTS)
         self.start_offsets = self._read_offsets(naming.START_OFFSETS)
         self.cleaned_offsets = self._read_offsets(naming.CLEANED_OFFSETS)
+        self.high_watermarks = self._read_offsets(naming.HIGH_WATERMARKS)
         return self._disk.list_directory(self.path)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -144,20 +147,23 @@ class LogDirectory:
 
     def forget(self, name: TopicPartition) -> None:
         """The partition is gone."""
-        for offsets in (self.recovery_points, self.start_offsets, self.cleaned_offsets):
+        for offsets in self._all():
             if offsets.pop(name, None) is not None:
                 self._stale[name] = None
+
+    def _all(self) -> tuple[dict[TopicPartition, int], ...]:
+        return self.recovery_points, self.start_offsets, self.cleaned_offsets, self.high_watermarks
 
     def is_stale(self, name: TopicPartition) -> bool:
         """Whether the checkpoint files may still speak of a partition that was forgotten."""
         return name in self._stale
 
-    def checkpoint(self, high_watermarks: Offsets) -> Checkpoint:
+    def checkpoint(self) -> Checkpoint:
         """What is to be written down now."""
         contents: tuple[tuple[str, bytes], ...] = (
             (naming.RECOVERY_POINTS, checkpoints.format_offsets(self.recovery_points)),
             (naming.START_OFFSETS, checkpoints.format_offsets(self.start_offsets)),
-            (naming.HIGH_WATERMARKS, checkpoints.format_offsets(high_watermarks)),
+            (naming.HIGH_WATERMARKS, checkpoints.format_offsets(self.high_watermarks)),
         )
         if self.cleaned_offsets or naming.CLEANED_OFFSETS in self._written:
             contents += ((naming.CLEANED_OFFSETS, checkpoints.format_offsets(self.cleaned_offsets)),)
@@ -175,10 +181,7 @@ class LogDirectory:
     def written(self, checkpoint: Checkpoint) -> None:
         """`write` returned."""
         for name in checkpoint.forgotten:
-            if not any(
-                name in offsets
-                for offsets in (self.recovery_points, self.start_offsets, self.cleaned_offsets)
-            ):
+            if not any(name in offsets for offsets in self._all()):
                 self._stale.pop(name, None)
 
     def mark_clean(self) -> None:

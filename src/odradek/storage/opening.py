@@ -13,6 +13,7 @@ from odradek.runtime.ports import Disk, Runtime
 from odradek.storage import checkpoints, naming
 from odradek.storage.batch_walk import BrokenChain
 from odradek.storage.checkpoints import BadCheckpointError
+from odradek.storage.damage import LostRecordsError
 from odradek.storage.epochs import EpochHistory, EpochStart
 from odradek.storage.index_checks import BuiltIndex, build_index, resume_index
 from odradek.storage.leftovers import clear_leftovers
@@ -24,7 +25,7 @@ from odradek.storage.recovery import ScannedSegment, cut, rewrite, scan_file, se
 from odradek.storage.segment import OFFSET_MAX, Segment, write_index_files
 from odradek.storage.segments import SegmentList
 from odradek.storage.transaction_index import is_sound
-from odradek.storage.truncation import carry_out, read_plan, write_plan
+from odradek.storage.truncation import TruncationPlan, carry_out, read_plan, write_plan
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -49,6 +50,8 @@ class Opening:
     files: OpenFiles
     cleaned_offset: int = 0
     """Up to where compaction got: below it offsets may be missing between segments. Ours leave none, Kafka's do."""
+    repairable: bool = False
+    """Another replica can give back what is damaged or missing: open with what is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +76,29 @@ class OpenedLog:
     cut_at_recovery: bool
     truncation_noted: bool
     """A file says that checkpoints do not know of a truncation yet."""
+    high_watermark_max: int
+    """What a checkpoint says above it is of a time before such a truncation."""
+    damage: str | None
+    """What is not here any more, though it was durable; None when nothing is known to be missing."""
 
 
 def open_log(runtime: Runtime, opening: Opening) -> OpenedLog:
-    """Blocks. Raises OSError, or KAFKA_STORAGE_ERROR for damage below the recovery point."""
-    return _Opener(runtime, opening).run()
+    """Blocks. Raises OSError, or LostRecordsError for damage below the recovery point of what is not repairable."""
+    try:
+        return _Opener(runtime, opening).run()
+    except LostRecordsError as lost:
+        if not opening.repairable:
+            raise
+        log.error("log_opened_damaged", partition=opening.topic_partition, reason=lost.message)
+        all_doubted = replace(opening, clean=False, recovery_point=0)
+        return _Opener(runtime, all_doubted, damage=lost.message).run()
 
 
 class _Opener:
     """The steps of opening one log, and what they found so far."""
 
-    def __init__(self, runtime: Runtime, opening: Opening) -> None:
+    def __init__(self, runtime: Runtime, opening: Opening, damage: str | None = None) -> None:
+        """`damage`: why an opening that believed the checkpoints was given up."""
         self._disk: Disk = runtime.disk
         self._now_ms = runtime.clock.wall_ms()
         self._opening = opening
@@ -96,6 +111,8 @@ class _Opener:
         self._last_epoch = -1
         self._cut_aside = False
         self._truncation_noted = False
+        self._high_watermark_max = OFFSET_MAX
+        self._damage = damage
         self._snapshot_offset = 0
         self._recovered: list[Segment] = []
         """What was scanned: its transaction indexes are made again."""
@@ -130,9 +147,12 @@ class _Opener:
         if self._last_epoch > (saved_epochs[-1].epoch if saved_epochs else -1):
             self._rebuild_epochs()
         start_offset = max(self._opening.start_offset, self._segments[0].base_offset)
-        if self._truncation_noted:  # a log may have begun inside of a batch that never came
+        if self._truncation_noted or self._damage is not None:
+            # It may have begun inside of a batch that never came; or the batches behind its start are lost.
             start_offset = min(start_offset, self._end_offset)
         self._check_range(start_offset)
+        if self._damage is not None:
+            self._void_checkpoints(start_offset)
         producers = self._load_producers(names)
         self._trim_epochs(start_offset)
         for segment in self._segments:
@@ -151,6 +171,8 @@ class _Opener:
             names_changed=created,
             cut_at_recovery=self._cut_aside,
             truncation_noted=self._truncation_noted,
+            high_watermark_max=self._high_watermark_max,
+            damage=self._damage,
         )
 
     # ---- files -----------------------------------------------------------------------------------------------------
@@ -165,6 +187,7 @@ class _Opener:
         if naming.TRUNCATION not in names:
             return
         self._truncation_noted = True
+        self._high_watermark_max = 0
         opening, recovery_point, end_offset = self._opening, 0, 0
         try:
             plan = read_plan(self._disk, self._directory)
@@ -179,12 +202,31 @@ class _Opener:
                 names[:] = self._disk.list_directory(self._directory)
             opening = replace(opening, start_offset=plan.start_offset)
             recovery_point, end_offset = plan.recovery_point, plan.end_offset
+            self._high_watermark_max = plan.high_watermark_max
         self._opening = replace(
             opening,
             clean=False,
             recovery_point=min(opening.recovery_point, recovery_point),
             cleaned_offset=min(opening.cleaned_offset, end_offset),
         )
+
+    def _void_checkpoints(self, start_offset: int) -> None:
+        """What is appended from now on must not be taken for what they say was durable here. The high watermark stands: as
+        long as the log does not reach it again, something is missing.
+        """
+        plan = TruncationPlan(
+            base_offset=self._segments[-1].base_offset,
+            position=self._segments[-1].size_bytes,
+            end_offset=self._end_offset,
+            start_offset=start_offset,
+            recovery_point=self._end_offset,
+            high_watermark_max=self._high_watermark_max,
+            is_anew=False,
+            sweeps=False,
+            is_done=True,
+        )
+        write_plan(self._disk, self._directory, plan)
+        self._truncation_noted = True
 
     def _remove_old_cuts(self, names: list[str]) -> None:
         """What recovery set aside is kept as long as records are."""
@@ -250,14 +292,14 @@ class _Opener:
         if start_offset > self._end_offset:
             raise self._lost(f"it ends at {self._end_offset}, its start offset is {start_offset}")
 
-    def _lost(self, problem: str) -> KafkaError:
+    def _lost(self, problem: str) -> LostRecordsError:
         name = self._opening.topic_partition
         log.error("log_damaged", partition=name, directory=self._directory, problem=problem)
         message = (
             f"{name}: records that were on disk are damaged or missing: {problem}. To go on with what is left, take the "
             f"line of {name} out of {naming.RECOVERY_POINTS} and {naming.START_OFFSETS} while the broker is stopped"
         )
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        return LostRecordsError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
     # ---- after a clean close ---------------------------------------------------------------------------------------
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.records import check_crc, split_batches
+from odradek.storage.damage import DamagedBatchError
 from odradek.storage.results import LogRead
 from odradek.storage.segments import SegmentList
 
@@ -32,3 +36,13 @@ def read_batches(
         if chunk is not None:
             return LogRead(chunk.data, chunk.next_offset)
     return LogRead(b"", offset)
+
+
+def check_read(read: LogRead, name: TopicPartition) -> None:
+    """DamagedBatchError unless every batch carries the CRC of its content."""
+    for header, batch in split_batches(read.records):
+        try:
+            check_crc(batch)
+        except KafkaError as error:
+            message = f"{name}: the batch at offset {header.base_offset} is damaged: {error.message}"
+            raise DamagedBatchError(ErrorCode.CORRUPT_MESSAGE, message, header.base_offset) from None

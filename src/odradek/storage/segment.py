@@ -8,12 +8,14 @@ place. Positions that a reader is likely to ask for next are remembered, so that
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Buffer, Disk, DiskFile
 from odradek.storage import naming
 from odradek.storage.batch_walk import BATCH_BYTES_MIN, BrokenChain, Mark, last_boundary, mark_at, walk
+from odradek.storage.damage import DamagedBatchError
 from odradek.storage.index_checks import build_index, offsets_are_sound, resume_with, times_are_sound
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.sparse_index import (
@@ -547,10 +549,29 @@ class Segment:
             )
             self.index = index
 
-    def _damaged(self, damage: BrokenChain) -> KafkaError:
-        path = self.path(naming.LOG)
-        log.error("segment_damaged", path=path, position=damage.position, reason=damage.reason)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is damaged {damage}")
+    def _damaged(self, damage: BrokenChain) -> DamagedBatchError:
+        path, offset = self.path(naming.LOG), self._offset_at(damage.position)
+        log.error("segment_damaged", path=path, position=damage.position, offset=offset, reason=damage.reason)
+        message = f"{path} is damaged {damage}, where offset {offset} should be"
+        return DamagedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, message, offset)
+
+    def _offset_at(self, position: int) -> int:
+        """Where the batches in front of byte `position`, or as many as can be read, end."""
+        offset = self.base_offset
+        with suppress(BrokenChain):
+            for mark in walk(self.log_file, 0, position):
+                offset = mark.last_offset + 1
+        return offset
+
+    def damaged_at(self, offset: int) -> int:
+        """Like `locate` in a segment where that fails: the first batch that reaches to `offset` or cannot be read."""
+        position = 0
+        with suppress(BrokenChain):
+            for mark in walk(self.log_file, 0, self.size_bytes):
+                if mark.last_offset >= offset:
+                    break
+                position = mark.position + mark.size_bytes
+        return position
 
 
 def _hop(data: bytes, index: int, entry: OffsetEntry | None) -> tuple[int, int] | None:

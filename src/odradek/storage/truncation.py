@@ -49,6 +49,8 @@ class TruncationPlan:
     start_offset: int
     recovery_point: int
     """Everything below it is durable, whatever a checkpoint says."""
+    high_watermark_max: int
+    """What a checkpoint says of the high watermark above it is of the time before."""
     is_anew: bool
     """Nothing is kept: the segment is a new one."""
     sweeps: bool
