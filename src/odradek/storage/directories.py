@@ -64,6 +64,8 @@ class LogDirectories:
         self._doomed: list[str] = []
         self._checkpoints = Checkpointing(runtime.offload, self._homes, self._logs)
         self.cluster_id: Final = cluster_id
+        self.directory_id = ""
+        """Of the first directory, for as long as it exists: who has it is this broker, and no other with the same number."""
         self.on_failure: Callable[[str, OSError], None] | None = None
         """Called with the path of a directory that went offline because a log met a disk error."""
         self.on_damaged: OnDamaged | None = None
@@ -114,8 +116,9 @@ class LogDirectories:
             if first.offline is not None:
                 break  # before others get an identity that the first one, once it is back, does not share
             try:
-                if directory.read_identity() is None:
-                    directory.write_identity(self.cluster_id, node_id, self._runtime.entropy.uuid())
+                directory_id = directory.identify(self.cluster_id, node_id, self._runtime.entropy.uuid)
+                if directory is first:
+                    self.directory_id = directory_id
                 self._take_in(directory, directory.load(), moves)
             except OSError as error:
                 directory.failed(error)

@@ -14,10 +14,16 @@ def cluster_of(directories: list[LogDirectory], cluster_id: str | None, node_id:
             continue
         try:
             identity = directory.read_identity()
+            holds_partitions = identity is None and cluster_id is not None and directory.holds_partitions()
         except OSError as error:
             directory.failed(error)
             continue
         if identity is None:
+            if holds_partitions:
+                raise ConfigError(
+                    f"data directory {directory.path} holds partitions, and no meta.properties that says of which cluster: "
+                    f"it cannot join cluster {cluster_id}; use an empty directory"
+                )
             continue
         if identity.node_id != node_id:
             raise ConfigError(

@@ -5,7 +5,7 @@ The marker of a clean shutdown is removed, durably, before any log is opened: a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -115,6 +115,18 @@ class LogDirectory:
             cluster_id=cluster_id, node_id=node_id, directory_id=checkpoints.kafka_id(directory_id)
         )
         self._disk.replace(naming.join(self.path, naming.META_PROPERTIES), identity.format())
+
+    def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], UUID]) -> str:
+        """The directory's own id, made and written down where there is none yet."""
+        identity = self.read_identity()
+        if identity is not None and identity.directory_id:
+            return identity.directory_id
+        made = new_id()
+        self.write_identity(cluster_id, node_id, made)
+        return checkpoints.kafka_id(made)
+
+    def holds_partitions(self) -> bool:
+        return any(map(naming.parse_partition_directory, self._disk.list_directory(self.path)))
 
     def load(self) -> list[str]:
         """Read the checkpoints, take the clean marker away, and return the names in the directory."""

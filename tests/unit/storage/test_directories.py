@@ -84,6 +84,50 @@ def test_kafkas_own_identity_file_is_understood(lab: Lab) -> None:
     assert lab.directories().cluster_id == "K"
 
 
+def test_the_first_directory_has_an_id_that_stays(lab: Lab) -> None:
+    directories = lab.directories("/data/a", "/data/b")
+    found = directories.directory_id
+    assert len(found) == 22
+    directories.close()
+    directories = lab.directories("/data/a")
+    assert directories.directory_id == found
+    directories.close()
+
+
+def test_an_identity_without_an_id_of_its_own_gets_one(lab: Lab) -> None:
+    lab.write("meta.properties", b"version=0\ncluster.id=K\nbroker.id=1\n", directory="/data")
+    directories = lab.directories()
+    found = directories.directory_id
+    directories.close()
+    assert f"directory.id={found}".encode() in lab.disk.read("/data/meta.properties")
+
+
+def test_a_new_directory_takes_the_cluster_that_it_joins_and_one_with_data_does_not(lab: Lab) -> None:
+    lab.directories("/data/a", cluster_id="Joined").close()
+    assert lab.directories("/data/a").cluster_id == "Joined"
+    lab.disk.make_directory("/data/b/flights-0")
+    with pytest.raises(ConfigError, match="cannot join cluster Joined; use an empty directory"):
+        lab.directories("/data/b", cluster_id="Joined")
+    lab.directories("/data/b").close()
+
+
+async def test_a_replica_that_moved_away_and_back_begins_with_nothing(lab: Lab) -> None:
+    directories = lab.directories()
+    log = await open_flights(directories)
+    lab.fill(log, 20)
+    lab.flush(log)
+    log.delete_records(5)
+    await directories.write_checkpoints({FLIGHTS: 20})
+    await directories.delete_log(FLIGHTS)
+    assert directories.checkpointed_high_watermark(FLIGHTS) is None
+    log = await open_flights(directories)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    lab.cut_power()
+    directories = lab.directories()
+    log = await open_flights(directories)
+    assert (log.end_offset, directories.damaged) == (0, {})
+
+
 async def test_logs_survive_a_clean_stop_without_being_scanned(lab: Lab) -> None:
     directories = lab.directories()
     log = await open_flights(directories)
