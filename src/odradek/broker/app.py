@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from odradek.broker.cluster_link import ClusterLink
 from odradek.broker.context import Parts
 from odradek.broker.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Coordinators
 from odradek.broker.dispatch import Dispatcher
+from odradek.broker.endpoints import registration
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.handlers import DATA_PATH, Handlers
 from odradek.broker.log_moves import LogMoves
-from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.producer_ids import BlocksOfController, ProducerIds
+from odradek.broker.replica_wiring import Proposals, fetchers
 from odradek.broker.replicas import Replicas
+from odradek.broker.stores import OpenRegistry, open_stores
 from odradek.broker.throttling import quota_terms
 from odradek.cluster.controller import Controller
 from odradek.cluster.documents import BROKER
-from odradek.cluster.image import BrokerImage, ClusterImage
+from odradek.cluster.image import NO_LEADER, ClusterImage
 from odradek.cluster.planning import ClusterDefaults
+from odradek.cluster.standing import TopicRules
+from odradek.cluster.store import ClusterStore
+from odradek.cluster.sync import BrokerReport
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
 from odradek.model.ids import BrokerId
 from odradek.net.server import OpenListener, Server, ServerLimits
 from odradek.protocol import api_by_name
-from odradek.registry import EmbeddedRegistry
+from odradek.registry import Registry
+from odradek.registry.election import Term
+from odradek.replication.partition import Membership as ReplicaMembership
 from odradek.runtime.ports import Runtime
 from odradek.security.quotas import Quotas
 from odradek.storage.directories import LogDirectories
@@ -37,23 +45,34 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _DRAIN_SECONDS: Final = 5.0
+_PEER_SECONDS: Final = 30.0
 _SESSION_EVICTION_SECONDS: Final = 120.0
+
+
+class _Closing(Protocol):
+    def close(self) -> Awaitable[None]: ...
 
 
 class Broker:
     """`await start()`, serve, `await stop()`. `fatal` is set when the broker cannot go on (every log directory failed)."""
 
-    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+    def __init__(
+        self, config: BrokerConfig, runtime: Runtime, *, open_registry: OpenRegistry | None = None
+    ) -> None:
+        """`open_registry` is for the simulator: a registry other than the one that the settings say."""
         self._config = config
         self._runtime = runtime
+        self._open_registry = open_registry
         self._background: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._directories: LogDirectories | None = None
-        self._registry: EmbeddedRegistry | None = None
-        self._controller: Controller | None = None
+        self._registry: Registry | None = None
+        self._cluster: ClusterLink | None = None
         self._replicas: Replicas | None = None
         self._server: Server | None = None
         self._parts: Parts | None = None
+        self._proposals: Proposals | None = None
+        self._producer_ids: ProducerIds | None = None
         self._coordinators = Coordinators()
         self._handlers = Handlers()
         self.addresses: list[tuple[str, int]] = []
@@ -79,38 +98,30 @@ class Broker:
 
     async def _start(self) -> None:
         config, runtime = self._config, self._runtime
-        directories = self._directories = LogDirectories.open(
-            runtime,
-            config.log_dirs,
-            node_id=config.node_id,
-            new_cluster_id=_new_cluster_id(runtime),
-            producer_expiration_ms=config.producer_id_expiration_ms,
+        stores = await open_stores(config, runtime, self._open_registry)
+        directories = self._directories = stores.directories
+        registry = self._registry = stores.registry
+        me = BrokerId(config.node_id)
+        image = await _first_image(registry, directories.cluster_id)
+        cluster = self._cluster = ClusterLink(
+            runtime, registry, image, broker_id=me, apply=self._apply, request_timeout_s=_PEER_SECONDS
         )
-        registry = self._registry = EmbeddedRegistry.open(runtime, directories.home)
-        me = BrokerImage(broker_id=BrokerId(config.node_id), host="", port=0, rack=config.broker_rack)
-        defaults = ClusterDefaults(
-            partition_count=config.num_partitions,
-            replication_factor=config.default_replication_factor,
-            check_configs=lambda configs: _check_configs(configs, self._current_config()),
-        )
-        controller = self._controller = await Controller.load(
-            registry,
-            runtime.entropy,
-            defaults,
-            cluster_id=directories.cluster_id,
-            broker=me,
-            apply=self._apply,
-        )
-        await controller.begin_epoch()
-        config = self._with_dynamic(controller.image)
+        config = self._with_dynamic(image)
+        proposals = self._proposals = Proposals(cluster, me, self._handlers.__getitem__, self._wired)
+        lag_s_max = config.replica_lag_time_max_ms / 1000
         replicas = self._replicas = Replicas(
-            runtime, directories, me=me.broker_id, on_all_failed=self.fatal.set
+            runtime,
+            directories,
+            me=me,
+            on_all_failed=self.fatal.set,
+            member=ReplicaMembership(broker_id=me, lag_s_max=lag_s_max, proposals=proposals),
         )
+        replicas.expect_following(lambda: fetchers(runtime, cluster, me, self._current_config))
         coordinators = self._coordinators = Coordinators()
+        coordinators.ask_peer = cluster.ask
         replicas.announce(on_led=coordinators.led, on_lost=coordinators.lost)
-        cluster = ClusterLink(controller)
-        producer_ids = ProducerIds(cluster.allocate_producer_ids)
-        self._expect_coordinators(coordinators, controller, replicas, producer_ids)
+        producer_ids = self._producer_ids = ProducerIds(_blocks(cluster, me).allocate)
+        self._expect_coordinators(coordinators, cluster, replicas, producer_ids)
         self._parts = Parts(
             config=config,
             runtime=runtime,
@@ -126,23 +137,63 @@ class Broker:
             quotas=Quotas(quota_terms(config)),
             moves=LogMoves(replicas, runtime.offload),
         )
-        self._parts.quotas.update(controller.image.client_quotas)
+        self._parts.quotas.update(image.client_quotas)
         coordinators.begin(self._parts)
-        await replicas.load(controller.image, config)
+        await replicas.load(image, config)
         await self._listen(self._parts)
+        await self._join(cluster, registry, directories)
         self._start_background(config, replicas)
         _log.info(
             "broker_started",
             address=self.address,
             node=config.node_id,
             cluster=directories.cluster_id,
-            topics=len(controller.image.topics),
+            topics=len(cluster.image.topics),
         )
+
+    async def _join(self, cluster: ClusterLink, registry: Registry, directories: LogDirectories) -> None:
+        config = self._config
+        me = registration(config, self.addresses, directory_id=_directory_id(directories))
+        inherited = topic_config({}, config)
+        defaults = ClusterDefaults(
+            partition_count=config.num_partitions,
+            replication_factor=config.default_replication_factor,
+            check_configs=lambda configs: _check_configs(configs, self._current_config()),
+            rules=TopicRules(
+                min_isr=inherited.min_insync_replicas,
+                allows_unclean=inherited.unclean_leader_election_enable,
+            ),
+        )
+
+        async def load_controller(term: Term) -> Controller:
+            return await Controller.load(
+                registry,
+                self._runtime.entropy,
+                defaults,
+                cluster_id=directories.cluster_id,
+                broker=me.image(cluster.broker_epoch),
+                apply=lambda _, after: cluster.take(after),
+                term=term,
+                clock=self._runtime.clock,
+                known=cluster.image if cluster.has_applied else None,
+            )
+
+        await cluster.join(me, load_controller, self._report)
+
+    def _report(self) -> BrokerReport:
+        assert self._replicas is not None
+        return BrokerReport(
+            broker_id=BrokerId(self._config.node_id), broker_epoch=-1, offline=self._replicas.offline
+        )
+
+    def _wired(self) -> Parts:
+        assert self._parts is not None, "the broker has not started"
+        return self._parts
 
     def _expect_coordinators(
         self,
         coordinators: Coordinators,
-        controller: Controller,
+        cluster: ClusterLink,
         replicas: Replicas,
         producer_ids: ProducerIds,
     ) -> None:
@@ -151,7 +202,7 @@ class Broker:
         def groups() -> object:
             from odradek.broker.group_wiring import add_groups
 
-            return add_groups(coordinators, runtime, config, lambda: controller.image)
+            return add_groups(coordinators, runtime, config, lambda: cluster.image)
 
         def transactions() -> object:
             from odradek.broker.transactions import coordinate_transactions
@@ -162,13 +213,13 @@ class Broker:
                 producer_ids,
                 runtime.clock,
                 config=config,
-                image=lambda: controller.image,
+                image=lambda: cluster.image,
             )
 
         def shares() -> object:
             from odradek.broker.share_wiring import add_shares
 
-            return add_shares(coordinators, replicas, runtime.clock, config, lambda: controller.image)
+            return add_shares(coordinators, replicas, runtime.clock, config, lambda: cluster.image)
 
         coordinators.expect(CONSUMER_OFFSETS, groups)
         coordinators.expect(SHARE_GROUP_STATE, shares)
@@ -199,21 +250,20 @@ class Broker:
 
         A part that fails to stop keeps no other from stopping; what it raised is raised in the end.
         """
-        server, controller, replicas = self._server, self._controller, self._replicas
+        server, cluster, replicas = self._server, self._cluster, self._replicas
         registry, directories = self._registry, self._directories
-        self._server = self._controller = self._replicas = self._registry = self._directories = None
+        self._server = self._cluster = self._replicas = self._registry = self._directories = None
         async with AsyncExitStack() as ending:  # the last that is pushed is the first that ends
             if directories is not None:
                 ending.callback(_log.info, "broker_stopped", node=self._config.node_id)
                 ending.callback(directories.close)
-            if registry is not None:
-                ending.push_async_callback(registry.close)
-            if replicas is not None:
-                ending.push_async_callback(replicas.close)
-            if controller is not None:
-                ending.push_async_callback(controller.close)
-            if self._parts is not None:
-                ending.push_async_callback(self._parts.moves.close)
+            moves = None if self._parts is None else self._parts.moves
+            closing: list[_Closing | None] = [registry, replicas, cluster, self._proposals, moves]
+            for part in closing:
+                if part is not None:
+                    ending.push_async_callback(part.close)
+            if self._producer_ids is not None:
+                ending.callback(self._producer_ids.close)
             ending.push_async_callback(self._stop_background)
             if replicas is not None:
                 ending.callback(replicas.stop_compacting)
@@ -226,6 +276,8 @@ class Broker:
                 ending.callback(shares.close)
             if (transactions := self._coordinators.made(TRANSACTION_STATE)) is not None:
                 ending.push_async_callback(transactions.close)
+            if cluster is not None and drain_seconds > 0:
+                ending.push_async_callback(cluster.leave)
 
     async def _stop_background(self) -> None:
         """A round under way comes to its end: what it does on other threads must not go on behind our back."""
@@ -243,8 +295,7 @@ class Broker:
 
     async def _apply(self, before: ClusterImage, after: ClusterImage) -> None:
         parts = self._parts
-        if parts is None:  # the epoch that begins before the logs are open
-            return
+        assert parts is not None, "the first image comes after the start"
         if after.client_quotas != before.client_quotas:
             parts.quotas.update(after.client_quotas)
         if _dynamic(self._config, after) != _dynamic(self._config, before):
@@ -280,6 +331,7 @@ class Broker:
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
             ("compaction", config.log_cleaner_backoff_ms / 1000, replicas.compact),
             ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
+            ("replicas in sync", config.replica_lag_time_max_ms / 2000, replicas.check_in_sync_replicas),
             (
                 "share state",
                 config.share_coordinator_state_topic_prune_interval_ms / 1000,
@@ -354,6 +406,30 @@ def _check_configs(configs: object, config: BrokerConfig) -> None:
     topic_config(configs, config)  # type: ignore[arg-type]
 
 
-def _new_cluster_id(runtime: Runtime) -> Callable[[], str]:
-    """Kafka's form of an id: the 16 bytes of a UUID in URL-safe base64, 22 characters."""
-    return lambda: base64.urlsafe_b64encode(runtime.entropy.uuid().bytes).decode().rstrip("=")
+def _blocks(cluster: ClusterLink, me: BrokerId) -> BlocksOfController:
+    return BlocksOfController(
+        me,
+        lambda: cluster.image,
+        lambda: cluster.controller.allocate_producer_ids(),
+        lambda: cluster.ask,
+    )
+
+
+async def _first_image(registry: Registry, cluster_id: str) -> ClusterImage:
+    """What the registry holds, to open logs by. Nobody leads in it: who does now, only the controller can tell, and under
+    which epoch.
+    """
+    empty = ClusterImage(
+        version=0, cluster_id=cluster_id, controller_id=NO_LEADER, brokers=(), topics={}, topics_by_id={}
+    )
+    image = await ClusterStore(registry, None, lambda: None).load(empty)
+    return image.with_topics(
+        replace(topic, partitions=tuple(replace(one, leader=NO_LEADER) for one in topic.partitions))
+        for topic in image.topics.values()
+    )
+
+
+def _directory_id(directories: LogDirectories) -> str:
+    identity = directories.all()[0].read_identity()
+    assert identity is not None, "it was written when the directories were opened"
+    return identity.directory_id

@@ -90,13 +90,14 @@ class Gathered(Generic[Q, A]):
         self._under_way: dict[BrokerId, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    async def ask(self, broker: BrokerId, question: Q) -> A:
+    def ask(self, broker: BrokerId, question: Q) -> asyncio.Future[A]:
+        """The answer. Where one request is under way at a time, questions are asked in the order of these calls."""
         answered: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(broker, [])
         waiting.append((question, answered))
         if len(waiting) == 1 and self._under_way.get(broker, 0) < self._under_way_max:
             self._begin(broker)
-        return await answered
+        return answered
 
     def close(self) -> None:
         """Nobody waits for what is under way any more."""
@@ -131,6 +132,7 @@ class Gathered(Generic[Q, A]):
             for _, answered in taken:
                 if not answered.done():
                     answered.set_exception(error)
+                    answered.exception()  # whoever asked may be gone: that is no fault to report
             return
         for (_, answered), answer in zip(taken, answers, strict=True):
             if not answered.done():

@@ -1,54 +1,227 @@
-"""This broker's place in its cluster: the image that it runs on, and its way to the controller."""
+"""This broker's place in its cluster: the image that it runs on, and its way to the controller.
+
+Whatever needs the controller asks here, and need not know which broker that is. How the place is kept: `membership.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
+from odradek.broker.membership import LoadController, Membership, Report
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.cluster.planning import NewTopic
+from odradek.cluster.registration import Registration
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.protocol import Message
+from odradek.registry import Registry
+from odradek.runtime.ports import Runtime
 
 if TYPE_CHECKING:
     from odradek.broker.forwarding import Forwarding
+    from odradek.net.peers import Peers
+
+_LOOPBACK: Final = "127.0.0.1"
+_WAIT_SECONDS: Final = 10.0
+
+Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
 
 
 class ClusterLink:
-    """Used on the event loop only."""
+    """Used on the event loop only. `apply` does what it takes to get from one image to the next."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(
+        self,
+        runtime: Runtime,
+        registry: Registry,
+        image: ClusterImage,
+        *,
+        broker_id: BrokerId,
+        apply: Apply,
+        request_timeout_s: float,
+    ) -> None:
+        self._runtime = runtime
+        self._broker_id = broker_id
+        self._image = image
+        self._apply = apply
+        self._request_timeout_s = request_timeout_s
+        self._applying = asyncio.Lock()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._located: dict[BrokerId, tuple[str, int]] = {}
+        self._peers: Peers | None = None
+        self._forwarding: Forwarding | None = None
+        self._membership = Membership(self, registry, runtime.entropy)
+
+    # -- what is known
 
     @property
     def image(self) -> ClusterImage:
         """What this broker knows of its cluster, and has applied."""
-        return self._controller.image
+        return self._image
 
     @property
     def leads(self) -> bool:
         """Whether this broker is the controller."""
-        return True
+        return self._membership.controller is not None
 
     @property
     def controller(self) -> Controller:
         """The controller, if it is this broker; NOT_CONTROLLER otherwise."""
-        return self._controller
+        controller = self._membership.controller
+        if controller is None:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, "another broker is the controller, or none is yet: try again"
+            )
+        return controller
 
     @property
     def controller_id(self) -> BrokerId | None:
-        return self._controller.image.controller_id
+        """Who was last elected, as far as this broker heard; None while nobody is."""
+        return self._membership.controller_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration."""
+        return self._membership.broker_epoch
+
+    @property
+    def has_applied(self) -> bool:
+        """Whether a controller's image was applied in this life."""
+        return self._membership.has_applied
+
+    # -- coming and going
+
+    async def join(self, registration: Registration, load_controller: LoadController, report: Report) -> None:
+        """Register, stand for controller, and return when an image that knows this broker was applied."""
+        membership = self._membership
+        await membership.join(registration, load_controller, report)
+        while not (membership.has_applied and self._knows_me()):
+            await self._change()
+
+    @property
+    def failed(self) -> asyncio.Future[None] | None:
+        """Ends with an error when this broker cannot belong to the cluster any more."""
+        return self._membership.failed
+
+    async def leave(self) -> None:
+        """Hand over what this broker leads, if there is anybody to take it."""
+        await self._membership.leave()
+
+    async def close(self) -> None:
+        """Give up office; ask nobody any more."""
+        await self._membership.close()
+        if self._peers is not None:
+            await self._peers.close()
+
+    def _knows_me(self) -> bool:
+        epoch = self._membership.broker_epoch
+        return any(one.broker_id == self._broker_id and one.epoch == epoch for one in self._image.brokers)
+
+    # -- what membership tells
+
+    async def take(self, after: ClusterImage) -> None:
+        """Apply an image, then show it."""
+        async with self._applying:
+            before = self._image
+            try:
+                await self._apply(before, after)
+            finally:
+                self._image = after
+                self._located.clear()
+        if self._peers is not None:
+            for broker in before.brokers:
+                if broker not in after.brokers:
+                    self._peers.forget(broker.broker_id)
+        self.changed()
+
+    def locate(self, broker: BrokerId, host: str, port: int) -> None:
+        if self._address_of(broker) != (host or _LOOPBACK, port):
+            self._located[broker] = (host, port)
+            self.peers.forget(broker)
+
+    def changed(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def _change(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+    async def controller_changed(self) -> None:
+        """Returns when another broker, or none, may have become the controller."""
+        await self._change()
+
+    async def reached(self, controller_epoch: int, version: int) -> None:
+        """Returns when this broker's image is as new as that."""
+        while (self._image.controller_epoch, self._image.version) < (controller_epoch, version):
+            await self._change()
+
+    # -- asking others
+
+    @property
+    def peers(self) -> Peers:
+        """The other brokers. Not imported before there is one to be asked."""
+        if self._peers is None:
+            from odradek.net.peers import Peers
+
+            self._peers = Peers(
+                self._address_of,
+                client_id=f"broker-{self._broker_id}",
+                now=self._runtime.clock.monotonic,
+                request_timeout_s=self._request_timeout_s,
+                chance=self._runtime.entropy.uniform,
+            )
+        return self._peers
 
     @property
     def forwarding(self) -> Forwarding:
-        """Passes requests on to the controller that is not this broker."""
-        raise KafkaError(ErrorCode.NOT_CONTROLLER, "no controller is known")
+        """Passes clients' requests on to the controller."""
+        if self._forwarding is None:
+            from odradek.broker.forwarding import Forwarding
+
+            self._forwarding = Forwarding(self)
+        return self._forwarding
+
+    async def ask(
+        self,
+        broker: BrokerId,
+        api_key: int,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        lane: str = "",
+    ) -> Message:
+        """Another broker's answer. Raises PeerUnreachable."""
+        return await self.peers.ask(broker, api_key, request, timeout_s=timeout_s, lane=lane)
+
+    async def ask_controller(self, api_key: int, request: Message) -> Message:
+        """The answer of a controller that is another broker. Raises PeerUnreachable; NOT_CONTROLLER when none is known."""
+        controller = self.controller_id
+        if controller is None or controller == self._broker_id:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "no other controller is known: try again")
+        return await self.ask(controller, api_key, request)
 
     async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
         """Through the controller, wherever it is: one outcome for each, in order."""
-        return await self._controller.create_topics(wanted)
+        if not self.leads:
+            from odradek.broker.remote_creation import create_topics
 
-    async def allocate_producer_ids(self) -> range:
-        """A block of producer ids, from the controller."""
-        return await self._controller.allocate_producer_ids()
+            outcomes = await create_topics(self, wanted)
+            if outcomes is not None:
+                return outcomes
+        return await self.controller.create_topics(wanted)
+
+    def _address_of(self, broker: BrokerId) -> tuple[str, int] | None:
+        located = self._located.get(broker)
+        if located is None:
+            found = next((one for one in self._image.brokers if one.broker_id == broker), None)
+            if found is None:
+                return None
+            located = (found.host, found.port)
+        return located[0] or _LOOPBACK, located[1]

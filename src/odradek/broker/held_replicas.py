@@ -28,6 +28,8 @@ class HeldReplicas:
     def __init__(self, me: BrokerId) -> None:
         self.me: Final = me
         self.image: ClusterImage | None = None
+        self.has_roles = False
+        """Roles count from the first image on that knows of this life of the broker."""
         self.partitions: Final[dict[TopicPartition, Partition]] = {}
         self._by_id: dict[ReplicaId, Partition] = {}
         self._offline: dict[TopicPartition, tuple[UUID, KafkaError]] = {}

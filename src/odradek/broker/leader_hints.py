@@ -47,9 +47,7 @@ class LeaderHints:
             return
         for broker in self._image.brokers:
             if broker.broker_id in self._leaders and (address := self._address_of(broker)) is not None:
-                yield Endpoint(
-                    broker_id=broker.broker_id, host=address[0], port=address[1], rack=broker.rack
-                )
+                yield Endpoint(broker_id=broker.broker_id, host=address[0], port=address[1], rack=broker.rack)
 
     def _address_of(self, broker: BrokerImage) -> tuple[str, int] | None:
         return self._circumstances.address_of(broker)

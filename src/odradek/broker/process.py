@@ -44,12 +44,20 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         loop.add_signal_handler(number, stopping.set)
     if lifeline is not None:
         loop.add_reader(lifeline, _cut, lifeline, stopping)
+    stopped, failed = loop.create_task(_wait(stopping)), loop.create_task(_wait(broker.fatal))
+    starting = loop.create_task(broker.start())
     try:
-        await broker.start()
+        if await _first([starting, stopped]) is stopped:
+            failed.cancel()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return 0
+        starting.result()
     except OdradekError as error:
         print(f"odradek: {error}", file=sys.stderr)  # noqa: T201 - the one sentence for the person who started it
+        stopped.cancel()
+        failed.cancel()
         return 1
-    stopped, failed = loop.create_task(_wait(stopping)), loop.create_task(_wait(broker.fatal))
     try:
         print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with whoever started this process
         # What was imported and built so far lives as long as the process: keep the collector away from it.
@@ -72,7 +80,7 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _first(waiters: Sequence[asyncio.Future[None]]) -> asyncio.Future[None]:
+async def _first(waiters: Sequence[asyncio.Task[None]]) -> asyncio.Future[None]:
     """The first of the futures to finish, in the order given."""
     done: asyncio.Future[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 

@@ -76,7 +76,9 @@ class ReplicaOpening:
     async def _open_one(self, wanted: Wanted, *, is_new: bool) -> None:
         name, topic_id = wanted.name, wanted.topic.topic_id
         try:
-            log = await self._directories.open_log(name, topic_id, wanted.config, is_new=is_new)
+            log = await self._directories.open_log(
+                name, topic_id, wanted.config, is_new=is_new, repairable=self._is_dispensable(wanted)
+            )
         except KafkaError as error:
             self._held.not_opened(name, topic_id, error)
             return
@@ -88,8 +90,15 @@ class ReplicaOpening:
                 wanted.topic.partitions[wanted.index].leader_epoch,
                 self._flushing,
                 member=self._member,
+                high_watermark=self._directories.checkpointed_high_watermark(name),
             )
         )
+
+    def _is_dispensable(self, wanted: Wanted) -> bool:
+        """Whether others have what this replica may have lost: then it may go on with what is left, and get the rest from them."""
+        state = wanted.topic.partitions[wanted.index]
+        safe = {*state.isr, *state.eligible}
+        return bool(safe - {self._held.me}) or (bool(safe) and self._held.me not in safe)
 
     def succeed(self, partition: Partition, log: Log) -> None:
         """`log` is what the partition goes on with."""
@@ -108,7 +117,7 @@ class ReplicaOpening:
     def take_up(self, partition: Partition) -> None:
         self._held.add(partition)
         state = self._held.assigned(partition.topic_id, partition.name.partition)
-        if state is not None:
+        if state is not None and self._held.has_roles:
             self._roles.assume(partition, state)
 
     async def remove(self, topic: TopicImage, index: int, reason: KafkaError) -> None:

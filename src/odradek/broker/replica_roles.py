@@ -14,6 +14,7 @@ from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage
 from odradek.model.ids import BrokerId
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock
+from odradek.storage.epochs import EpochEnd
 
 
 class Following(Protocol):
@@ -61,6 +62,8 @@ class ReplicaRoles:
             self._lose(partition)
         if not leads:
             partition.follow(state)
+            if self._me not in state.isr:
+                _mend(partition)
             self._follow(partition, state.leader)
             return
         self._unfollow(partition)
@@ -105,6 +108,13 @@ class ReplicaRoles:
 
 def _moment(state: PartitionImage) -> tuple[int, int]:
     return state.leader_epoch, state.partition_epoch
+
+
+def _mend(partition: Partition) -> None:
+    """What was found damaged is cut off, to be fetched again. Only a replica that counts for nothing may do this."""
+    damaged_from = partition.log.damage_offset
+    if damaged_from is not None:
+        partition.truncate(EpochEnd(partition.log.epoch_of(damaged_from), damaged_from))
 
 
 def _ignore(_: Partition) -> None:

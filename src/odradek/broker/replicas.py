@@ -26,6 +26,7 @@ from odradek.model.ids import BrokerId, TopicPartition
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Membership, Partition
 from odradek.runtime.ports import Runtime
+from odradek.storage.damage import DamagedBatchError
 from odradek.storage.directories import LogDirectories
 from odradek.storage.relocation import FolderCopy
 from odradek.telemetry import events
@@ -81,7 +82,10 @@ class Replicas:
         self.replica = self._held.replica
         self.replica_by_id = self._held.replica_by_id
         self.is_offline = self._held.is_offline
+        self.on_trouble: Callable[[], None] = _ignore
+        """Called when `damaged` or `offline` has more in it."""
         directories.on_failure = self._directory_failed
+        directories.on_damaged = self._met_damage
 
     def announce(self, *, on_led: Callable[[Partition], None], on_lost: Callable[[Partition], None]) -> None:
         """Who wants to know when this broker begins to lead a partition, and can append to it; and when it leads it no longer:
@@ -102,6 +106,18 @@ class Replicas:
     def offline(self) -> frozenset[ReplicaId]:
         """Replicas that should be here and cannot be used, for the controller to know."""
         return self._held.offline
+
+    @property
+    def damaged(self) -> frozenset[ReplicaId]:
+        """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them."""
+        found = set[ReplicaId]()
+        for name in self._directories.damaged:
+            partition = self._partitions.get(name)
+            if partition is not None:
+                state = self._held.assigned(partition.topic_id, name.partition)
+                if state is not None and self._held.me in (*state.isr, *state.eligible):
+                    found.add((partition.topic_id, name.partition))
+        return frozenset(found)
 
     def directory_states(self) -> list[DirectoryState]:
         states = []
@@ -125,7 +141,10 @@ class Replicas:
     # -- following the cluster
 
     async def load(self, image: ClusterImage, config: BrokerConfig) -> None:
-        """Open every replica that the image has for this broker; logs of what it does not know are left alone."""
+        """Open every replica that the image has for this broker; logs of what it does not know are left alone.
+
+        They get no roles: the image may be of a former life, whose leadership ended with it, and with what it had not made durable.
+        """
         async with self._changing:
             await self._take_on(image, config, are_new=False)
         known = {
@@ -140,9 +159,12 @@ class Replicas:
     async def apply(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
         """Do what it takes to get to the next image."""
         async with self._changing:
-            await self._take_on(after, config, are_new=True)
+            first, self._held.has_roles = not self._held.has_roles, True
+            await self._take_on(after, config, are_new=True, first=first)
 
-    async def _take_on(self, image: ClusterImage, config: BrokerConfig, *, are_new: bool) -> None:
+    async def _take_on(
+        self, image: ClusterImage, config: BrokerConfig, *, are_new: bool, first: bool = False
+    ) -> None:
         """Roles of what is open come first, for they cannot wait; then what is to go, then what is to come."""
         self._held.image, self._config = image, config
         self._roles.brokers_changed(image)
@@ -151,7 +173,7 @@ class Replicas:
         changes = 0
         for topic_id, topic in image.topics_by_id.items():
             old = self._applied.get(topic_id)
-            if old is topic:
+            if old is topic and not first:
                 continue
             self._applied[topic_id] = topic
             log_config = topic_config(topic.configs, config)
@@ -159,7 +181,8 @@ class Replicas:
                 self._reconfigure_topic(topic, config)
             for index in range(len(topic.partitions)):
                 if (
-                    old is None
+                    first
+                    or old is None
                     or index >= len(old.partitions)
                     or old.partitions[index] != topic.partitions[index]
                 ):
@@ -192,7 +215,8 @@ class Replicas:
         is_away = self._held.is_away_now(TopicPartition(topic.name, index), topic.topic_id)
         if self._held.me in state.replicas:
             if partition is not None:
-                self._roles.assume(partition, state)
+                if self._held.has_roles:
+                    self._roles.assume(partition, state)
             elif not is_away:
                 wanted.append(Wanted(topic, index, log_config))
         elif partition is not None or is_away:
@@ -347,8 +371,13 @@ class Replicas:
         for held in self._held:
             if self._directories.home_of(held.name) == path:
                 self._take_offline(held, f"the log directory {path} failed: {error}")
+        self.on_trouble()
         if self._directories.all_failed:
             self._on_all_failed()
+
+    def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
+        _log.error("replica_damaged", partition=name, reason=damage.message)
+        self.on_trouble()
 
     def _take_offline(self, partition: Partition, reason: str) -> None:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
@@ -359,10 +388,13 @@ class Replicas:
         """Make everything durable and mark the directories as cleanly closed."""
         await self._roles.close()
         await self._flusher.drain()
-        marks = self._high_watermarks()
+        await self._directories.write_checkpoints(self._high_watermarks())
         closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
         for partition in self._held:
             partition.retire(closing)
             self._held.remove(partition)
         await self._directories.close_logs()
-        await self._directories.write_checkpoints(marks)
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""

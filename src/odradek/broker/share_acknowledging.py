@@ -76,7 +76,9 @@ async def open_session(parts: Parts, key: MemberKey, connection: Connection) -> 
 
 async def close_session(parts: Parts, key: MemberKey) -> None:
     parts.shares.sessions.close(key)
-    await settled(parts.shares.release(key.group_id, key.member_id))
+    released = parts.shares.release(key.group_id, key.member_id)
+    parts.shares.drop_unread(key.group_id)
+    await settled(released)
 
 
 def _connection_lost(parts: Parts, connection: Connection) -> None:
@@ -85,6 +87,7 @@ def _connection_lost(parts: Parts, connection: Connection) -> None:
         shares.sessions.close(key)
         for kept in shares.release(key.group_id, key.member_id):
             shares.behind(kept)
+        shares.drop_unread(key.group_id)
 
 
 async def acknowledge(

@@ -1,21 +1,22 @@
 """Partitions that this broker leads, as share groups read them: soft state beside the partition, kept in `__share_group_state`.
 
 A change takes effect at once and is written behind; whoever caused it is answered when it is durable. When a write is refused,
-what is in memory may be ahead of what is kept: it is thrown away, and loaded again for whoever comes next.
+what is in memory may be ahead of what is kept: it is thrown away, and loaded again for whoever comes next. It is thrown away
+with the leadership, too, and when the group's last member here goes: an administrator may set the group elsewhere then.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 from odradek.broker.context import SHARE_GROUP_STATE
 from odradek.broker.coordinators import Coordinators
 from odradek.broker.replicas import Replicas
+from odradek.broker.share_keeper import ShareKeeper
 from odradek.broker.share_offsets import reset_offset
 from odradek.broker.share_sessions import ShareSessions
 from odradek.groups.share.partition import AcknowledgedRange, ShareLimits, SharePartition, StateBatch
@@ -25,27 +26,12 @@ from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock
-from odradek.shards import Moment, Outcome, Shard, Shards
+from odradek.runtime.shielded import outcome_of, unheard
+from odradek.shards import Shards
 from odradek.telemetry import events
 
 _log = events.get("groups")
-_TRIES: Final = 100
-_TRY_AGAIN_SECONDS: Final = 0.05
-_PASSES: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-T = TypeVar("T")
 Settings = Callable[[str], ShareSettings]
-
-
-def shard_key(place: SharePlace) -> str:
-    """By which Kafka chooses the partition of `__share_group_state`; the same that FindCoordinator is asked for."""
-    topic_id = base64.urlsafe_b64encode(place.topic_id.bytes).decode().rstrip("=")
-    return f"{place.group_id}:{topic_id}:{place.partition}"
 
 
 class LivePartition:
@@ -56,12 +42,15 @@ class LivePartition:
         place: SharePlace,
         partition: Partition,
         core: SharePartition,
+        leader_epoch: int,
         state_epoch: int,
         owner: SharePartitions,
     ) -> None:
         self.place: Final = place
         self.partition: Final = partition
         self.core: Final = core
+        self.leader_epoch: Final = leader_epoch
+        """Of the leadership under which it was loaded. The next one loads anew, as another broker would."""
         self._state_epoch = state_epoch
         self._kept_offset = core.start_offset
         self._owner = owner
@@ -72,6 +61,19 @@ class LivePartition:
     @property
     def settings(self) -> ShareSettings:
         return self._owner.settings(self.place.group_id)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the leadership ended under which it was loaded."""
+        return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+
+    def check_leads(self) -> None:
+        """NOT_LEADER_OR_FOLLOWER when it is over, and what ended the partition."""
+        self.partition.check_leads()
+        if self.is_over:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition.name} was led elsewhere meanwhile"
+            )
 
     # -- who waits for records that come back
 
@@ -135,11 +137,10 @@ class LivePartition:
         if not news and start_offset == self._kept_offset:
             return None
         self._kept_offset = start_offset
-        change = StateChange(self._state_epoch, self.partition.leader_epoch, start_offset, news)
+        change = StateChange(self._state_epoch, self.leader_epoch, start_offset, news)
         try:
-            written = self._owner.shard(self.place).execute(
-                partial(ShareStates.write, place=self.place, change=change)
-            )
+            self.check_leads()
+            written = self._owner.keeper.write(self.place, change)
         except KafkaError as error:
             self._owner.drop(self.place)
             return _raising(_refused(error))
@@ -173,7 +174,7 @@ class SharePartitions:
     ) -> None:
         self.sessions: Final = ShareSessions()
         self.settings: Final = settings
-        self._coordinators = coordinators
+        self.keeper: Final = ShareKeeper(coordinators, shards, self._check_open)
         self._replicas = replicas
         self._shards = shards
         self._clock = clock
@@ -185,9 +186,6 @@ class SharePartitions:
     def now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def shard(self, place: SharePlace) -> Shard[ShareStates]:
-        return self._shards.for_key(shard_key(place))
-
     # -- finding
 
     def loaded(self, place: SharePlace) -> LivePartition | None:
@@ -196,51 +194,40 @@ class SharePartitions:
         self._check_open()
         partition = self._replicas.leader_by_id(place.topic_id, place.partition)
         live = self._live.get(place)
-        if live is not None and live.partition is not partition:
+        if live is not None and (live.partition is not partition or live.is_over):
             self.drop(place)
             return None
         return live
 
     def load(self, place: SharePlace) -> asyncio.Task[LivePartition]:
-        """From what is kept; beginning by the group's `share.auto.offset.reset` where nothing is."""
+        """From what is kept; beginning by the group's `share.auto.offset.reset` where nothing is. To be waited for with
+        `outcome_of`."""
         task = self._loading.get(place)
         if task is None:
             task = self._loading[place] = asyncio.get_running_loop().create_task(self._load(place))
-            task.add_done_callback(lambda done: self._load_ended(place, done))
+            task.add_done_callback(lambda _: self._loading.pop(place, None))
+            task.add_done_callback(unheard)
         return task
-
-    def _load_ended(self, place: SharePlace, task: asyncio.Task[LivePartition]) -> None:
-        self._loading.pop(place, None)
-        if not task.cancelled():
-            task.exception()  # told to whoever asked
 
     async def get(self, place: SharePlace) -> LivePartition:
         live = self.loaded(place)
-        return live if live is not None else await asyncio.shield(self.load(place))
+        return live if live is not None else await outcome_of(self.load(place))
 
     async def _load(self, place: SharePlace) -> LivePartition:
         partition = self._replicas.leader_by_id(place.topic_id, place.partition)
-        state = await self.execute(place, partial(ShareStates.find, place=place))
-        settings = self.settings(place.group_id)
-        begins = (
-            state is None
-            or not partition.start_offset
-            <= max(state.start_offset, partition.start_offset)
-            <= partition.log.end_offset
-        )
-        if begins or state is None or state.start_offset == UNKNOWN_OFFSET:
-            offset = reset_offset(partition, settings, self._clock.wall_ms())
-            epoch = await self.execute(
-                place,
-                partial(
-                    ShareStates.begin, place=place, start_offset=offset, leader_epoch=partition.leader_epoch
-                ),
-            )
-            core = SharePartition(offset, self._limits(place))
-        else:
-            epoch = state.state_epoch
-            core = SharePartition(state.start_offset, self._limits(place), state.batches)
-        live = self._live[place] = LivePartition(place, partition, core, epoch, self)
+        leader_epoch = partition.leader_epoch
+        state = await self.keeper.read(place, leader_epoch)
+        if state is None or not _can_go_on(partition, state):
+            offset = reset_offset(partition, self.settings(place.group_id), self._clock.wall_ms())
+            epoch = 0 if state is None else state.state_epoch + 1
+            await self.keeper.initialize(place, epoch, offset)
+            state = await self.keeper.read(place, leader_epoch)
+            if state is None:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group's state was deleted meanwhile")
+        core = SharePartition(state.start_offset, self._limits(place), state.batches)
+        live = LivePartition(place, partition, core, leader_epoch, state.state_epoch, self)
+        live.check_leads()
+        self._live[place] = live
         return live
 
     def _limits(self, place: SharePlace) -> Callable[[], ShareLimits]:
@@ -248,35 +235,15 @@ class SharePartitions:
 
     # -- what is kept
 
-    async def execute(self, place: SharePlace, operation: Callable[[ShareStates, Moment], Outcome[T]]) -> T:
-        """On the shard that keeps the place's state, waiting for it to be made and loaded."""
-        await self._coordinators.ensure_topic(SHARE_GROUP_STATE)
-        for _ in range(_TRIES):
-            self._check_open()
-            try:
-                return await self.shard(place).execute(operation)
-            except KafkaError as error:
-                if error.code not in _PASSES:
-                    raise
-                refused = error
-            await asyncio.sleep(_TRY_AGAIN_SECONDS)
-        raise refused
-
-    async def state(self, place: SharePlace) -> ShareState | None:
-        return await self.execute(place, partial(ShareStates.find, place=place))
-
     async def begin_at(self, place: SharePlace, start_offset: int) -> None:
         """The group reads on from there, whatever it had acknowledged or acquired."""
-        partition = self._replicas.leader_by_id(place.topic_id, place.partition)
-        begin = partial(
-            ShareStates.begin, place=place, start_offset=start_offset, leader_epoch=partition.leader_epoch
-        )
-        await self.execute(place, begin)
+        before = await self.keeper.summary(place)
+        await self.keeper.initialize(place, before.state_epoch + 1, start_offset)
         self.drop(place)
 
     async def forget(self, place: SharePlace) -> None:
         """The group has never read there."""
-        await self.execute(place, partial(ShareStates.delete, place=place))
+        await self.keeper.delete(place)
         self.drop(place)
 
     async def topics_deleted(self, topic_ids: frozenset[UUID]) -> None:
@@ -306,6 +273,12 @@ class SharePartitions:
         live = self._live.pop(place, None)
         if live is not None:
             live.drop()
+
+    def drop_unread(self, group_id: str) -> None:
+        """If none of the group's members reads here any more, forget what is in memory: it is all kept."""
+        if not self.sessions.any_of(group_id):
+            for place in [one for one in self._live if one.group_id == group_id]:
+                self.drop(place)
 
     def behind(self, kept: Awaitable[None]) -> None:
         """Write without anybody who waits for it."""
@@ -343,6 +316,11 @@ async def _logged(kept: Awaitable[None]) -> None:
         await kept
     except KafkaError as error:
         _log.warning("share_state_not_kept", reason=error.message)
+
+
+def _can_go_on(partition: Partition, state: ShareState) -> bool:
+    """Whether the group has begun to read, and the log still reaches to where it is."""
+    return state.start_offset != UNKNOWN_OFFSET and state.start_offset <= partition.log.end_offset
 
 
 def _refused(error: KafkaError) -> KafkaError:

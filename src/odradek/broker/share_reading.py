@@ -41,11 +41,11 @@ class Found(NamedTuple):
 
 
 def look(live: LivePartition, limit_bytes: int, *, at_least_one: bool) -> Seen | None:
-    """Read from where the first record is that could be had. KAFKA_STORAGE_ERROR and what else reading may raise."""
+    """Read from where the first record is that could be had. NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what else reading
+    may raise."""
+    live.check_leads()
     live.follow_log_start()
     core, partition = live.core, live.partition
-    if partition.retired is not None:
-        raise partition.retired
     if not core.has_room or (limit_bytes <= 0 and not at_least_one):
         return None
     offset = core.next_fetch_offset

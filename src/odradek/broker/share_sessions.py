@@ -90,5 +90,9 @@ class ShareSessions:
     def close(self, key: MemberKey) -> None:
         self._sessions.pop(key, None)
 
+    def any_of(self, group_id: str) -> bool:
+        """Whether any member of the group has one."""
+        return any(key.group_id == group_id for key in self._sessions)
+
     def of_connection(self, connection: Connection) -> list[MemberKey]:
         return [key for key, session in self._sessions.items() if session.connection is connection]

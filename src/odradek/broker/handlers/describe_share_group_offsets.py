@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.coordinators import SHARE_GROUP_STATE
+from odradek.broker.end_offsets import high_watermark_of
 from odradek.groups.share.state import UNKNOWN_OFFSET
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
-from odradek.model.ids import ZERO_UUID
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.protocol.messages.describe_share_group_offsets import (
     DescribedGroup,
     DescribeShareGroupOffsetsRequest,
@@ -60,25 +61,25 @@ async def _topic(
         topic_name=name,
         topic_id=topic_id,
         partitions=[
-            await _partition(parts, SharePlace(group_id, topic_id, index), with_lag=with_lag)
+            await _partition(parts, name, SharePlace(group_id, topic_id, index), with_lag=with_lag)
             for index in partitions
         ],
     )
 
 
-async def _partition(parts: Parts, place: SharePlace, *, with_lag: bool) -> PartitionAnswer:
+async def _partition(parts: Parts, topic: str, place: SharePlace, *, with_lag: bool) -> PartitionAnswer:
     unread = PartitionAnswer(partition_index=place.partition, start_offset=UNKNOWN_OFFSET)
     if place.topic_id == ZERO_UUID or not _is_kept(parts):
         return unread
     try:
-        state = await parts.shares.state(place)
-        if state is None or state.start_offset == UNKNOWN_OFFSET:
+        state = await parts.shares.keeper.summary(place)
+        if state.start_offset == UNKNOWN_OFFSET:
             return unread
         answer = unread.replace(start_offset=state.start_offset, leader_epoch=state.leader_epoch)
         if not with_lag:
             return answer
-        partition = parts.replicas.leader_by_id(place.topic_id, place.partition)
-        lag = partition.high_watermark - state.start_offset - state.complete_count
+        end_offset = await high_watermark_of(parts, TopicPartition(topic, place.partition))
+        lag = end_offset - state.start_offset - state.complete_count
         return answer.replace(lag=max(lag, 0))
     except KafkaError as error:
         return unread.replace(error_code=error.code, error_message=error.message)

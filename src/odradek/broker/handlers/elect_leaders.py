@@ -1,7 +1,7 @@
-"""ElectLeaders (43). Versions 0-2: elections on demand; one broker leads every partition already (KIP-460).
+"""ElectLeaders (43). Versions 0-2: elections on demand, of preferred leaders or, where nobody leads, of any replica (KIP-460).
 
-So every partition that exists answers ELECTION_NOT_NEEDED, unless its log is offline: then there is no leader to elect. Without
-a list all partitions are meant, and of these only what was done or failed is told, as in Kafka.
+The controller answers; others forward the request to it. Without a list all partitions are meant, and of these only what was
+done or failed is told, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,68 +20,80 @@ from odradek.protocol.messages.elect_leaders import (
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
+_SINCE_ERROR: Final = 1
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    refusal = None
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
+    try:
+        outcomes = await _elect(parts, request)
+    except KafkaError as refusal:
+        told = _results(dict.fromkeys(_named(request), refusal))
+        if circumstances.api_version < _SINCE_ERROR:
+            return ElectLeadersResponse(replica_election_results=told)
+        return ElectLeadersResponse(error_code=refusal.code, replica_election_results=told)
+    if request.topic_partitions is None:
+        news = {
+            name: error
+            for name, error in outcomes.items()
+            if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
+        }
+        return ElectLeadersResponse(
+            replica_election_results=_results(news, topics=dict.fromkeys(name.topic for name in outcomes))
+        )
+    return ElectLeadersResponse(replica_election_results=_results(outcomes))
+
+
+async def _elect(parts: Parts, request: ElectLeadersRequest) -> dict[TopicPartition, KafkaError | None]:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
-        refusal = KafkaError(
+        raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"election type {request.election_type} is not known: 0 is preferred, 1 unclean",
         )
-    wanted = request.topic_partitions
-    if wanted is None:
-        results = _all(parts, request.election_type)
-    else:
-        results = [
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    _result(index, refusal or _outcome(parts, topic.topic, index, request.election_type))
-                    for index in topic.partitions
-                ],
+    unclean = request.election_type == _UNCLEAN
+    wanted = None if request.topic_partitions is None else _named(request)
+    outcomes = await parts.controller.elect_leaders(wanted, unclean=unclean)
+    for name in outcomes:
+        if parts.replicas.is_offline(name) and _is_only_replica(parts, name):
+            outcomes[name] = KafkaError(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+                if unclean
+                else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"the only replica of {name} is offline",
             )
-            for topic in wanted
-        ]
-    return ElectLeadersResponse(
-        error_code=ErrorCode.NONE if refusal is None else refusal.code, replica_election_results=results
-    )
+    return outcomes
 
 
-def _all(parts: Parts, election_type: int) -> list[ReplicaElectionResult]:
-    results = []
-    for topic in parts.image.topics.values():
-        outcomes = [
-            (index, _outcome(parts, topic.name, index, election_type))
-            for index in range(len(topic.partitions))
-        ]
-        failed = [
-            _result(index, error)
-            for index, error in outcomes
-            if error.code is not ErrorCode.ELECTION_NOT_NEEDED
-        ]
-        results.append(ReplicaElectionResult(topic=topic.name, partition_result=failed))
-    return results
+def _is_only_replica(parts: Parts, name: TopicPartition) -> bool:
+    topic = parts.image.topics.get(name.topic)
+    return topic is not None and len(topic.partitions[name.partition].replicas) == 1
 
 
-def _outcome(parts: Parts, topic: str, index: int, election_type: int) -> KafkaError:
-    known = parts.image.topics.get(topic)
-    if known is None:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
-    if not 0 <= index < len(known.partitions):
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has no partition {index}")
-    if parts.replicas.is_offline(TopicPartition(topic, index)):
-        return KafkaError(
-            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-            if election_type == _PREFERRED
-            else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"the only replica of {topic}-{index} is offline",
+def _named(request: ElectLeadersRequest) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.topic, index)
+        for topic in request.topic_partitions or ()
+        for index in topic.partitions
+    ]
+
+
+def _results(
+    outcomes: dict[TopicPartition, KafkaError | None], topics: dict[str, None] | None = None
+) -> list[ReplicaElectionResult]:
+    """By topic; `topics` are named even if nothing is told about them."""
+    results: dict[str, list[PartitionResult]] = {name: [] for name in topics or ()}
+    for name, error in outcomes.items():
+        result = PartitionResult(
+            partition_id=name.partition,
+            error_code=ErrorCode.NONE if error is None else error.code,
+            error_message=None if error is None else error.message,
         )
-    return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"the preferred replica leads {topic}-{index} already")
-
-
-def _result(index: int, error: KafkaError) -> PartitionResult:
-    return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+        results.setdefault(name.topic, []).append(result)
+    return [
+        ReplicaElectionResult(topic=topic, partition_result=partitions)
+        for topic, partitions in results.items()
+    ]
 
 
 SERVED = Served(43, handle)

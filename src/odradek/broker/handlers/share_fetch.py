@@ -35,6 +35,7 @@ from odradek.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from odradek.replication.partition import Partition
+from odradek.runtime.shielded import outcome_of
 
 _SINCE_MODES = 2
 _RECORD_LIMIT = 1
@@ -192,7 +193,7 @@ async def _ended(
         async with asyncio.timeout(max(seconds, 0.001)):
             for place, task in loads.items():
                 try:
-                    await asyncio.shield(task)
+                    await outcome_of(task)
                 except KafkaError as error:
                     refused[place] = error
     except TimeoutError:

@@ -1,0 +1,70 @@
+"""ReadShareGroupStateSummary (87): how far a share group is in partitions, for those who describe it (KIP-932). Versions 0-1.
+
+Between brokers; it fences nobody. How much is done with above the start offset: from v1.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share_keeper import Summary, summarized
+from odradek.broker.share_state_answers import kept
+from odradek.groups.share.state_formats import SharePlace
+from odradek.model.errors import KafkaError
+from odradek.protocol.messages.read_share_group_state_summary import (
+    PartitionResult,
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+
+_SINCE_COUNTS = 1
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: ReadShareGroupStateSummaryRequest
+) -> ReadShareGroupStateSummaryResponse:
+    outcomes = await kept(
+        parts,
+        [
+            (
+                place := SharePlace(request.group_id, topic.topic_id, one.partition),
+                partial(summarized, place=place),
+            )
+            for topic in request.topics
+            for one in topic.partitions
+        ],
+    )
+    with_counts = circumstances.api_version >= _SINCE_COUNTS
+    return ReadShareGroupStateSummaryResponse(
+        results=[
+            ReadStateSummaryResult(
+                topic_id=topic.topic_id,
+                partitions=[
+                    _result(
+                        one.partition,
+                        outcomes[SharePlace(request.group_id, topic.topic_id, one.partition)],
+                        with_counts=with_counts,
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _result(partition: int, outcome: Summary | KafkaError, *, with_counts: bool) -> PartitionResult:
+    if isinstance(outcome, KafkaError):
+        return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
+    result = PartitionResult(
+        partition=partition,
+        state_epoch=outcome.state_epoch,
+        leader_epoch=outcome.leader_epoch,
+        start_offset=outcome.start_offset,
+    )
+    return result.replace(delivery_complete_count=outcome.complete_count) if with_counts else result
+
+
+SERVED = Served(87, handle)

@@ -1,0 +1,347 @@
+"""How this broker belongs to its cluster: registered under an epoch of its own, standing for controller, following whoever is.
+
+Three tasks, each woken by what happens and otherwise asleep:
+
+- *registering*: the registration is made again, under a new epoch, when the session ended or the controller took the node away;
+- *standing*: the election (`registry/election.py`), which begins and ends the time of a `Controller` here;
+- *following*: the controller, here or elsewhere, is told about this broker and asked for news. What another broker's controller
+  tells is applied, and the next question acknowledges it; what our own does is applied as it happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from odradek.cluster.controller import Controller
+from odradek.cluster.image import ClusterImage
+from odradek.cluster.registration import BROKERS, Registration, register, registration_from
+from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, UpdateKind, apply_update
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import BrokerId
+from odradek.protocol import Message
+from odradek.protocol.messages.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
+from odradek.registry import Registry, RegistryError
+from odradek.registry.election import Election, Term
+from odradek.runtime.ports import Entropy
+from odradek.telemetry import events
+
+_log = events.get("broker")
+
+CLUSTER_SYNC: Final = 10000
+_IMAGES, _LEAVING = "images", "leaving"
+_POLL_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = (0.05, 1.0)
+_LEAVE_SECONDS: Final = 10.0
+_LEAVE_POLL_SECONDS: Final = 0.1
+
+LoadController = Callable[[Term], Awaitable[Controller]]
+Report = Callable[[], BrokerReport]
+"""What this broker has to say about its replicas; who it is, and what it has applied, is filled in here."""
+
+
+class Cluster(Protocol):
+    """What a membership needs of its `ClusterLink`."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    async def take(self, after: ClusterImage) -> None:
+        """Apply an image."""
+
+    async def ask(
+        self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float, lane: str
+    ) -> Message:
+        """Raises an OdradekError when there is no answer."""
+
+    def locate(self, broker: BrokerId, host: str, port: int) -> None:
+        """Where a broker is, that the image may not know yet."""
+
+    def changed(self) -> None:
+        """The controller, or the registration, is another one."""
+
+
+class Membership:
+    """Used on the event loop only. `join`, later `leave` if others are to take over, and `close`."""
+
+    def __init__(self, cluster: Cluster, registry: Registry, entropy: Entropy) -> None:
+        self._cluster = cluster
+        self._registry = registry
+        self._entropy = entropy
+        self._registration: Registration | None = None
+        self._load_controller: LoadController | None = None
+        self._report: Report | None = None
+        self._election: Election | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._tending: asyncio.Task[None] | None = None
+        self._end_watch: Callable[[], None] = _nothing
+        self._brokers_changed = asyncio.Event()
+        self._unregistered = asyncio.Event()
+        self._news = asyncio.Event()
+        self._has_applied = False
+        self._is_leaving = False
+        self.controller: Controller | None = None
+        """The controller, while it is this broker."""
+        self.controller_id: BrokerId | None = None
+        """Who was last elected, as far as this broker heard; None while nobody is."""
+        self.broker_epoch = -1
+        self.failed: asyncio.Future[None] | None = None
+        """Ends with an error when this broker cannot belong to the cluster any more."""
+
+    async def join(self, registration: Registration, load_controller: LoadController, report: Report) -> None:
+        """Register, and begin to stand for controller and to follow it. Raises what is in the way of the registration."""
+        self._registration, self._load_controller, self._report = registration, load_controller, report
+        self.failed = asyncio.get_running_loop().create_future()
+        self._registry.on_expired = self._session_is_over
+        self.broker_epoch = await register(self._registry, registration)
+        _log.info("broker_registered", broker=registration.broker_id, epoch=self.broker_epoch)
+        self._election = Election(
+            self._registry,
+            candidate=json.dumps({"broker": registration.broker_id}).encode(),
+            on_elected=self._elected,
+            on_deposed=self._deposed,
+            on_controller=self._heard,
+            entropy=self._entropy,
+        )
+        await self._election.start()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._keep_registered(), name="registering"),
+            loop.create_task(self._follow(), name="following"),
+        ]
+
+    @property
+    def has_applied(self) -> bool:
+        """Whether an image was applied in this life."""
+        return self._has_applied
+
+    async def leave(self) -> None:
+        """Hand over what this broker leads, as long as there is somebody to take it (controlled shutdown). It never fails."""
+        self._is_leaving = True
+        if not self._has_applied or len(self._cluster.image.brokers) < 2:
+            return
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                while self._leads_anything():
+                    if self.controller_id is not None:
+                        await self._ask(self.controller_id, max_wait_s=0.0, lane=_LEAVING)
+                    await asyncio.sleep(_LEAVE_POLL_SECONDS)
+        except (OdradekError, TimeoutError) as error:
+            _log.warning(
+                "leadership_not_handed_over", reason=str(error) or f"not within {_LEAVE_SECONDS:g} s"
+            )
+
+    async def close(self) -> None:
+        """Nothing runs afterwards; the registration goes when the registry is closed. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        election, self._election = self._election, None
+        if election is not None:
+            await election.close()
+
+    # -- registering
+
+    def _session_is_over(self) -> None:
+        _log.warning("session_expired", epoch=self.broker_epoch)
+        self._unregistered.set()
+
+    async def _keep_registered(self) -> None:
+        assert self._registration is not None
+        pause = _Pause(self._entropy)
+        while True:
+            await self._unregistered.wait()
+            try:
+                self.broker_epoch = await register(self._registry, self._registration)
+            except RegistryError as error:  # the election renews the session
+                _log.info("registration_retried", reason=str(error))
+                await pause.rest()
+            except KafkaError as error:
+                self._give_up(error)
+                return
+            else:
+                pause.over()
+                self._unregistered.clear()
+                _log.info(
+                    "broker_registered_again", broker=self._registration.broker_id, epoch=self.broker_epoch
+                )
+                self._wake()
+
+    def _give_up(self, error: KafkaError) -> None:
+        _log.error("broker_cannot_go_on", reason=error.message)
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_exception(error)
+
+    # -- standing
+
+    async def _elected(self, term: Term) -> None:
+        assert self._load_controller is not None
+        controller = await self._load_controller(term)
+        if self._has_applied:
+            await self._cluster.take(controller.image)
+        self.controller = controller
+        self._brokers_changed.set()
+        self._end_watch = self._registry.watch(BROKERS, self._brokers_changed.set)
+        self._tending = asyncio.get_running_loop().create_task(self._tend(controller), name="tending brokers")
+        self._wake()
+
+    async def _deposed(self) -> None:
+        self._end_watch()
+        self._end_watch = _nothing
+        controller, self.controller = self.controller, None
+        tending, self._tending = self._tending, None
+        if tending is not None:
+            tending.cancel()
+            await asyncio.gather(tending, return_exceptions=True)
+        if controller is not None:
+            await controller.close()
+        self._wake()
+
+    async def _tend(self, controller: Controller) -> None:
+        """Brokers come and go."""
+        pause = _Pause(self._entropy)
+        while True:
+            await self._brokers_changed.wait()
+            self._brokers_changed.clear()
+            try:
+                await controller.brokers_changed()
+            except OdradekError as error:
+                _log.warning("brokers_not_read", reason=str(error))
+                self._brokers_changed.set()
+                await pause.rest()
+            else:
+                pause.over()
+
+    def _heard(self, candidate: bytes | None, epoch: int) -> None:
+        """Who is the controller, from the registry."""
+        self.controller_id = None if candidate is None else BrokerId(json.loads(candidate)["broker"])
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._cluster.changed()
+
+    # -- following
+
+    async def _follow(self) -> None:
+        pause = _Pause(self._entropy)
+        while True:
+            self._news.clear()
+            controller = self.controller_id
+            if controller is None or (self._is_me(controller) and self.controller is None):
+                await self._news.wait()
+                continue
+            try:
+                answer = await self._ask(controller, max_wait_s=_POLL_SECONDS, lane=_IMAGES)
+                await self._take(answer)
+            except UpdateDoesNotFit:
+                self._has_applied = False
+            except OdradekError as error:
+                await self._not_told(controller, error)
+                await pause.rest()
+            else:
+                pause.over()
+
+    async def _ask(self, controller: BrokerId, *, max_wait_s: float, lane: str) -> SyncAnswer:
+        report = self._own_report()
+        if self._is_me(controller):
+            if self.controller is None:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
+            return await self.controller.sync(report, max_wait_s=max_wait_s)
+        request = ClusterSyncRequest(
+            broker_id=report.broker_id,
+            broker_epoch=report.broker_epoch,
+            controller_epoch=report.controller_epoch,
+            version=report.version,
+            max_wait_ms=int(max_wait_s * 1000),
+            payload=report.data(),
+        )
+        told = await self._cluster.ask(
+            controller, CLUSTER_SYNC, request, timeout_s=max_wait_s + _ANSWER_SECONDS, lane=lane
+        )
+        assert isinstance(told, ClusterSyncResponse)
+        if told.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(told.error_code), f"broker {controller} gives no image")
+        return SyncAnswer(
+            controller_epoch=told.controller_epoch,
+            version=told.version,
+            kind=UpdateKind(told.kind),
+            payload=told.payload,
+        )
+
+    def _own_report(self) -> BrokerReport:
+        assert self._report is not None
+        image = self._cluster.image
+        return replace(
+            self._report(),
+            broker_epoch=self.broker_epoch,
+            controller_epoch=image.controller_epoch if self._has_applied else -1,
+            version=image.version if self._has_applied else -1,
+            is_leaving=self._is_leaving,
+        )
+
+    async def _take(self, answer: SyncAnswer) -> None:
+        if self.controller is not None and answer.controller_epoch == self.controller.image.controller_epoch:
+            self._now_applied()  # by our own controller, before it told us
+            return
+        if answer.kind is not UpdateKind.NOTHING:
+            known = self._cluster.image if self._has_applied else None
+            await self._cluster.take(apply_update(known, answer.payload))
+            self._now_applied()
+
+    def _now_applied(self) -> None:
+        if not self._has_applied:
+            self._has_applied = True
+            self._cluster.changed()
+
+    async def _not_told(self, controller: BrokerId, error: OdradekError) -> None:
+        """No news: the controller is gone or deposed, moved to another address, or does not know us."""
+        code = error.code if isinstance(error, KafkaError) else None
+        if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            self._unregistered.set()
+        elif code is None and not self._is_me(controller):
+            await self._locate(controller)
+
+    async def _locate(self, broker: BrokerId) -> None:
+        try:
+            node = await self._registry.get(f"{BROKERS}/{broker}")
+        except RegistryError:
+            return
+        if node is not None:
+            found = registration_from(broker, node.data)
+            self._cluster.locate(broker, found.host, found.port)
+
+    def _is_me(self, broker: BrokerId) -> bool:
+        return self._registration is not None and broker == self._registration.broker_id
+
+    def _leads_anything(self) -> bool:
+        assert self._registration is not None
+        me = self._registration.broker_id
+        topics: Any = self._cluster.image.topics.values()
+        return any(partition.leader == me for topic in topics for partition in topic.partitions)
+
+
+class _Pause:
+    """Longer after each failure, and never the same for two brokers."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+        self._failures = 0
+
+    async def rest(self) -> None:
+        shortest, longest = _RETRY_SECONDS
+        seconds = min(longest, shortest * 2.0**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        await asyncio.sleep(seconds * (0.5 + 0.5 * self._entropy.uniform()))
+
+    def over(self) -> None:
+        self._failures = 0
+
+
+def _nothing() -> None:
+    return None
