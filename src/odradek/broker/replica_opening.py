@@ -95,7 +95,7 @@ class ReplicaOpening:
         )
 
     def _is_dispensable(self, wanted: Wanted) -> bool:
-        """Whether others have what this replica may have lost: then it may go on with what is left, and get the rest from them."""
+        """Whether others have what this replica may have lost: then it may go on with what is left, and get the rest."""
         state = wanted.topic.partitions[wanted.index]
         safe = {*state.isr, *state.eligible}
         return bool(safe - {self._held.me}) or (bool(safe) and self._held.me not in safe)

@@ -143,7 +143,7 @@ class Replicas:
     async def load(self, image: ClusterImage, config: BrokerConfig) -> None:
         """Open every replica that the image has for this broker; logs of what it does not know are left alone.
 
-        They get no roles: the image may be of a former life, whose leadership ended with it, and with what it had not made durable.
+        They get no roles: the image may be of a former life, whose leadership ended with it, as did what was not durable.
         """
         async with self._changing:
             await self._take_on(image, config, are_new=False)
