@@ -63,6 +63,7 @@ class Controller:
         clock: Clock | None,
         me: BrokerId,
     ) -> None:
+        self._me = me
         self._store = store
         self._publication = publication
         self._changes = Changes(store, publication)
@@ -217,6 +218,7 @@ class Controller:
     async def sync(self, report: BrokerReport, *, max_wait_s: float) -> SyncAnswer:
         """Hear what a broker reports, and tell it what is new as soon as something is, or nothing after `max_wait_s`.
 
+        The local broker is told nothing in its answer: images come to it through `apply`.
         STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when another incarnation, or none, is registered; NOT_CONTROLLER.
         """
         if report.controller_epoch > self.epoch:
@@ -225,9 +227,12 @@ class Controller:
             await self._changes.alone(lambda: self._brokers.hear(report))
         if report.controller_epoch == self.epoch:
             self._publication.told_by(report.broker_id, report.version)
-        answer = await self._publication.update_since(
-            report.controller_epoch, report.version, max_wait_s=max_wait_s
-        )
+        if report.broker_id == self._me:
+            answer = await self._publication.applied_since(report.version, max_wait_s=max_wait_s)
+        else:
+            answer = await self._publication.update_since(
+                report.controller_epoch, report.version, max_wait_s=max_wait_s
+            )
         self._brokers.check_epoch(report.broker_id, report.broker_epoch)
         return answer
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from odradek.cluster.image import ClusterImage
@@ -86,16 +87,19 @@ class Publication:
 
     async def update_since(self, epoch: int, version: int, *, max_wait_s: float) -> SyncAnswer:
         """What leads from that image to the latest; waits for news when that is the latest. NOT_CONTROLLER after `end`."""
-        if (epoch, version) == (self.latest.controller_epoch, self.latest.version):
-            try:
-                async with asyncio.timeout(max_wait_s):
-                    while version == self.latest.version and not self._is_over:
-                        await self._news.wait()
-            except TimeoutError:
-                pass
-        if self._is_over:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
+        await self._news_within(
+            max_wait_s, lambda: (epoch, version) != (self.latest.controller_epoch, self.latest.version)
+        )
         return self._update(epoch, version)
+
+    async def applied_since(self, version: int, *, max_wait_s: float) -> SyncAnswer:
+        """For the local broker: what it has applied, as soon as that is another version. NOT_CONTROLLER after `end`."""
+        await self._news_within(max_wait_s, lambda: self.applied.version != version)
+        return SyncAnswer(
+            controller_epoch=self.applied.controller_epoch,
+            version=self.applied.version,
+            kind=UpdateKind.NOTHING,
+        )
 
     def end(self) -> None:
         """Nothing is told any more; whoever waits is sent away."""
@@ -107,6 +111,14 @@ class Publication:
         self.end()
         if self._applying is not None:
             await asyncio.gather(self._applying, return_exceptions=True)
+
+    async def _news_within(self, seconds: float, is_there: Callable[[], bool]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not is_there() and not self._is_over:
+                    await self._news.wait()
+        if self._is_over:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
 
     def _update(self, epoch: int, version: int) -> SyncAnswer:
         latest = self.latest
