@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -60,6 +61,9 @@ class Cluster(Protocol):
 
     def locate(self, broker: BrokerId, host: str, port: int) -> None:
         """Where a broker is, that the image may not know yet."""
+
+    async def reached(self, controller_epoch: int, version: int) -> None:
+        """Returns when an image that is as new as that was applied."""
 
     def changed(self) -> None:
         """The controller, or the registration, is another one."""
@@ -287,7 +291,11 @@ class Membership:
 
     async def _take(self, answer: SyncAnswer) -> None:
         if self.controller is not None and answer.controller_epoch == self.controller.image.controller_epoch:
-            self._now_applied()  # by our own controller, before it told us
+            # Our own controller has it applied, in a task of its own.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._cluster.reached(answer.controller_epoch, answer.version)
+            self._now_applied()
             return
         if answer.kind is not UpdateKind.NOTHING:
             known = self._cluster.image if self._has_applied else None
