@@ -2,9 +2,9 @@
 
 Each process has the whole tree in memory and reads there. A commit locks the journal, takes in what others appended, is judged,
 appended and synced, and only then applied and visible (see `shared_journal`). Others notice at their next look: a process looks
-every 50 ms while others are there, and less often, at the directory of sessions only, while it is alone. It also looks whether
-the others' sessions live (see `session_files`), and ends the ones that do not by a commit; so a process that comes back finds
-its session gone, under the lock, before it can commit anything.
+every 50 ms while others are there, and five times less often while it is alone. It also looks whether the others' sessions live
+(see `session_files`), and ends the ones that do not by a commit; so a process that comes back finds its session gone, under the
+lock, before it can commit anything.
 """
 
 from __future__ import annotations
@@ -120,9 +120,8 @@ class EmbeddedRegistry:
 
     async def sync(self) -> None:
         self._check()
-        if not self._journal.is_loaded or self._others or self._files.others():
-            await self._to_its_end(self._catch_up())
-            self._check()
+        await self._to_its_end(self._catch_up())
+        self._check()
 
     def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
         self._look_out()
@@ -313,16 +312,13 @@ class EmbeddedRegistry:
             await asyncio.sleep(_LOOK_SECONDS if self._others else _LOOK_ALONE_SECONDS)
 
     async def _look_once(self) -> None:
-        had_others, self._others = bool(self._others), self._files.others()
-        if not self._others and not had_others and self._journal.is_loaded:
-            return  # nobody else can have committed anything
-        now = self._now()
-        if now >= self._beat_at + self._beat_seconds and not self._is_over:
+        if not self._journal.is_current(self._journal.head()):  # others may have come and gone already
+            await self._to_its_end(self._catch_up())
+        self._others = self._files.others()
+        now, known = self._now(), self._journal.state.sessions
+        if self._others and now >= self._beat_at + self._beat_seconds and not self._is_over:
             self._beat_at = now
             self._files.beat()
-        if not self._journal.is_current(self._journal.head()):
-            await self._to_its_end(self._catch_up())
-        known = self._journal.state.sessions
         others = dict.fromkeys([*self._others, *(session for session in known if session != self._session)])
         dead = self._silence.look({session: self._files.heartbeat(session) for session in others}, now)
         if any(session in known for session in dead):

@@ -49,7 +49,6 @@ class SimDisk:
         self._on_crash = on_crash
         self._on_point = on_point
         self._revoked = False
-        self._locked: set[str] = set()
 
     # -- dying -----------------------------------------------------------------------------------------------
 
@@ -260,12 +259,12 @@ class SimDisk:
             raise BlockingIOError(errno.EWOULDBLOCK, message, error.filename) from None
 
     def lock_file(self, path: str, *, create: bool = True) -> SimLock:
-        """A machine has one process at a time, so only its own locks can be in the way."""
         self.open(path, create=create).close()
-        if path in self._locked:
+        held = self.medium.locks.get(path)
+        if isinstance(held, SimLock) and held.is_held:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds its lock", path)
-        self._locked.add(path)
-        return SimLock(self._locked, path)
+        taken = self.medium.locks[path] = SimLock(self)
+        return taken
 
     # -- for tests -------------------------------------------------------------------------------------------
 
@@ -277,16 +276,17 @@ class SimDisk:
 class SimLock:
     """`DirectoryLock` of one mount: gone with it."""
 
-    __slots__ = ("_locked", "_path")
+    __slots__ = ("_disk",)
 
-    def __init__(self, locked: set[str], path: str) -> None:
-        self._locked: set[str] | None = locked
-        self._path = path
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk: SimDisk | None = disk
+
+    @property
+    def is_held(self) -> bool:
+        return self._disk is not None and not self._disk.is_revoked
 
     def release(self) -> None:
-        if self._locked is not None:
-            self._locked.discard(self._path)
-            self._locked = None
+        self._disk = None
 
 
 class SimFile:

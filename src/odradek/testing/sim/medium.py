@@ -258,10 +258,12 @@ class Folder:
 class Medium:
     """The tree of one host's disk. It outlives the host's crashes."""
 
-    __slots__ = ("capacity_bytes", "root")
+    __slots__ = ("capacity_bytes", "locks", "root")
 
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.root = Folder()
+        self.locks: dict[str, object] = {}
+        """Who locked which path last: mounts of one medium at one time are processes of one machine."""
         self.capacity_bytes = capacity_bytes
 
     def find(self, path: str) -> Inode | Folder:

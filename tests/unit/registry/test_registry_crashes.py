@@ -1,0 +1,255 @@
+"""Two processes share a journal, one dies at each of its I/O points, and the power may go with it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.registry import Create, EmbeddedRegistry, Put, RegistryError, shared_journal
+from odradek.registry.journal import line_of
+from odradek.runtime.ports import Runtime
+from odradek.testing.sim import CrashAt, CrashKind, FailAt, HostCrashed, Medium, SimDisk, SimEntropy, stream
+from odradek.testing.sim.disk_faults import DiskFault
+
+_DIRECTORY = "/data"
+_COMMITS = 8
+
+
+class Inline:
+    async def run(self, work: Callable[..., Any], *arguments: object) -> Any:
+        return work(*arguments)
+
+
+class Standing:
+    """A clock that stands: nobody is silent for too long."""
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def process(medium: Medium, name: str, *faults: DiskFault) -> tuple[SimDisk, Runtime]:
+    """A mount of the medium, as a process that was started has it."""
+    disk = SimDisk(medium, rng=stream(name, "disk"), faults=faults)
+    runtime = Runtime(
+        clock=Standing(), entropy=SimEntropy(stream(name, "entropy")), disk=disk, offload=Inline()
+    )
+    return disk, runtime
+
+
+def machine() -> Medium:
+    medium = Medium()
+    disk, _ = process(medium, "setup")
+    disk.make_directory(_DIRECTORY)
+    disk.sync_directory("/")
+    return medium
+
+
+async def write(runtime: Runtime, acknowledged: list[int]) -> None:
+    registry = EmbeddedRegistry.open(runtime, _DIRECTORY)
+    await registry.commit([Create(path="/mine", data=b"", ephemeral=True)])
+    node = await registry.get("/counter")
+    version = -1 if node is None else node.version
+    for _ in range(_COMMITS):
+        if version < 0:
+            await registry.commit([Create(path="/counter", data=b"x" * 100)])
+        else:
+            await registry.commit([Put(path="/counter", data=b"x" * 100, version=version)])
+        version += 1
+        acknowledged.append(version)
+    await registry.close()
+
+
+async def version_of(registry: EmbeddedRegistry) -> int:
+    node = await registry.get("/counter")
+    return -1 if node is None else node.version
+
+
+@pytest.fixture(autouse=True)
+async def the_dead_are_silent() -> None:
+    """What a process that died had under way ends with its death, and nobody waits for it."""
+
+    def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), HostCrashed):
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(unhandled)
+
+
+@pytest.fixture(autouse=True)
+def rewritten_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_journal, "_SLACK_BYTES", 700)
+
+
+@pytest.mark.parametrize("kind", list(CrashKind))
+async def test_a_writer_that_dies_at_any_point_loses_nothing_acknowledged_and_stops_nobody(
+    kind: CrashKind,
+) -> None:
+    point = 0
+    died = True
+    while died:
+        point += 1
+        medium = machine()
+        _, onlooker_runtime = process(medium, f"onlooker {point}")
+        onlooker = EmbeddedRegistry.open(onlooker_runtime, _DIRECTORY)
+        crash = CrashAt(number=point, kind=kind, rng=stream(point, "crash"))
+        disk, runtime = process(medium, f"writer {point}", crash)
+        acknowledged = [-1]
+        try:
+            await write(runtime, acknowledged)
+        except HostCrashed:
+            pass
+        died = disk.is_revoked
+        if kind is CrashKind.PROCESS_KILL:
+            await onlooker.sync()
+            seen = await version_of(onlooker)
+            assert acknowledged[-1] <= seen <= acknowledged[-1] + 1
+            await onlooker.commit([Create(path="/after", data=b"")])
+            assert await version_of(onlooker) in (seen, acknowledged[-1] + 1)
+            disk_of_all, _ = process(medium, "power")
+            disk_of_all.crash(CrashKind.POWER_LOSS)
+        else:
+            seen = acknowledged[-1]
+        _, restarted_runtime = process(medium, f"restarted {point}")
+        restarted = EmbeddedRegistry.open(restarted_runtime, _DIRECTORY)
+        assert seen <= await version_of(restarted) <= acknowledged[-1] + 1
+        assert await restarted.get("/mine") is None
+        assert (await restarted.get("/after") is not None) == (kind is CrashKind.PROCESS_KILL)
+        await restarted.commit([Create(path="/last", data=b"")])
+        await restarted.close()
+    assert point > 50
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+async def test_an_error_of_the_disk_at_any_point_leaves_both_processes_with_one_truth(number: int) -> None:
+    point, failed = 0, True
+    while failed:
+        point += 1
+        medium = machine()
+        _, onlooker_runtime = process(medium, f"onlooker {point}")
+        onlooker = EmbeddedRegistry.open(onlooker_runtime, _DIRECTORY)
+        fault = FailAt(number=point, error=number, done=stream(point, "done").random())
+        disk, runtime = process(medium, f"writer {point}", fault)
+        acknowledged = [-1]
+        try:
+            await write(runtime, acknowledged)
+        except RegistryError:
+            pass
+        failed = disk.failure_count > 0
+        await onlooker.commit([Create(path="/after", data=b"")])
+        seen = await version_of(onlooker)
+        assert acknowledged[-1] <= seen <= acknowledged[-1] + 1
+        disk.crash(CrashKind.POWER_LOSS)
+        _, restarted_runtime = process(medium, f"restarted {point}")
+        restarted = EmbeddedRegistry.open(restarted_runtime, _DIRECTORY)
+        assert await version_of(restarted) == seen
+        assert await restarted.get("/after") is not None
+        await restarted.close()
+    assert point > 50
+
+
+async def test_what_a_killed_writer_left_is_nothing_to_readers_and_cut_by_the_next_writer_at_every_byte() -> (
+    None
+):
+    line = line_of([("/b", None)], begun=[77])
+    for length in range(1, len(line)):
+        medium = machine()
+        disk, first_runtime = process(medium, "first")
+        first = EmbeddedRegistry.open(first_runtime, _DIRECTORY)
+        await first.commit([Create(path="/a", data=b"")])
+        journal = disk.open(f"{_DIRECTORY}/{shared_journal.JOURNAL_NAME}")
+        good = journal.length()
+        second = EmbeddedRegistry.open(process(medium, "second")[1], _DIRECTORY)
+        journal.pwrite(line[:length], good)
+        await second.sync()
+        assert await second.children("/") == ["a"]
+        assert journal.length() == good + length
+        await second.commit([Create(path="/c", data=b"")])
+        await first.sync()
+        assert await first.children("/") == await second.children("/") == ["a", "c"]
+        third = EmbeddedRegistry.open(process(medium, "third")[1], _DIRECTORY)
+        assert await third.children("/") == ["a", "c"]
+        await asyncio.gather(first.close(), second.close(), third.close())
+
+
+async def test_a_whole_line_behind_the_head_is_kept_by_the_next_writer() -> None:
+    medium = machine()
+    disk, first_runtime = process(medium, "first")
+    first = EmbeddedRegistry.open(first_runtime, _DIRECTORY)
+    await first.commit([Create(path="/a", data=b"")])
+    node = await first.get("/a")
+    assert node is not None
+    journal = disk.open(f"{_DIRECTORY}/{shared_journal.JOURNAL_NAME}")
+    journal.pwrite(line_of([("/b", node)]), journal.length())
+    await first.sync()
+    assert await first.get("/b") is None, "it may not be durable"
+    await first.commit([Put(path="/b", data=b"1", version=0)])
+    disk.crash(CrashKind.POWER_LOSS)
+    second = EmbeddedRegistry.open(process(medium, "second")[1], _DIRECTORY)
+    found = await second.get("/b")
+    assert found is not None
+    assert found.data == b"1"
+    await second.close()
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"\0" * 42, b"x" * 42, b"0" * 20], ids=["none", "zeros", "noise", "half"]
+)
+async def test_a_head_that_was_lost_is_found_again_from_the_journal(head: bytes) -> None:
+    medium = machine()
+    disk, first_runtime = process(medium, "first")
+    first = EmbeddedRegistry.open(first_runtime, _DIRECTORY)
+    second = EmbeddedRegistry.open(process(medium, "second")[1], _DIRECTORY)
+    await first.commit([Create(path="/a", data=b"")])
+    lock_file = disk.open(f"{_DIRECTORY}/{shared_journal.LOCK_NAME}")
+    lock_file.truncate(0)
+    lock_file.pwrite(head, 0)
+    await second.sync()
+    assert await second.get("/a") is not None
+    await first.commit([Create(path="/b", data=b"")])
+    await second.sync()
+    assert await second.children("/") == ["a", "b"]
+    await asyncio.gather(first.close(), second.close())
+
+
+async def test_a_reader_follows_through_any_number_of_rewritings() -> None:
+    medium = machine()
+    disk, writer_runtime = process(medium, "writer")
+    writer = EmbeddedRegistry.open(writer_runtime, _DIRECTORY)
+    reader = EmbeddedRegistry.open(process(medium, "reader")[1], _DIRECTORY)
+    await writer.commit([Create(path="/a", data=b""), Create(path="/own", data=b"", ephemeral=True)])
+    told: list[int] = []
+    reader.watch("/a", lambda: told.append(1))
+    for version in range(60):
+        await writer.commit([Put(path="/a", data=b"x" * (version % 7) * 30, version=version)])
+        if version % 3 == 0:
+            await reader.sync()
+            node = await reader.get("/a")
+            assert node is not None
+            assert node.version == version + 1
+            assert disk.length(f"{_DIRECTORY}/{shared_journal.JOURNAL_NAME}") < 2000
+            await asyncio.sleep(0)
+    assert len(told) >= 20
+    await asyncio.gather(writer.close(), reader.close())
+
+
+async def test_a_deleted_or_restored_journal_is_what_the_name_leads_to() -> None:
+    medium = machine()
+    disk, first_runtime = process(medium, "first")
+    first = EmbeddedRegistry.open(first_runtime, _DIRECTORY)
+    await first.commit([Create(path="/a", data=b"")])
+    path = f"{_DIRECTORY}/{shared_journal.JOURNAL_NAME}"
+    backup = disk.read(path)
+    await first.commit([Create(path="/b", data=b"")])
+    await first.close()
+    disk.replace(path, backup)
+    restored = EmbeddedRegistry.open(process(medium, "second")[1], _DIRECTORY)
+    assert await restored.children("/") == ["a"]
+    await restored.commit([Create(path="/c", data=b"")])
+    await restored.close()
