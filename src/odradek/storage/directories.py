@@ -6,6 +6,8 @@ and nobody else's. A name is never taken for proof: a log belongs to a topic if 
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -41,6 +43,8 @@ from odradek.telemetry import events
 log = events.get("storage")
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
+_CLOSED_AT_ONCE: Final = 4
+_CLOSED_IN_A_ROW: Final = 64
 
 
 class LogDirectories:
@@ -502,16 +506,38 @@ class LogDirectories:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     async def close_logs(self) -> None:
-        """Make every log durable and close it."""
-        for name in list(self._logs):
-            await self._runtime.offload.run(self._close_log, name)
+        """Make every log durable and close it, several at a time: their syncs share what the disk does for one."""
+        waiting = deque(self._logs)
+        await asyncio.gather(*(self._close_waiting(waiting) for _ in range(_CLOSED_AT_ONCE)))
+
+    async def _close_waiting(self, waiting: deque[TopicPartition]) -> None:
+        while waiting:
+            name = waiting.popleft()
+            opened = self._logs[name]
+            clean, done = opened.failed is None, None
+            try:
+                job = opened.begin_close()
+                if job is not None:
+                    await self._runtime.offload.run(job.run)
+                    done = job
+                elif not opened.abandon_now():
+                    await self._runtime.offload.run(opened.abandon)
+            except (OSError, KafkaError) as error:
+                await self._runtime.offload.run(opened.abandon)
+                clean = False
+                log.error("log_not_closed", partition=name, error=error)
+            opened.end_close(done)
+            if clean:
+                self._homes.closed_cleanly(name)
+            if len(waiting) % _CLOSED_IN_A_ROW == 0:
+                await asyncio.sleep(0)
 
     def _close_log(self, name: TopicPartition) -> None:
         opened = self._logs[name]
         try:
             clean = opened.failed is None
             opened.close()
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             log.error("log_not_closed", partition=name, error=error)
         else:
             if clean:

@@ -54,6 +54,14 @@ class Life:
         with self._lock:
             self.alive = False
 
+    def end_unless_busy(self) -> bool:
+        """Like `end`, but False, and nothing changed, while there is work under way."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        self.alive = False
+        self._lock.release()
+        return True
+
     def attempt(self, work: Callable[[], object]) -> bool:
         """For work that the log can do without: its errors are its own. False, and nothing was done, when the log is
         closed or failed.
@@ -132,6 +140,19 @@ class FlushJob:
             if error.errno not in passing:
                 raise
             self.deferred.append(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingJob:
+    """The last flush of a log. `run` on any thread; nothing is done for the log on another one afterwards."""
+
+    flush: FlushJob
+    writer: SegmentWriter
+
+    def run(self) -> None:
+        self.flush.life.end()
+        self.writer.sync_transactions()
+        self.flush.sync_all()
 
 
 class Durability:

@@ -22,7 +22,7 @@ from odradek.storage.cleaning.choice import roll_due
 from odradek.storage.cutting import find_cut
 from odradek.storage.damage import DamagedBatchError, OnDamaged
 from odradek.storage.deletion import candidates, take_out
-from odradek.storage.durability import Durability, FlushJob, Life
+from odradek.storage.durability import ClosingJob, Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
 from odradek.storage.faults import Fault, Health, OnBroken, RepairJob
 from odradek.storage.following import Portion, check_fetched, portions
@@ -93,6 +93,9 @@ class Log:
         self._size_bytes = opened.segments.size_bytes
         self._cleaning: CleaningAccess | None = None
         self._truncation_noted = opened.truncation_noted
+        self._snapshot_offset = opened.snapshot_offset
+        self._index_written_to = opened.end_offset if opened.index_is_written else -1
+        """Where the log ended when the active segment's index files were complete; a truncation voids it."""
         self._on_damaged = on_damaged
         self.config = opening.config
         self.topic_partition: Final = opening.topic_partition
@@ -173,6 +176,10 @@ class Log:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
         return cls(runtime, opening, opened, on_broken, on_damaged)
 
+    def abandon_now(self) -> bool:
+        """The same on the loop; False, and nothing was done, where it would have to wait."""
+        return self._life.end_unless_busy()
+
     def abandon(self) -> None:
         """The log is to be deleted: work on other threads that is under way ends, and later work does nothing. Blocks
         until then, on any thread; then `close` the log on the loop.
@@ -184,40 +191,51 @@ class Log:
         return self._segments.active.writer is None
 
     def close(self) -> None:
-        """Make everything durable, write the producers' snapshot, and close the files. Blocks. OSError: it is not clean.
+        """Make everything durable, write the producers' snapshot, and close the files. Blocks.
 
-        A log that failed or was abandoned is closed without touching its files.
+        After an OSError or KAFKA_STORAGE_ERROR it is not closed cleanly. A log that failed or was abandoned is closed without
+        touching its files.
+        """
+        done = None
+        try:
+            job = self.begin_close()
+            if job is not None:
+                job.run()
+            done = job
+        finally:
+            self._life.end()
+            self.end_close(done)
+
+    def begin_close(self) -> ClosingJob | None:
+        """On the loop: the work that makes a log that nobody uses any more one that was closed cleanly. None without any.
+
+        Then its `run` on any thread, then `end_close` in any case. OSError, or KAFKA_STORAGE_ERROR.
         """
         active = self._segments.active
-        writable = self._life.alive and self._health.fault is None and active.writer is not None
-        self._life.end()
-        try:
-            if writable:
-                self._close_cleanly(active)
-        finally:
-            self._health.broken("the log is closed")
-            self._durability.close()
-            self._files.forget_under(self.directory)
-            if active.writer is not None:
-                active.writer.close()
-                active.writer = None
-
-    def _close_cleanly(self, active: Segment) -> None:
-        writer, _ = active.writing()
-        if (truncation := self._durability.truncation) is not None:
-            truncation.run()
-            if truncation.refused is not None:
-                raise truncation.refused
-            self._files_followed(truncation)
-        active.write_index()
-        if writer.transaction_file is not None:
-            writer.sync_transactions()
+        if not self._life.alive or self._health.fault is not None or active.writer is None:
+            return None
+        if self._durability.truncation is not None:
+            self._finish_truncation()
+        if self.end_offset != self._index_written_to:
+            active.write_index()
+        if active.writer.transaction_file is not None:
             self._durability.names_changed(self.directory)
-        self._write_snapshot()
-        job = self._durability.job(self.end_offset, writer)
-        if job is not None:
-            job.sync_all()
-            self._durability.done(job)
+        if active.size_bytes and self.end_offset != self._snapshot_offset:
+            self._write_snapshot()
+        flush = self._durability.job(self.end_offset, active.writer)
+        return ClosingJob(flush=flush, writer=active.writer) if flush is not None else None
+
+    def end_close(self, done: ClosingJob | None) -> None:
+        """On the loop, when no other thread works on the log any more: close the files. `done`: its `run` succeeded."""
+        if done is not None:
+            self._durability.done(done.flush)
+        active = self._segments.active
+        self._health.broken("the log is closed")
+        self._durability.close()
+        self._files.forget_under(self.directory)
+        if active.writer is not None:
+            active.writer.close()
+            active.writer = None
 
     def reconfigure(self, config: LogConfig) -> None:
         """Take over the topic's changed settings."""
@@ -698,6 +716,7 @@ class Log:
         self.truncated_to = min(self.truncated_to, end_offset)
         self.high_watermark_max = plan.high_watermark_max
         self._unflushed_since = None
+        self._snapshot_offset = self._index_written_to = -1
         if last.size_bytes and last.first_append_ms < 0:
             last.first_append_ms = last.last_append_ms()
         self._write_epochs()

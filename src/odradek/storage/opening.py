@@ -66,6 +66,10 @@ class OpenedLog:
     topic_id_changed: bool
     """The file does not have it."""
     producers: Producers
+    snapshot_offset: int
+    """Of the newest snapshot; 0 without any."""
+    index_is_written: bool
+    """The active segment's index files are as a clean close leaves them."""
     snapshot_due: bool
     """No snapshot is as new as the active segment: with the others gone the producers could not be known again."""
     start_offset: int
@@ -114,6 +118,7 @@ class _Opener:
         self._high_watermark_max = OFFSET_MAX
         self._damage = damage
         self._snapshot_offset = 0
+        self._index_is_written = False
         self._recovered: list[Segment] = []
         """What was scanned: its transaction indexes are made again."""
 
@@ -164,6 +169,8 @@ class _Opener:
             topic_id=self._opening.topic_id or topic_id,
             topic_id_changed=not created and topic_id is None and self._opening.topic_id is not None,
             producers=producers,
+            snapshot_offset=self._snapshot_offset,
+            index_is_written=self._index_is_written,
             snapshot_due=self._snapshot_offset < self._segments[-1].base_offset,
             start_offset=start_offset,
             end_offset=self._end_offset,
@@ -343,6 +350,7 @@ class _Opener:
         )
         built = resume_index(file, active.base_offset, active.size_bytes, interval, offsets, times)
         if built is not None:
+            self._index_is_written = True
             return built
         log.warning(
             "index_rebuilt", directory=self._directory, base_offset=active.base_offset, reason="in doubt"

@@ -431,3 +431,26 @@ async def test_a_directory_that_a_killed_broker_made_is_made_durable_by_the_next
     lab.flush(log)
     lab.cut_power()
     assert lab.values(await open_flights(lab.directories("/data/deep/below"))) == [b"kept"]
+
+
+async def test_a_log_that_nobody_touched_costs_nothing_to_close(lab: Lab) -> None:
+    directories = lab.directories()
+    log = await open_flights(directories)
+    for sequence in range(3):
+        lab.append(log, producer=(7, 0, sequence))
+    await shut(directories)
+    before = {name: lab.read(name) for name in lab.names()}
+    for _ in range(2):
+        directories = lab.directories()
+        await open_flights(directories)
+        count = lab.disk.point_count
+        await directories.close_logs()
+        assert lab.disk.point_count == count
+        directories.close()
+    assert {name: lab.read(name) for name in lab.names()} == before
+    directories = lab.directories()
+    log = await open_flights(directories)
+    lab.append(log, producer=(7, 0, 3))
+    await shut(directories)
+    directories = lab.directories()
+    assert lab.append(await open_flights(directories), producer=(7, 0, 3)).duplicate
