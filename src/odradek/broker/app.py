@@ -181,10 +181,8 @@ class Broker:
         await cluster.join(me, load_controller, self._report)
 
     def _report(self) -> BrokerReport:
-        assert self._replicas is not None
-        return BrokerReport(
-            broker_id=BrokerId(self._config.node_id), broker_epoch=-1, offline=self._replicas.offline
-        )
+        offline = self._wired().replicas.offline  # also while it stops
+        return BrokerReport(broker_id=BrokerId(self._config.node_id), broker_epoch=-1, offline=offline)
 
     def _wired(self) -> Parts:
         assert self._parts is not None, "the broker has not started"
