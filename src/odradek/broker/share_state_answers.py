@@ -1,4 +1,4 @@
-"""What the handlers of share groups' state have in common: operations on shards of this broker, begun in the request's order."""
+"""What the handlers of share groups' state have in common: operations on shards of this broker, begun in order."""
 
 from __future__ import annotations
 

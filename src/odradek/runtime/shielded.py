@@ -16,11 +16,12 @@ async def outcome_of(task: asyncio.Task[T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(_unheard)
+        task.add_done_callback(unheard)
         raise
 
 
-def _unheard(task: asyncio.Task[T]) -> None:
+def unheard(task: asyncio.Task[T]) -> None:
+    """A done callback for a task that perhaps nobody waits for: see `outcome_of`."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, OdradekError):
         asyncio.get_running_loop().call_exception_handler(

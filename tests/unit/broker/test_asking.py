@@ -31,9 +31,8 @@ class Requests:
         self.sent.append((broker, list(questions), answered))
         return await answered
 
-    def ask(self, broker: BrokerId, *questions: str) -> list[asyncio.Task[str]]:
-        loop = asyncio.get_running_loop()
-        return [loop.create_task(self.gathered.ask(broker, question)) for question in questions]
+    def ask(self, broker: BrokerId, *questions: str) -> list[asyncio.Future[str]]:
+        return [self.gathered.ask(broker, question) for question in questions]
 
     def questions(self) -> list[list[str]]:
         return [questions for _, questions, _ in self.sent]

@@ -75,36 +75,59 @@ class ShareStates:
     def find(self, now: Moment, *, place: SharePlace) -> Outcome[ShareState | None]:
         return Outcome(self._states.get(place))
 
-    def begin(self, now: Moment, *, place: SharePlace, start_offset: int, leader_epoch: int) -> Outcome[int]:
-        """Begin at an offset, whatever was there before. Returns the new epoch of the state."""
+    def read(self, now: Moment, *, place: SharePlace, leader_epoch: int) -> Outcome[ShareState | None]:
+        """For the partition's leader. From now on no earlier one may write: FENCED_LEADER_EPOCH."""
+        state = self._states.get(place)
+        if state is None:
+            return Outcome(None)
+        _check_leader(state, leader_epoch)
+        if leader_epoch == state.leader_epoch:
+            return Outcome(state)
+        change = StateChange(state.state_epoch, leader_epoch, state.start_offset, ())
+        return Outcome(
+            replace(state, leader_epoch=leader_epoch), records=[self._recorded(place, state, change, now)]
+        )
+
+    def initialize(
+        self, now: Moment, *, place: SharePlace, state_epoch: int, start_offset: int
+    ) -> Outcome[None]:
+        """Begin at an offset, whatever was there before. FENCED_STATE_EPOCH unless the epoch is newer than the one that is
+        there; the same word again does no harm."""
         before = self._states.get(place)
+        if before is not None and state_epoch <= before.state_epoch:
+            is_same = state_epoch == before.state_epoch
+            if is_same and start_offset == before.start_offset and not before.batches:
+                return Outcome(None)
+            if not is_same or before.start_offset != UNKNOWN_OFFSET:
+                raise _fenced(place, state_epoch)
         state = ShareState(
-            state_epoch=0 if before is None else before.state_epoch + 1,
-            leader_epoch=max(leader_epoch, 0 if before is None else before.leader_epoch),
+            state_epoch=state_epoch,
+            leader_epoch=0 if before is None else before.leader_epoch,
             start_offset=start_offset,
             snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
             created_ms=now.wall_ms if before is None else before.created_ms,
         )
-        return Outcome(state.state_epoch, records=[_snapshot(place, state, now)])
+        return Outcome(None, records=[_snapshot(place, state, now)])
 
     def write(self, now: Moment, *, place: SharePlace, change: StateChange) -> Outcome[None]:
-        """FENCED_STATE_EPOCH when the state was set anew, or deleted, since the writer read it; FENCED_LEADER_EPOCH."""
+        """FENCED_STATE_EPOCH when the state was set anew, or deleted, since the writer read it; FENCED_LEADER_EPOCH.
+
+        A window moves on only: what would move it back was overtaken on its way, and its writer must read again.
+        """
         before = self._states.get(place)
-        if before is None or before.state_epoch != change.state_epoch:
-            raise KafkaError(
-                ErrorCode.FENCED_STATE_EPOCH,
-                f"the state of group {place.group_id!r} in partition {place.partition} of topic {place.topic_id} "
-                f"was set anew since epoch {change.state_epoch}",
-            )
-        if change.leader_epoch < before.leader_epoch:
-            raise KafkaError(
-                ErrorCode.FENCED_LEADER_EPOCH,
-                f"leader epoch {change.leader_epoch} is over, {before.leader_epoch} has written already",
-            )
+        if (
+            before is None
+            or before.state_epoch != change.state_epoch
+            or UNKNOWN_OFFSET < change.start_offset < before.start_offset
+        ):
+            raise _fenced(place, change.state_epoch)
+        _check_leader(before, change.leader_epoch)
+        return Outcome(None, records=[self._recorded(place, before, change, now)])
+
+    def _recorded(self, place: SharePlace, before: ShareState, change: StateChange, now: Moment) -> NewRecord:
         after = _changed(before, change)
         if before.update_count + 1 >= self._settings().updates_per_snapshot:
-            after = replace(after, snapshot_epoch=before.snapshot_epoch + 1)
-            return Outcome(None, records=[_snapshot(place, after, now)])
+            return _snapshot(place, replace(after, snapshot_epoch=before.snapshot_epoch + 1), now)
         value = formats.ShareUpdateValue(
             snapshot_epoch=before.snapshot_epoch,
             leader_epoch=change.leader_epoch,
@@ -112,7 +135,7 @@ class ShareStates:
             delivery_complete_count=after.complete_count,
             state_batches=formats.listed(change.batches),
         )
-        return Outcome(None, records=[NewRecord(place.update_key(), versioned(value, 0))])
+        return NewRecord(place.update_key(), versioned(value, 0))
 
     def delete(self, now: Moment, *, place: SharePlace) -> Outcome[None]:
         if place not in self._states:
@@ -204,6 +227,22 @@ class ShareStates:
     def _again(self, place: SharePlace, now: Moment) -> NewRecord:
         state = self._states[place]
         return _snapshot(place, replace(state, snapshot_epoch=state.snapshot_epoch + 1), now)
+
+
+def _fenced(place: SharePlace, state_epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.FENCED_STATE_EPOCH,
+        f"the state of group {place.group_id!r} in partition {place.partition} of topic {place.topic_id} "
+        f"was set anew since epoch {state_epoch}",
+    )
+
+
+def _check_leader(state: ShareState, leader_epoch: int) -> None:
+    if leader_epoch < state.leader_epoch:
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"leader epoch {leader_epoch} is over, {state.leader_epoch} has read or written already",
+        )
 
 
 def _snapshot(place: SharePlace, state: ShareState, now: Moment) -> NewRecord:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from odradek.groups.formats import read, version_of, versioned
@@ -96,7 +96,23 @@ def listed(batches: Iterable[StateBatch]) -> list[Batch]:
     ]
 
 
-def unlisted(batches: Iterable[Batch]) -> list[StateBatch]:
+class SomeBatch(Protocol):
+    """As records and requests have it."""
+
+    @property
+    def first_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def delivery_state(self) -> int: ...
+
+    @property
+    def delivery_count(self) -> int: ...
+
+
+def unlisted(batches: Iterable[SomeBatch]) -> list[StateBatch]:
     """Raises MalformedMessage for a state that does not exist."""
     try:
         return [

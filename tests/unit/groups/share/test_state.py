@@ -54,7 +54,10 @@ class Log:
         return machine
 
     def begin(self, offset: int, place: SharePlace = PLACE) -> int:
-        return self.run(partial(ShareStates.begin, place=place, start_offset=offset, leader_epoch=0))
+        before = self.machine.find(self.now, place=place).reply
+        epoch = 0 if before is None else before.state_epoch + 1
+        self.run(partial(ShareStates.initialize, place=place, state_epoch=epoch, start_offset=offset))
+        return epoch
 
     def write(self, start: int, *batches: StateBatch, epoch: int = 0, place: SharePlace = PLACE) -> None:
         self.run(partial(ShareStates.write, place=place, change=StateChange(epoch, 0, start, batches)))
