@@ -102,7 +102,8 @@ def read_all(address: str, topic: str, wanted: int) -> Counter[bytes]:
             "isolation.level": "read_committed",
         }
     )
-    consumer.subscribe([topic])
+    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in partitions])
     found: Counter[bytes] = Counter()
     deadline = time.monotonic() + _WAIT_SECONDS
     try:
