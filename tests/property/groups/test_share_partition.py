@@ -134,6 +134,13 @@ class Sharing(RuleBasedStateMachine):
         self.keep(self.partition.snapshot())
 
     @invariant()
+    def the_next_is_the_first_that_nobody_has(self) -> None:
+        offset = self.partition.start_offset
+        while offset < self.partition.end_offset and (offset in self.owner or offset in self.settled):
+            offset += 1
+        assert self.partition.next_fetch_offset == offset
+
+    @invariant()
     def everything_below_the_start_is_settled(self) -> None:
         start = self.partition.start_offset
         assert all(offset in self.settled for offset in range(start))

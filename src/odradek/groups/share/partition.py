@@ -99,6 +99,8 @@ class SharePartition:
         self.start_offset = start_offset
         self._limits = limits
         self._window: deque[_InFlight] = deque()
+        self._taken_to = start_offset
+        """Nothing below it is available: where to look for what is, instead of walking through all that is in flight."""
         for batch in batches:
             self._restore(batch)
         self._advance()
@@ -110,10 +112,12 @@ class SharePartition:
     @property
     def next_fetch_offset(self) -> int:
         """The first offset that could be given to somebody: one that came back, or the end of the window."""
-        for index, one in enumerate(self._window):
-            if one.state is RecordState.AVAILABLE:
-                return self.start_offset + index
-        return self.end_offset
+        start_offset, end_offset = self.start_offset, self.end_offset
+        offset = max(self._taken_to, start_offset)
+        while offset < end_offset and self._window[offset - start_offset].state is not RecordState.AVAILABLE:
+            offset += 1
+        self._taken_to = offset
+        return offset
 
     @property
     def has_room(self) -> bool:
@@ -224,6 +228,7 @@ class SharePartition:
             return False
         if kind is AcknowledgeType.RELEASE:
             self._window[index] = self._back(one)
+            self._taken_to = min(self._taken_to, offset)
         else:
             state = RecordState.ACKNOWLEDGED if kind is AcknowledgeType.ACCEPT else RecordState.ARCHIVED
             self._window[index] = _InFlight(state, one.delivery_count)
@@ -239,6 +244,7 @@ class SharePartition:
         for index, one in enumerate(self._window):
             if one.state is RecordState.ACQUIRED and belongs(one):
                 self._window[index] = self._back(one)
+                self._taken_to = min(self._taken_to, self.start_offset + index)
                 changed.append(self.start_offset + index)
         return self._changes(changed)
 
