@@ -189,6 +189,10 @@ class Node:
         before, self.cluster.image = self.cluster.image, image
         await self.replicas.apply(before, image, self.config)
 
+    def configure(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.replicas._config = config
+
     def _address(self, broker: BrokerId) -> tuple[str, int] | None:
         node = self.controller.nodes.get(broker)
         return None if node is None else ("127.0.0.1", node.port)
@@ -479,3 +483,39 @@ async def test_many_partitions_are_spread_over_the_fetchers_and_all_arrive(
         names = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("fetching")]
         assert len(names) == 6
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("fetching")]
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+async def test_a_marked_replica_out_of_sync_is_copied_at_the_rate_and_others_at_full_speed(
+    tmp_path: Path, controller: Controller, side: str
+) -> None:
+    async with nodes(
+        controller, tmp_path, 2, replica_fetch_max_bytes=10_000, replica_fetch_wait_max_ms=20
+    ) as (
+        a,
+        b,
+    ):
+        out_of_sync = replace(led_by(0, 0, 1), isr=(BrokerId(0),))
+        marked = {f"{side}.replication.throttled.replicas": "0:0,0:1"}
+        controller.has(out_of_sync, out_of_sync, configs=marked)
+        slow = a if side == "leader" else b
+        normal = slow.config
+        slow.configure(
+            replace(
+                normal,
+                leader_replication_throttled_rate=1000,
+                follower_replication_throttled_rate=1000,
+                replication_quota_window_num=1,
+            )
+        )
+        controller.grants = False
+        await controller.tell(0)
+        for index in (0, 1):
+            for _ in range(100):
+                a.append(100, index)
+        await controller.tell(1)
+        end = a.partition().log.end_offset
+        await until(lambda: b.partition(1).log.end_offset == end, "the other is copied")
+        assert 0 < b.partition(0).log.end_offset < end
+        slow.configure(normal)
+        await until(lambda: b.partition(0).log.end_offset == end, "so is the marked one, at last")

@@ -165,6 +165,10 @@ class Reading:
         diverging = _divergence(partition, wanted)
         if diverging is not None:
             return _found(partition, index, b"", none, diverging)
+        throttled = self.follower is not None and self._is_throttled(partition, wanted)
+        if throttled and self._is_held_back(partition):
+            del self.partitions[partition]  # nor does it wake who waits
+            return _found(partition, index, b"", none)
         end_offset = self._end_offset(partition)
         limit = min(wanted.max_bytes, self._limit_bytes - self.found_bytes)
         at_least_one = self.found_bytes == 0 and self._has_room
@@ -178,8 +182,25 @@ class Reading:
             at_least_one=at_least_one,
             to_send=self._circumstances.connection.sends_uncopied,
         )
+        if throttled:
+            now = self._parts.runtime.clock.monotonic()
+            self._parts.replicas.leader_throttle.copied(len(read.records), now)
         aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
         return _found(partition, index, read.records, aborted)
+
+    def _is_throttled(self, partition: Partition, wanted: WantedPartition) -> bool:
+        """Whether copying it is slowed down (KIP-73)."""
+        throttle = self._parts.replicas.leader_throttle
+        return throttle.is_active and throttle.covers(
+            wanted.key.partition, partition.config.leader_replication_throttled_replicas
+        )
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Too much was copied lately, and the follower has no place in the ISR to lose."""
+        state = partition.state
+        if self.follower is None or (state is not None and self.follower.broker_id in state.isr):
+            return False
+        return self._parts.replicas.leader_throttle.pause_s(self._parts.runtime.clock.monotonic()) > 0
 
     def _end_offset(self, partition: Partition) -> int:
         if self.follower is not None:

@@ -20,12 +20,15 @@ from odradek.broker.replica_opening import ReplicaOpening, Wanted
 from odradek.broker.replica_roles import Following, ReplicaRoles
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, TopicImage
 from odradek.config.broker import BrokerConfig
+from odradek.config.definition import LONG_MAX
 from odradek.config.topic import LogConfig, topic_config
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Membership, Partition
+from odradek.replication.throttle import Throttle
 from odradek.runtime.ports import Runtime
+from odradek.security.buckets import Window
 from odradek.storage.damage import DamagedBatchError
 from odradek.storage.directories import LogDirectories
 from odradek.storage.relocation import FolderCopy
@@ -75,6 +78,8 @@ class Replicas:
         self._opening = ReplicaOpening(directories, self._held, self._roles, self._flusher, member)
         self._applied: dict[UUID, TopicImage] = {}
         self._config: BrokerConfig | None = None
+        self.leader_throttle: Final = Throttle(me, self._leader_rate, self._throttle_window)
+        """Of what others copy from here."""
         self._changing = asyncio.Lock()
         """Logs are opened and deleted, and roles given, by one at a time."""
         self.leader = self._held.leader
@@ -95,6 +100,17 @@ class Replicas:
     def expect_following(self, make: Callable[[], Following]) -> None:
         """What to fetch with; made when there is something to follow for the first time."""
         self._roles.make_following = make
+
+    def _leader_rate(self) -> int:
+        return LONG_MAX if self._config is None else self._config.leader_replication_throttled_rate
+
+    def _throttle_window(self) -> Window:
+        if self._config is None:
+            return Window()
+        return Window(
+            sample_count=self._config.replication_quota_window_num,
+            sample_seconds=self._config.replication_quota_window_size_seconds,
+        )
 
     def check_writable_by_clients(self, partition: Partition) -> None:
         if partition.name.topic in INTERNAL_TOPICS:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.config.definition import Bounds, Importance, Setting, SettingType, at_least, declare, one_of
+from odradek.config.definition import (
+    LONG_MAX,
+    Bounds,
+    Importance,
+    Setting,
+    SettingType,
+    Update,
+    at_least,
+    declare,
+    one_of,
+)
 from odradek.config.zookeeper import ZooKeeperConfig
 
 
@@ -87,4 +97,38 @@ class ReplicationConfig(ZooKeeperConfig):
             "org.apache.kafka.common.replica.RackAwareReplicaSelector a follower in their own rack, else the leader.",
             valid=one_of("org.apache.kafka.common.replica.RackAwareReplicaSelector"),
         )
+    )
+    leader_replication_throttled_rate: int = declare(
+        Setting(
+            key="leader.replication.throttled.rate",
+            type=SettingType.LONG,
+            default=LONG_MAX,
+            meaning="Bytes a second that go to followers not in sync, of what leader.replication.throttled.replicas names.",
+            valid=at_least(0),
+            dynamic=Update.PER_BROKER,
+        )
+    )
+    follower_replication_throttled_rate: int = declare(
+        Setting(
+            key="follower.replication.throttled.rate",
+            type=SettingType.LONG,
+            default=LONG_MAX,
+            meaning="Bytes a second that are fetched of what follower.replication.throttled.replicas names and is not in sync.",
+            valid=at_least(0),
+            dynamic=Update.PER_BROKER,
+        )
+    )
+    replication_quota_window_num: int = _whole(
+        "replication.quota.window.num",
+        11,
+        at_least(1),
+        "Samples of the window of those rates: all but one of them say how much may be copied at once after a silence.",
+        Importance.LOW,
+    )
+    replication_quota_window_size_seconds: int = _whole(
+        "replication.quota.window.size.seconds",
+        1,
+        at_least(1),
+        "The length of such a sample.",
+        Importance.LOW,
     )

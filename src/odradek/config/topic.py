@@ -167,7 +167,6 @@ class LogConfig:
         (),
         "",
         "Partition:broker pairs whose copying is slowed down on the follower's side; * for all.",
-        effective=False,
     )
     index_interval_bytes: int = _topic(
         "index.interval.bytes",
@@ -193,7 +192,6 @@ class LogConfig:
         (),
         "",
         "Partition:broker pairs whose copying is slowed down on the leader's side; * for all.",
-        effective=False,
     )
     local_retention_bytes: int = _topic(
         "local.retention.bytes",
@@ -395,7 +393,6 @@ class LogConfig:
         False,
         "unclean.leader.election.enable",
         "Whether a replica that may lack acknowledged records may lead when no other is left. It loses data.",
-        effective=False,
     )
 
 

@@ -128,11 +128,10 @@ AREAS: Final = (
         name="More than one broker",
         reason=NOT_YET,
         keys="""
-        auto.leader.rebalance.enable broker.heartbeat.interval.ms
+        broker.heartbeat.interval.ms
         controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
         controller.socket.timeout.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
         initial.broker.registration.timeout.ms inter.broker.listener.name
-        leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
         log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads
         replica.socket.receive.buffer.bytes
         request.timeout.ms security.inter.broker.protocol socket.connection.setup.timeout.max.ms
@@ -188,9 +187,8 @@ AREAS: Final = (
         reason=NOT_YET,
         keys="""
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        client.quota.callback.class follower.replication.throttled.rate leader.replication.throttled.rate
+        client.quota.callback.class
         quota.consumer.default quota.producer.default replica.alter.log.dirs.io.max.bytes.per.second
-        replication.quota.window.num replication.quota.window.size.seconds
         """,
     ),
     Area(

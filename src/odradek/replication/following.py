@@ -14,6 +14,7 @@ old one is recognised by that, and dropped.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
@@ -223,6 +224,14 @@ class FetchState:
         """Not beyond the moment when a paused partition is to be tried again."""
         left_s = self.due_in(now)
         return terms.wait_ms_max if left_s is None else min(terms.wait_ms_max, int(left_s * 1000) + 1)
+
+    def hold(self, chosen: Callable[[Followed], bool], until: float) -> None:
+        """Leave those that are chosen out until then, without blame."""
+        for key, followed in self._followed.items():
+            if key not in self._paused and chosen(followed):
+                followed.due_at = until
+                self._paused[key] = None
+                self._dirty[key] = None
 
     def due_in(self, now: float) -> float | None:
         """Seconds until the next pause of a partition is over; None when none is paused."""

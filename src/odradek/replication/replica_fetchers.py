@@ -32,7 +32,9 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.records import BatchHeader, check_crc, split_batches
 from odradek.replication.following import FetchState, FetchTerms, Followed, Verdict, verdict
 from odradek.replication.partition import Partition
+from odradek.replication.throttle import Throttle
 from odradek.runtime.ports import Buffer, Runtime
+from odradek.security.buckets import Window
 from odradek.storage.epochs import EpochEnd
 from odradek.telemetry import events
 
@@ -46,6 +48,10 @@ _TURN_BYTES: Final = 1024 * 1024
 """After so much was appended, others get the loop."""
 _INTERRUPT_AFTER_S: Final = 0.01
 """A poll that is answered within this time is not worth interrupting."""
+
+_HELD_S_MIN: Final = 0.02
+_HELD_S_MAX: Final = 1.0
+"""So long is held back what goes too fast; the rate may change meanwhile."""
 
 Batches = list[tuple[BatchHeader, memoryview]]
 
@@ -81,6 +87,9 @@ class ReplicaFetchers:
         self.me = me
         self.broker_epoch = broker_epoch
         self.config = config
+        self.throttle: Final = Throttle(
+            me, lambda: config().follower_replication_throttled_rate, self._window
+        )
         self._loops: dict[tuple[BrokerId, int], _FetchLoop] = {}
         self._place: dict[Partition, _FetchLoop] = {}
 
@@ -116,6 +125,13 @@ class ReplicaFetchers:
             bytes_min=config.replica_fetch_min_bytes,
             wait_ms_max=config.replica_fetch_wait_max_ms,
             pause_s_max=config.replica_fetch_backoff_ms / 1000,
+        )
+
+    def _window(self) -> Window:
+        config = self.config()
+        return Window(
+            sample_count=config.replication_quota_window_num,
+            sample_seconds=config.replication_quota_window_size_seconds,
         )
 
     async def close(self) -> None:
@@ -184,6 +200,9 @@ class _FetchLoop:
         now = self._fetchers.runtime.clock.monotonic()
         terms = self._fetchers.terms()
         self._changed.clear()
+        throttled_s = self._fetchers.throttle.pause_s(now)
+        if throttled_s > 0:
+            self._state.hold(self._may_be_held, now + min(max(throttled_s, _HELD_S_MIN), _HELD_S_MAX))
         request = self._state.next(now, terms)
         if request is None:
             await self._wait(self._state.due_in(now))
@@ -280,6 +299,17 @@ class _FetchLoop:
             and partition.leader_epoch == followed.leader_epoch
         )
 
+    def _is_covered(self, followed: Followed) -> bool:
+        """Whether it is among those whose copying is slowed down."""
+        partition = _partition_of(followed)
+        return self._fetchers.throttle.covers(
+            partition.name.partition, partition.config.follower_replication_throttled_replicas
+        )
+
+    def _may_be_held(self, followed: Followed) -> bool:
+        state = _partition_of(followed).state
+        return (state is None or self._fetchers.me not in state.isr) and self._is_covered(followed)
+
     async def _checked(self, answers: list[tuple[Followed, PartitionData]]) -> list[Batches | KafkaError]:
         """The batches of each answer, or what is wrong with them."""
         records = [data.records if verdict(data) is Verdict.TAKE else None for _, data in answers]
@@ -296,6 +326,7 @@ class _FetchLoop:
                 if found:
                     now_ms = self._fetchers.runtime.clock.wall_ms()
                     partition.append_fetched(found, now_ms=now_ms)
+                    self._count(followed, data)
                 if data.log_start_offset > partition.log.end_offset:
                     partition.restart_at(data.log_start_offset)
                 partition.learned(data.high_watermark, data.log_start_offset)
@@ -308,6 +339,11 @@ class _FetchLoop:
                 code = ErrorCode.of(data.error_code)
                 raise KafkaError(code, f"{partition.name}: the leader says: {code.meaning}")
         self._state.took(followed)
+
+    def _count(self, followed: Followed, data: PartitionData) -> None:
+        throttle = self._fetchers.throttle
+        if throttle.is_active and data.records is not None and self._is_covered(followed):
+            throttle.copied(len(data.records), self._fetchers.runtime.clock.monotonic())
 
     async def _begin_again(self, followed: Followed, partition: Partition, leader_start: int) -> None:
         """The leader has nothing at our end. It lies below the leader's log, so what we have is of no use to anybody; or above

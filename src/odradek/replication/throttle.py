@@ -1,0 +1,47 @@
+"""How fast replicas are copied that were marked to be slowed down (KIP-73). Pure: `now` comes in as monotonic seconds.
+
+There is one throttle for each side. A topic's `leader.` and `follower.replication.throttled.replicas` name the replicas as
+PARTITION:BROKER, or all with `*`; the broker's rates say how fast those of them that it has may go, together. What is in sync
+is never held back: it would fall out of the ISR. All that is copied of marked replicas counts.
+
+Most brokers have no rate. Then nothing here costs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from odradek.config.definition import LONG_MAX
+from odradek.model.ids import BrokerId
+from odradek.security.buckets import Bucket, Window
+
+_ALL: Final = "*"
+
+
+class Throttle:
+    """One side. `rate` gives the bytes a second that are allowed now."""
+
+    def __init__(self, me: BrokerId, rate: Callable[[], int], window: Callable[[], Window]) -> None:
+        self._me = me
+        self._rate = rate
+        self._window = window
+        self._bucket = Bucket()
+
+    @property
+    def is_active(self) -> bool:
+        return self._rate() < LONG_MAX
+
+    def covers(self, index: int, replicas: Sequence[str]) -> bool:
+        """Whether the topic's setting names this broker's replica of the partition."""
+        return bool(replicas) and (_ALL in replicas or f"{index}:{self._me}" in replicas)
+
+    def copied(self, size_bytes: int, now: float) -> None:
+        """So much of replicas that are covered was copied."""
+        self._bucket.take(size_bytes, max(self._rate(), 1), self._window().settled_seconds, now)
+
+    def pause_s(self, now: float) -> float:
+        """For so long nothing more may be copied of what is covered; 0 when it may."""
+        if not self.is_active:
+            return 0.0
+        return self._bucket.delay(max(self._rate(), 1), self._window().settled_seconds, now)
