@@ -1,6 +1,6 @@
 """Watches the brokers of a simulated cluster from outside while they work, and compares them when they rest.
 
-While they work: a replica's high watermark never goes back within one life of its broker, and never lies above the log's end;
+While they work: a replica's high watermark never goes back as long as it is open, and never lies above the log's end;
 in one leader epoch of a partition one broker leads. When they rest: every broker knows the same cluster, all replicas are in
 sync, stable to the end, and byte for byte the same.
 """
@@ -29,7 +29,7 @@ class ClusterMonitor:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._watermarks: dict[tuple[str, UUID, int], int] = {}
+        self._watermarks: dict[Partition, int] = {}
         self._leaders: dict[tuple[UUID, int, int], int] = {}
         self.is_over = False
 
@@ -46,11 +46,10 @@ class ClusterMonitor:
     def _look_at(self, keeper: ClusterKeeper, partition: Partition) -> None:
         name, high_watermark = partition.name, partition.high_watermark
         where = f"{name} on {keeper.host.name}"
-        place = (keeper.host.life.name, partition.topic_id, name.partition)
-        before = self._watermarks.get(place, 0)
+        before = self._watermarks.get(partition, 0)
         if high_watermark < before:
             raise ViolationError(f"{where}: the high watermark went from {before} to {high_watermark}")
-        self._watermarks[place] = high_watermark
+        self._watermarks[partition] = high_watermark
         if partition.retired is None and high_watermark > partition.log.end_offset:
             raise ViolationError(
                 f"{where}: the high watermark is {high_watermark}, the log ends at {partition.log.end_offset}"

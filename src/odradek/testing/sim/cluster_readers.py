@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from odradek.model.ids import TopicPartition
 from odradek.testing.sim.broker_clients import ConsumerClient, RefusedError
 from odradek.testing.sim.cluster_clients import ClusterContext
@@ -9,6 +11,8 @@ from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.ledger import Found, Ledger
 from odradek.testing.sim.record_source import RecordSource
 from odradek.testing.sim.wire_client import WireClient
+
+_BEHIND_COUNT_MAX: Final = 20
 
 
 class ClusterConsumer(ConsumerClient):
@@ -23,6 +27,7 @@ class ClusterConsumer(ConsumerClient):
         super().__init__(context, partition, ledger)
         self._cluster = context
         self._anywhere = anywhere
+        self._behind_count = 0
         if anywhere:
             self._version = context.rng.choice((11, 12, 13, 17))
 
@@ -33,6 +38,13 @@ class ClusterConsumer(ConsumerClient):
     async def read_all(self) -> None:
         self._high_watermark = 0
         await super().read_all()
+
+    def _check_contents(self, found: list[Found], start_offset: int, end_offset: int) -> None:
+        """Who led in the past may say that the partition ends early, but not for ever."""
+        if end_offset < self._ledger.high_watermark and self._behind_count < _BEHIND_COUNT_MAX:
+            self._behind_count += 1
+            raise RefusedError("it ends too early")
+        super()._check_contents(found, start_offset, end_offset)
 
     def _was_removed(self, offset: int) -> bool:
         """Who led in the past, or follows far behind, may not have what another has."""

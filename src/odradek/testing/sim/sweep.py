@@ -13,6 +13,7 @@ from odradek.testing.sim.compaction_scenario import run_compaction
 from odradek.testing.sim.consumer_group_scenario import run_consumer_groups
 from odradek.testing.sim.failures import DivergenceError
 from odradek.testing.sim.fault_plan import FaultPlan
+from odradek.testing.sim.follower_scenario import run_follower
 from odradek.testing.sim.group_scenario import run_groups
 from odradek.testing.sim.mutants import Mutant
 from odradek.testing.sim.storage_scenario import run_storage
@@ -25,6 +26,7 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "storage": run_storage,
     "broker": run_broker,
     "compaction": run_compaction,
+    "follower": run_follower,
     "transactions": run_transactions,
     "groups": run_groups,
     "consumer_groups": run_consumer_groups,

@@ -111,7 +111,7 @@ class CommittedReader:
             for record in decode_batch(batch, header, from_offset=offset)
         ]
         following = batches[-1][0].next_offset if batches else offset
-        if following > data.last_stable_offset:
+        if batches and following > data.last_stable_offset:
             raise ViolationError(f"{self._partition}: read above the last stable offset")
         return found, following, data.high_watermark
 
