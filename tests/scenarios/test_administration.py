@@ -327,9 +327,10 @@ async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire:
     await wire.create("t")
     await wire.produce("t", [b"a", b"b"])
     await scene.stop()
-    await scene.start()
+    broker = await scene.start()
     wire = await scene.connect()
     await wire.produce("t", [b"c"])
+    latest = broker._parts.image.topics["t"].partitions[0].leader_epoch
 
     async def end_of(epoch: int) -> tuple[int, int, int]:
         partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
@@ -340,8 +341,9 @@ async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire:
         return one.error_code, one.leader_epoch, one.end_offset
 
     assert await end_of(0) == (0, 0, 2)
-    assert await end_of(1) == (0, 1, 3)
-    assert await end_of(2) == (0, -1, -1)
+    assert latest > 0
+    assert await end_of(latest) == (0, latest, 3)
+    assert await end_of(latest + 1) == (0, -1, -1)
 
 
 async def test_api_versions_lists_what_is_served(wire: Any) -> None:

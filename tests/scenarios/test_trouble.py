@@ -86,6 +86,9 @@ async def test_changes_that_cannot_be_written_are_refused_and_work_once_there_is
     with monkeypatch.context() as patch:
         patch.setattr(PosixFile, "sync", sync)
         codes = await codes_of_changes(wire)
+    assert (
+        codes.pop("InitProducerId") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    )  # so that every client tries again
     assert set(codes.values()) == {ErrorCode.KAFKA_STORAGE_ERROR}, codes
     assert (await wire.produce("t", [b"x"])).error_code == 0
     codes = await codes_of_changes(wire)
@@ -103,7 +106,10 @@ async def test_a_topic_made_on_a_full_disk_can_be_used_once_there_is_space(
     assert created.error_code == 0
     assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     await broker._replicas.try_to_recover()
-    assert (await wire.produce("t", [b"x"], partition=1)).error_code == 0
+    codes = [(await wire.produce("t", [b"x"], partition=1)).error_code]
+    while codes[-1] and len(codes) < 1000:  # the controller hears of it, and elects
+        codes.append((await wire.produce("t", [b"x"], partition=1)).error_code)
+    assert codes[-1] == 0
     found = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
     assert [partition.leader_id for partition in found.partitions] == [1, 1]
 

@@ -178,6 +178,8 @@ class Broker:
                 known=cluster.image if cluster.has_applied else None,
             )
 
+        assert self._replicas is not None
+        self._replicas.report_to(cluster.report_now)
         await cluster.join(me, load_controller, self._report)
 
     def _report(self) -> BrokerReport:

@@ -106,6 +106,10 @@ class ClusterLink:
         """Ends with an error when this broker cannot belong to the cluster any more."""
         return self._membership.failed
 
+    def report_now(self) -> None:
+        """There is something to report: the controller is told without waiting for the next question."""
+        self._membership.report_now()
+
     async def leave(self) -> None:
         """Hand over what this broker leads, if there is anybody to take it."""
         await self._membership.leave()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -25,8 +25,9 @@ ReplicaId = tuple[UUID, int]
 class HeldReplicas:
     """Used on the event loop only. `image` is the newest that is being applied."""
 
-    def __init__(self, me: BrokerId) -> None:
+    def __init__(self, me: BrokerId, on_offline_changed: Callable[[], None]) -> None:
         self.me: Final = me
+        self._on_offline_changed = on_offline_changed
         self.image: ClusterImage | None = None
         self.has_roles = False
         """Roles count from the first image on that knows of this life of the broker."""
@@ -37,6 +38,8 @@ class HeldReplicas:
         """Those that wait for space, or for a free file descriptor, to be opened."""
         self.timed: Final[dict[Partition, None]] = {}
         """Those with a `flush.ms`: the clock must look at them, and at no others."""
+        self.on_offline_changed: Callable[[], None] = _ignore
+        """Called when a replica cannot be used any more, or can again."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self.partitions.values()))
@@ -127,11 +130,13 @@ class HeldReplicas:
     # -- coming and going
 
     def add(self, partition: Partition) -> None:
-        self._offline.pop(partition.name, None)
+        was_offline = self._offline.pop(partition.name, None) is not None
         self._unopened.pop(partition.name, None)
         self.partitions[partition.name] = partition
         self._by_id[partition.topic_id, partition.name.partition] = partition
         self.note_flush_time(partition)
+        if was_offline:
+            self.on_offline_changed()
 
     def remove(self, partition: Partition) -> None:
         del self.partitions[partition.name]
@@ -147,6 +152,14 @@ class HeldReplicas:
     def is_away(self, name: TopicPartition, topic_id: UUID, reason: KafkaError) -> None:
         """It cannot be used until it is added again."""
         self._offline[name] = topic_id, reason
+        if reason.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._on_offline_changed()
+
+    def _is_back(self, name: TopicPartition) -> None:
+        away = self._offline.pop(name, None)
+        if away is not None and away[1].code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._on_offline_changed()
+        self.on_offline_changed()
 
     def not_opened(self, name: TopicPartition, topic_id: UUID, error: KafkaError) -> None:
         """Like `is_away`; where the reason may pass, it is among the `unopened`."""
@@ -161,6 +174,10 @@ class HeldReplicas:
     def forget(self, name: TopicPartition, topic_id: UUID) -> None:
         """Nobody wants it any more, and so it is not offline either."""
         if (away := self._offline.get(name)) is not None and away[0] == topic_id:
-            del self._offline[name]
+            self._is_back(name)
         if self._unopened.get(name) == topic_id:
             del self._unopened[name]
+
+
+def _ignore() -> None:
+    return None

@@ -1,11 +1,12 @@
 """How this broker belongs to its cluster: registered under an epoch of its own, standing for controller, following whoever is.
 
-Three tasks, each woken by what happens and otherwise asleep:
+Tasks, each woken by what happens and otherwise asleep:
 
 - *registering*: the registration is made again, under a new epoch, when the session ended or the controller took the node away;
 - *standing*: the election (`registry/election.py`), which begins and ends the time of a `Controller` here;
 - *following*: the controller, here or elsewhere, is told about this broker and asked for news. What another broker's controller
-  tells is applied, and the next question acknowledges it; what our own does is applied as it happens.
+  tells is applied, and the next question acknowledges it; what our own does is applied as it happens;
+- *reporting*: the controller hears at once of replicas that went offline, or came back.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from odradek.telemetry import events
 _log = events.get("broker")
 
 CLUSTER_SYNC: Final = 10000
-_IMAGES, _LEAVING = "images", "leaving"
+_IMAGES, _REPORTS = "images", "reports"
 _POLL_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = (0.05, 1.0)
@@ -86,6 +87,8 @@ class Membership:
         self._brokers_changed = asyncio.Event()
         self._unregistered = asyncio.Event()
         self._news = asyncio.Event()
+        self._report_due = asyncio.Event()
+        self._has_to_report = asyncio.Event()
         self._has_applied = False
         self._is_leaving = False
         self.controller: Controller | None = None
@@ -116,6 +119,8 @@ class Membership:
         self._tasks = [
             loop.create_task(self._keep_registered(), name="registering"),
             loop.create_task(self._follow(), name="following"),
+            loop.create_task(self._keep_reporting(), name="reporting"),
+            loop.create_task(self._tell(), name="reporting"),
         ]
 
     @property
@@ -132,12 +137,24 @@ class Membership:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 while self._leads_anything():
                     if self.controller_id is not None:
-                        await self._ask(self.controller_id, max_wait_s=0.0, lane=_LEAVING)
+                        await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
                     await asyncio.sleep(_LEAVE_POLL_SECONDS)
         except (OdradekError, TimeoutError) as error:
             _log.warning(
                 "leadership_not_handed_over", reason=str(error) or f"not within {_LEAVE_SECONDS:g} s"
             )
+
+    def report_now(self) -> None:
+        """What this broker has to report changed. If it cannot be told now, the next question tells it."""
+        self._has_to_report.set()
+
+    async def _tell(self) -> None:
+        while True:
+            await self._has_to_report.wait()
+            self._has_to_report.clear()
+            if self._has_applied and self.controller_id is not None:
+                with suppress(OdradekError):
+                    await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
 
     async def close(self) -> None:
         """Nothing runs afterwards; the registration goes when the registry is closed. Idempotent."""
@@ -247,6 +264,25 @@ class Membership:
                 self._has_applied = False
             except OdradekError as error:
                 await self._not_told(controller, error)
+                await pause.rest()
+            else:
+                pause.over()
+
+    def report_soon(self) -> None:
+        """There is something new in the report: the controller need not wait for the next question."""
+        self._report_due.set()
+
+    async def _keep_reporting(self) -> None:
+        pause = _Pause(self._entropy)
+        while True:
+            await self._report_due.wait()
+            self._report_due.clear()
+            if self.controller_id is None or not self._has_applied:
+                continue  # the first question says it all
+            try:
+                await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
+            except OdradekError:
+                self._report_due.set()
                 await pause.rest()
             else:
                 pause.over()

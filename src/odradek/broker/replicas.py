@@ -72,7 +72,7 @@ class Replicas:
         self._cleaner: LogCleaner | None = None
         """Made, and imported, for the first log that is compacted."""
         self._compacts = True
-        self._held = HeldReplicas(me)
+        self._held = HeldReplicas(me, self._report_changed)
         self._partitions = self._held.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
         self._opening = ReplicaOpening(directories, self._held, self._roles, self._flusher, member)
@@ -87,8 +87,8 @@ class Replicas:
         self.replica = self._held.replica
         self.replica_by_id = self._held.replica_by_id
         self.is_offline = self._held.is_offline
-        self.on_trouble: Callable[[], None] = _ignore
-        """Called when `damaged` or `offline` has more in it."""
+        self.on_report: Callable[[], None] = _ignore
+        """Called when `damaged` or `offline` may have changed."""
         directories.on_failure = self._directory_failed
         directories.on_damaged = self._met_damage
 
@@ -97,9 +97,16 @@ class Replicas:
         others do, or under another epoch, or it was deleted or is offline. Each is called once for each leadership."""
         self._roles.on_led, self._roles.on_lost = on_led, on_lost
 
+    def report_to(self, on_offline_changed: Callable[[], None]) -> None:
+        """Who wants to know when `offline` may have changed."""
+        self._held.on_offline_changed = on_offline_changed
+
     def expect_following(self, make: Callable[[], Following]) -> None:
         """What to fetch with; made when there is something to follow for the first time."""
         self._roles.make_following = make
+
+    def _report_changed(self) -> None:
+        self.on_report()
 
     def _leader_rate(self) -> int:
         return LONG_MAX if self._config is None else self._config.leader_replication_throttled_rate
@@ -387,13 +394,12 @@ class Replicas:
         for held in self._held:
             if self._directories.home_of(held.name) == path:
                 self._take_offline(held, f"the log directory {path} failed: {error}")
-        self.on_trouble()
         if self._directories.all_failed:
             self._on_all_failed()
 
     def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
         _log.error("replica_damaged", partition=name, reason=damage.message)
-        self.on_trouble()
+        self.on_report()
 
     def _take_offline(self, partition: Partition, reason: str) -> None:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
