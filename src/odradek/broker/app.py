@@ -183,8 +183,9 @@ class Broker:
         await cluster.join(me, load_controller, self._report)
 
     def _report(self) -> BrokerReport:
-        offline = self._wired().replicas.offline  # also while it stops
-        return BrokerReport(broker_id=BrokerId(self._config.node_id), broker_epoch=-1, offline=offline)
+        replicas = self._wired().replicas  # also while it stops
+        me = BrokerId(self._config.node_id)
+        return BrokerReport(broker_id=me, broker_epoch=-1, offline=replicas.offline, damaged=replicas.damaged)
 
     def _wired(self) -> Parts:
         assert self._parts is not None, "the broker has not started"

@@ -25,9 +25,8 @@ ReplicaId = tuple[UUID, int]
 class HeldReplicas:
     """Used on the event loop only. `image` is the newest that is being applied."""
 
-    def __init__(self, me: BrokerId, on_offline_changed: Callable[[], None]) -> None:
+    def __init__(self, me: BrokerId) -> None:
         self.me: Final = me
-        self._on_offline_changed = on_offline_changed
         self.image: ClusterImage | None = None
         self.has_roles = False
         """Roles count from the first image on that knows of this life of the broker."""
@@ -152,14 +151,11 @@ class HeldReplicas:
     def is_away(self, name: TopicPartition, topic_id: UUID, reason: KafkaError) -> None:
         """It cannot be used until it is added again."""
         self._offline[name] = topic_id, reason
-        if reason.code is ErrorCode.KAFKA_STORAGE_ERROR:
-            self._on_offline_changed()
+        self.on_offline_changed()
 
     def _is_back(self, name: TopicPartition) -> None:
-        away = self._offline.pop(name, None)
-        if away is not None and away[1].code is ErrorCode.KAFKA_STORAGE_ERROR:
-            self._on_offline_changed()
-        self.on_offline_changed()
+        if self._offline.pop(name, None) is not None:
+            self.on_offline_changed()
 
     def not_opened(self, name: TopicPartition, topic_id: UUID, error: KafkaError) -> None:
         """Like `is_away`; where the reason may pass, it is among the `unopened`."""
@@ -180,4 +176,4 @@ class HeldReplicas:
 
 
 def _ignore() -> None:
-    return None
+    """Nobody wants to know."""

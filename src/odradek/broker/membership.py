@@ -87,7 +87,6 @@ class Membership:
         self._brokers_changed = asyncio.Event()
         self._unregistered = asyncio.Event()
         self._news = asyncio.Event()
-        self._report_due = asyncio.Event()
         self._has_to_report = asyncio.Event()
         self._has_applied = False
         self._is_leaving = False
@@ -119,7 +118,6 @@ class Membership:
         self._tasks = [
             loop.create_task(self._keep_registered(), name="registering"),
             loop.create_task(self._follow(), name="following"),
-            loop.create_task(self._keep_reporting(), name="reporting"),
             loop.create_task(self._tell(), name="reporting"),
         ]
 
@@ -264,25 +262,6 @@ class Membership:
                 self._has_applied = False
             except OdradekError as error:
                 await self._not_told(controller, error)
-                await pause.rest()
-            else:
-                pause.over()
-
-    def report_soon(self) -> None:
-        """There is something new in the report: the controller need not wait for the next question."""
-        self._report_due.set()
-
-    async def _keep_reporting(self) -> None:
-        pause = _Pause(self._entropy)
-        while True:
-            await self._report_due.wait()
-            self._report_due.clear()
-            if self.controller_id is None or not self._has_applied:
-                continue  # the first question says it all
-            try:
-                await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
-            except OdradekError:
-                self._report_due.set()
                 await pause.rest()
             else:
                 pause.over()

@@ -72,7 +72,7 @@ class Replicas:
         self._cleaner: LogCleaner | None = None
         """Made, and imported, for the first log that is compacted."""
         self._compacts = True
-        self._held = HeldReplicas(me, self._report_changed)
+        self._held = HeldReplicas(me)
         self._partitions = self._held.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
         self._opening = ReplicaOpening(directories, self._held, self._roles, self._flusher, member)
@@ -87,8 +87,6 @@ class Replicas:
         self.replica = self._held.replica
         self.replica_by_id = self._held.replica_by_id
         self.is_offline = self._held.is_offline
-        self.on_report: Callable[[], None] = _ignore
-        """Called when `damaged` or `offline` may have changed."""
         directories.on_failure = self._directory_failed
         directories.on_damaged = self._met_damage
 
@@ -98,15 +96,12 @@ class Replicas:
         self._roles.on_led, self._roles.on_lost = on_led, on_lost
 
     def report_to(self, on_offline_changed: Callable[[], None]) -> None:
-        """Who wants to know when `offline` may have changed."""
+        """Who wants to know when `offline` or `damaged` may have changed."""
         self._held.on_offline_changed = on_offline_changed
 
     def expect_following(self, make: Callable[[], Following]) -> None:
         """What to fetch with; made when there is something to follow for the first time."""
         self._roles.make_following = make
-
-    def _report_changed(self) -> None:
-        self.on_report()
 
     def _leader_rate(self) -> int:
         return LONG_MAX if self._config is None else self._config.leader_replication_throttled_rate
@@ -399,7 +394,7 @@ class Replicas:
 
     def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
         _log.error("replica_damaged", partition=name, reason=damage.message)
-        self.on_report()
+        self._held.on_offline_changed()
 
     def _take_offline(self, partition: Partition, reason: str) -> None:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
@@ -416,7 +411,3 @@ class Replicas:
             partition.retire(closing)
             self._held.remove(partition)
         await self._directories.close_logs()
-
-
-def _ignore() -> None:
-    """Nobody wants to know."""
