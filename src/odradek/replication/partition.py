@@ -226,10 +226,17 @@ class Partition:
 
     def _is_older(self, state: PartitionImage) -> bool:
         known = self.state
-        return known is not None and (state.leader_epoch, state.partition_epoch) < (
-            known.leader_epoch,
-            known.partition_epoch,
+        if known is not None:
+            return (state.leader_epoch, state.partition_epoch) < (known.leader_epoch, known.partition_epoch)
+        if state.leader_epoch >= self.log.latest_epoch:
+            return False
+        _log.error(
+            "state_older_than_log",
+            partition=self.name,
+            leader_epoch=state.leader_epoch,
+            latest_epoch=self.log.latest_epoch,
         )
+        return True
 
     def _end_role(self, state: PartitionImage) -> None:
         """Nobody who waits is answered by what happens under the next leader epoch."""
