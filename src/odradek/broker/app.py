@@ -29,6 +29,7 @@ from odradek.cluster.planning import ClusterDefaults
 from odradek.cluster.standing import TopicRules
 from odradek.cluster.store import ClusterStore
 from odradek.cluster.sync import BrokerReport
+from odradek.cluster.upkeep import policy_of
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
@@ -175,6 +176,7 @@ class Broker:
                 apply=lambda _, after: cluster.take(after),
                 term=term,
                 clock=self._runtime.clock,
+                upkeep=lambda: policy_of(self._current_config()),
                 known=cluster.image if cluster.has_applied else None,
             )
 

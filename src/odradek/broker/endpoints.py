@@ -38,4 +38,5 @@ def registration(
         port=port,
         endpoints=endpoints,
         rack=config.broker_rack,
+        is_cordoned=config.odradek_broker_cordoned,
     )

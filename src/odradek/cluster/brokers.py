@@ -10,11 +10,12 @@ Every look at the partitions is of all of them, so a change that could not be co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from odradek.cluster.changes import Changes
+from odradek.cluster.documents import BROKER
 from odradek.cluster.elections import settled, was_elected_uncleanly, without_damaged
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration
@@ -27,6 +28,7 @@ from odradek.telemetry import events
 
 _AWAITED_SECONDS: Final = 5.0
 """How long a broker that did not report to this controller yet keeps its place."""
+_CORDONED: Final = "odradek.broker.cordoned"
 _log = events.get("cluster")
 Step = Callable[[PartitionImage, TopicRules, Standing, ReplicaId], PartitionImage]
 
@@ -44,8 +46,10 @@ class _Known:
     offline: frozenset[ReplicaId] = frozenset()
     settled_damage: frozenset[ReplicaId] = frozenset()
 
-    def image(self) -> BrokerImage:
-        return replace(self.registration.image(self.epoch), is_leaving=self.is_leaving)
+    def image(self, cordons: Mapping[BrokerId, bool]) -> BrokerImage:
+        image = self.registration.image(self.epoch)
+        is_cordoned = cordons.get(image.broker_id, image.is_cordoned)
+        return replace(image, is_leaving=self.is_leaving, is_cordoned=is_cordoned)
 
 
 class BrokerChanges:
@@ -70,10 +74,11 @@ class BrokerChanges:
             for broker, known in self._known.items()
             if not known.is_in_service and now < known.awaited_until
         )
+        cordoned = cordons(self._changes.image)
         if not self._known:  # alone, without registrations
             return Liveness(brokers={broker.broker_id: broker for broker in self._changes.image.brokers})
         return Liveness(
-            brokers={one: known.image() for one, known in self._known.items() if known.is_in_service},
+            brokers={one: known.image(cordoned) for one, known in self._known.items() if known.is_in_service},
             awaited=awaited,
             offline={one: known.offline for one, known in self._known.items() if known.offline},
         )
@@ -164,6 +169,10 @@ class BrokerChanges:
             reason, lambda partition, rules, standing, _: settled(partition, standing, rules)
         )
 
+    async def cordon(self) -> None:
+        """The settings of single brokers changed, which may say that one gets no new replicas."""
+        await self.settle("settings of brokers changed")
+
     def needs_another_look(self) -> bool:
         """Whether brokers are waited for that keep their place for a limited time."""
         return any(not known.is_in_service for known in self._known.values())
@@ -233,6 +242,15 @@ class BrokerChanges:
 
     def _now(self) -> float:
         return self._clock.monotonic() if self._clock is not None else 0.0
+
+
+def cordons(image: ClusterImage) -> dict[BrokerId, bool]:
+    """What dynamic settings of single brokers say about getting new replicas."""
+    return {
+        BrokerId(int(name)): configs[_CORDONED].strip().lower() == "true"
+        for (kind, name), configs in image.resource_configs.items()
+        if kind == BROKER and name.isdigit() and _CORDONED in configs
+    }
 
 
 def with_partitions(topic: TopicImage, changed: dict[int, PartitionImage]) -> TopicImage:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from odradek.cluster.brokers import BrokerChanges
 from odradek.cluster.changes import Changes
-from odradek.cluster.documents import BROKER_CONFIGS, Document
+from odradek.cluster.documents import BROKER_CONFIGS, RESOURCE_CONFIGS, Document
 from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
 from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
@@ -28,6 +27,7 @@ from odradek.cluster.settings import SettingChanges
 from odradek.cluster.store import PRODUCER_ID_BLOCK, ClusterStore
 from odradek.cluster.sync import BrokerReport, SyncAnswer
 from odradek.cluster.topics import ConfigChange, TopicChanges
+from odradek.cluster.upkeep import Upkeep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.registry import Registry
@@ -35,6 +35,7 @@ from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.cluster.healing import UpkeepPolicy
     from odradek.cluster.isr_changes import IsrProposal
     from odradek.cluster.reassignment import Reassignment
     from odradek.registry.election import Term
@@ -72,6 +73,7 @@ class Controller:
         self._brokers = BrokerChanges(self._changes, clock, defaults.rules)
         self._partitions = PartitionChanges(self._changes, self._brokers)
         self._looking_again: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
 
     @classmethod
     async def load(
@@ -87,11 +89,13 @@ class Controller:
         clock: Clock | None = None,
         known: ClusterImage | None = None,
         on_deposed: Callable[[], None] = lambda: None,
+        upkeep: Callable[[], UpkeepPolicy] | None = None,
     ) -> Controller:
         """The state that the registry holds. `apply` is not called for it: the caller opens what `image` names.
 
         Without a `term` the broker is alone, and in service. With one, it is the elected controller: `known` is the image that
         it had so far, whose brokers go on as they were, and `on_deposed` is called when it turns out that the term is over.
+        What it does unasked, it does as `upkeep` says.
         RegistryError when the registry cannot be read, NOT_CONTROLLER when the term is over already.
         """
         store = ClusterStore(registry, term, on_deposed)
@@ -109,7 +113,10 @@ class Controller:
         )
         image = await store.load(empty)
         image = replace(image, version=store.epoch * _VERSIONS_PER_EPOCH + 1)
-        return cls(store, Publication(image, apply), entropy, defaults, clock, broker.broker_id)
+        controller = cls(store, Publication(image, apply), entropy, defaults, clock, broker.broker_id)
+        if upkeep is not None and clock is not None:
+            controller._keep_up(clock, upkeep)
+        return controller
 
     @property
     def image(self) -> ClusterImage:
@@ -132,10 +139,10 @@ class Controller:
 
     async def close(self) -> None:
         """Let the changes under way come to their end; refuse all later ones."""
-        if self._looking_again is not None:
-            self._looking_again.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._looking_again
+        for task in (self._looking_again, self._upkeep):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         self._publication.end()
         await self._changes.close()
         await self._publication.close()
@@ -185,7 +192,10 @@ class Controller:
         self, document: Document[T], change: Callable[[T], T], *, validate_only: bool = False
     ) -> T:
         """Replace a document by what `change` makes of it; `change` checks it, and raises to refuse."""
-        return await self._settings.alter(document, change, validate_only=validate_only)
+        altered = await self._settings.alter(document, change, validate_only=validate_only)
+        if document.path == RESOURCE_CONFIGS.path and not validate_only:
+            await self._changes.applied(self._brokers.cordon)
+        return altered
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no broker was given before, durable before it is handed out."""
@@ -260,6 +270,10 @@ class Controller:
         return await self._partitions.elect(wanted, unclean=unclean)
 
     # -- inside
+
+    def _keep_up(self, clock: Clock, policy: Callable[[], UpkeepPolicy]) -> None:
+        upkeep = Upkeep(self._changes, self._brokers, self._partitions, clock, policy)
+        self._upkeep = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
 
     async def _begin_epoch(self) -> None:
         elected = [

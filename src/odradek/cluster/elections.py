@@ -67,8 +67,8 @@ def with_unclean_leader(partition: PartitionImage, standing: Standing) -> Partit
 def was_elected_uncleanly(before: PartitionImage, after: PartitionImage) -> bool:
     """Whether this step may have lost acknowledged records."""
     return (
-        after.leader != NO_LEADER
-        and after.leader != before.leader
+        after.recovering
+        and after.leader not in (NO_LEADER, before.leader)
         and after.leader not in before.isr
         and after.leader not in before.eligible
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from odradek.config.controller import ControllerConfig
 from odradek.config.definition import Importance, Setting, SettingType, at_least, declare
-from odradek.config.replication import ReplicationConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterConfig(ReplicationConfig):
+class ClusterConfig(ControllerConfig):
     """How a broker finds the others, and how they know that it lives."""
 
     registry_dir: str | None = declare(

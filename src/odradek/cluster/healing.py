@@ -1,0 +1,100 @@
+"""What the controller does unasked: replicas of dead brokers are made again elsewhere, preferred leaders lead again.
+
+Pure functions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
+from odradek.cluster.placement import replacement_for
+from odradek.cluster.reassignment import Reassignment, is_reassigned, target_of
+from odradek.cluster.standing import Standing
+from odradek.model.ids import BrokerId, TopicPartition
+
+StandingFor = Callable[[UUID, int], Standing]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepPolicy:
+    """What the settings say."""
+
+    rebalances_leaders: bool = True
+    rebalance_interval_s: float = 300.0
+    imbalance_percentage: int = 10
+    healing_delay_s: float | None = 1800.0
+    """None: never."""
+    healing_partitions_max: int = 20
+
+
+def replicas_to_heal(
+    image: ClusterImage, dead: Collection[BrokerId], *, partitions_max: int
+) -> list[Reassignment]:
+    """Moves that replace dead brokers, for as many partitions as may be under way at one time together with those that are.
+
+    Only a partition that has a leader can be copied. A replica for which there is no broker left stays where it is.
+    """
+    under_way = sum(is_reassigned(partition) for _, partition in _partitions(image))
+    given: Counter[BrokerId] = Counter(
+        broker for _, partition in _partitions(image) for broker in partition.replicas
+    )
+    racks = {broker.broker_id: broker.rack for broker in image.brokers}
+    moves: list[Reassignment] = []
+    for name, partition in _partitions(image):
+        if under_way + len(moves) >= partitions_max:
+            break
+        if partition.leader == NO_LEADER or not any(broker in dead for broker in target_of(partition)):
+            continue
+        target = _without_dead(partition, dead, image.brokers, racks, given)
+        if target != target_of(partition):
+            moves.append(Reassignment(topic=name.topic, partition=name.partition, replicas=target))
+            given.update(broker for broker in target if broker not in partition.replicas)
+    return moves
+
+
+def leaders_to_bring_back(
+    image: ClusterImage, standing_for: StandingFor, *, percentage: int
+) -> list[TopicPartition]:
+    """Partitions that their preferred leader could lead, of each broker that lacks more than this share of its own."""
+    preferred: dict[BrokerId, list[tuple[TopicPartition, PartitionImage]]] = {}
+    for name, partition in _partitions(image):
+        preferred.setdefault(partition.replicas[0], []).append((name, partition))
+    found = []
+    for broker, own in preferred.items():
+        lacking = [(name, partition) for name, partition in own if partition.leader != broker]
+        if len(lacking) * 100 <= percentage * len(own):
+            continue
+        found += [
+            name
+            for name, partition in lacking
+            if broker in partition.isr
+            and broker in standing_for(image.topics[name.topic].topic_id, name.partition).electable
+        ]
+    return found
+
+
+def _without_dead(
+    partition: PartitionImage,
+    dead: Collection[BrokerId],
+    brokers: tuple[BrokerImage, ...],
+    racks: dict[BrokerId, str | None],
+    given: Counter[BrokerId],
+) -> tuple[BrokerId, ...]:
+    target = list(target_of(partition))
+    for place, broker in enumerate(target):
+        if broker in dead:
+            others = [one for one in target if one != broker]
+            chosen = replacement_for(others, brokers, racks, given)
+            if chosen is not None:
+                target[place] = chosen
+    return tuple(target)
+
+
+def _partitions(image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            yield TopicPartition(topic.name, index), partition

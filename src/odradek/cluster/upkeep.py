@@ -1,0 +1,93 @@
+"""The controller's clockwork: looks from time to time whether something is to be healed or brought back (`healing.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from odradek.cluster.brokers import BrokerChanges
+from odradek.cluster.changes import Changes
+from odradek.cluster.healing import UpkeepPolicy, leaders_to_bring_back, replicas_to_heal
+from odradek.cluster.partitions import PartitionChanges
+from odradek.config.controller import ControllerConfig
+from odradek.model.errors import KafkaError
+from odradek.runtime.ports import Clock
+from odradek.telemetry import events
+
+_LOOK_SECONDS: Final = (1.0, 30.0)
+"""Between looks for what is to be healed: the healing delay, within these bounds."""
+_log = events.get("cluster")
+
+
+class Upkeep:
+    """`run` it in a task, for as long as the controller is in office; `policy` is asked anew for each round."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        brokers: BrokerChanges,
+        partitions: PartitionChanges,
+        clock: Clock,
+        policy: Callable[[], UpkeepPolicy],
+    ) -> None:
+        self._changes = changes
+        self._brokers = brokers
+        self._partitions = partitions
+        self._clock = clock
+        self._policy = policy
+
+    async def run(self) -> None:
+        rebalanced_at = self._clock.monotonic()
+        while not self._changes.store.is_deposed:
+            policy = self._policy()
+            await asyncio.sleep(min(_pause_s(policy), policy.rebalance_interval_s))
+            try:
+                await self.heal(policy)
+                if self._clock.monotonic() - rebalanced_at >= policy.rebalance_interval_s:
+                    rebalanced_at = self._clock.monotonic()
+                    await self.bring_back_leaders(policy)
+            except KafkaError as error:
+                _log.warning("upkeep_failed", reason=error.message)
+
+    async def heal(self, policy: UpkeepPolicy) -> None:
+        """Begin to replace replicas whose brokers have been dead for long."""
+        if policy.healing_delay_s is None or not self._brokers.dead_since:
+            return
+        since = self._clock.monotonic() - policy.healing_delay_s
+        dead = frozenset(broker for broker, when in self._brokers.dead_since.items() if when <= since)
+        if not dead:
+            return
+        moves = replicas_to_heal(self._changes.image, dead, partitions_max=policy.healing_partitions_max)
+        if moves:
+            _log.warning("replicas_healed", brokers=sorted(dead), partitions=len(moves))
+            await self._partitions.reassign(moves, allow_factor_change=False)
+
+    async def bring_back_leaders(self, policy: UpkeepPolicy) -> None:
+        """Let preferred leaders lead again."""
+        if not policy.rebalances_leaders or len(self._changes.image.brokers) < 2:
+            return
+        names = leaders_to_bring_back(
+            self._changes.image,
+            self._brokers.liveness().standing_for,
+            percentage=policy.imbalance_percentage,
+        )
+        if names:
+            await self._partitions.elect(names, unclean=False)
+
+
+def policy_of(config: ControllerConfig) -> UpkeepPolicy:
+    """As the settings say."""
+    delay_ms = config.odradek_healing_delay_ms
+    return UpkeepPolicy(
+        rebalances_leaders=config.auto_leader_rebalance_enable,
+        rebalance_interval_s=config.leader_imbalance_check_interval_seconds,
+        imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+        healing_delay_s=None if delay_ms < 0 else delay_ms / 1000,
+        healing_partitions_max=config.odradek_healing_partitions_max,
+    )
+
+
+def _pause_s(policy: UpkeepPolicy) -> float:
+    shortest, longest = _LOOK_SECONDS
+    return longest if policy.healing_delay_s is None else min(longest, max(shortest, policy.healing_delay_s))
