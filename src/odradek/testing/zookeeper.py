@@ -85,7 +85,7 @@ class ZooKeeperServer:
 
     def launch(self) -> None:
         """Start the process, and do not wait for it: a member of an ensemble serves when others are there."""
-        if self._process is not None:
+        if self._process is not None and self._process.poll() is None:
             raise OdradekError(
                 f"the ZooKeeper of {self.directory} already runs, with pid {self._process.pid}"
             )
