@@ -22,10 +22,10 @@ from odradek.runtime.ports import Runtime
 
 if TYPE_CHECKING:
     from odradek.broker.forwarding import Forwarding
+    from odradek.broker.suspicion import Suspicion
     from odradek.net.peers import Peers
 
 _LOOPBACK: Final = "127.0.0.1"
-_WAIT_SECONDS: Final = 10.0
 
 Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
 
@@ -53,6 +53,7 @@ class ClusterLink:
         self._located: dict[BrokerId, tuple[str, int]] = {}
         self._peers: Peers | None = None
         self._forwarding: Forwarding | None = None
+        self._suspicion: Suspicion | None = None
         self._membership = Membership(self, registry, runtime.entropy)
 
     # -- what is known
@@ -110,12 +111,27 @@ class ClusterLink:
         """There is something to report: the controller is told without waiting for the next question."""
         self._membership.report_now()
 
+    def lost_sight_of(self, broker: BrokerId, epoch: int) -> None:
+        """The connection to a broker that waited for news broke; the controller has a look whether it is dead."""
+        if not self.leads:
+            return
+        if self._suspicion is None:
+            from odradek.broker.suspicion import Suspicion
+
+            self._suspicion = Suspicion(self._address_of, self._fence)
+        self._suspicion.connection_lost(broker, epoch)
+
+    async def _fence(self, broker: BrokerId, epoch: int) -> None:
+        await self.controller.fence(broker, epoch)
+
     async def leave(self) -> None:
         """Hand over what this broker leads, if there is anybody to take it."""
         await self._membership.leave()
 
     async def close(self) -> None:
         """Give up office; ask nobody any more."""
+        if self._suspicion is not None:
+            await self._suspicion.close()
         await self._membership.close()
         if self._peers is not None:
             await self._peers.close()

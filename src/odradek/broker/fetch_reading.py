@@ -175,18 +175,29 @@ class Reading:
         _check_range(partition, wanted.fetch_offset)
         if wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one):
             return _found(partition, index, b"", none)
+        doubted = self.follower is not None and self._is_doubted(partition, wanted.fetch_offset)
         read = partition.log.read(
             wanted.fetch_offset,
             max(limit, 0),
             end_offset=end_offset,
             at_least_one=at_least_one,
-            to_send=self._circumstances.connection.sends_uncopied,
+            to_send=self._circumstances.connection.sends_uncopied and not doubted,
         )
+        if doubted:
+            partition.log.verify(read)
         if throttled:
             now = self._parts.runtime.clock.monotonic()
             self._parts.replicas.leader_throttle.copied(len(read.records), now)
         aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
         return _found(partition, index, read.records, aborted)
+
+    def _is_doubted(self, partition: Partition, fetch_offset: int) -> bool:
+        """Whether the follower was sent these records before: it did not get them, or they are not sound."""
+        known = None if self.follower is None else partition.followers.get(self.follower.broker_id)
+        if known is None:
+            return False
+        was_sent, known.sent_from = known.sent_from == fetch_offset, fetch_offset
+        return was_sent
 
     def _is_throttled(self, partition: Partition, wanted: WantedPartition) -> bool:
         """Whether copying it is slowed down (KIP-73)."""

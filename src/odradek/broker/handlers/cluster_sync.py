@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
@@ -22,6 +23,9 @@ async def handle(
         )
     except KafkaError as error:
         return ClusterSyncResponse(error_code=error.code)
+    except asyncio.CancelledError:  # the connection is gone, and perhaps the broker
+        parts.cluster.lost_sight_of(BrokerId(request.broker_id), request.broker_epoch)
+        raise
     return ClusterSyncResponse(
         controller_epoch=answer.controller_epoch,
         version=answer.version,
