@@ -412,32 +412,52 @@ async def test_a_replica_taken_away_is_deleted(tmp_path: Path, controller: Contr
         await a.append_acknowledged(1)
 
 
-async def test_a_corrupt_batch_is_not_taken_and_does_not_hold_up_others(
+def damage(node: Node, offset: int, index: int = 0) -> None:
+    """Flip bits in the batch that begins with the offset."""
+    before = sum(len(raw) for base, _, raw in content(node.partition(index)) if base <= offset)
+    path = next((Path(node.config.log_dirs[0]) / f"t-{index}").glob("*.log"))
+    with path.open("r+b") as file:
+        file.seek(before - 3)
+        file.write(b"\x00\x01\x02")
+
+
+async def test_a_damaged_batch_is_not_taken_what_is_before_it_is_and_others_go_on(
     tmp_path: Path, controller: Controller
 ) -> None:
     async with nodes(controller, tmp_path, 2) as (a, b):
-        controller.has(led_by(0, 0, 1), led_by(0, 0, 1))
-        await controller.tell()
-        await a.append_acknowledged(5, 0)
-        await b.stop()
-        controller.has(
-            *(
-                replace(one, isr=(BrokerId(0),), partition_epoch=1)
-                for one in controller.topics[TOPIC].partitions
-            )
-        )
-        await controller.tell()
-        await a.append_acknowledged(5, 0)
-        end = sum(len(raw) for _, _, raw in content(a.partition(0)))
-        path = next((tmp_path / "0" / "t-0").glob("*.log"))
-        with path.open("r+b") as file:
-            file.seek(end - 3)
-            file.write(b"\x00\x01\x02")
-        await b.start()
-        await controller.tell()
+        out_of_sync = replace(led_by(0, 0, 1), isr=(BrokerId(0),))
+        controller.has(out_of_sync, out_of_sync)
+        await controller.tell(0)
+        for _ in range(3):
+            await a.append_acknowledged(5, 0)
+        damage(a, 10)
+        await controller.tell(1)
         await a.append_acknowledged(7, 1)
-        await until(lambda: b.partition(1).log.end_offset == 7, "the sound one goes on")
-        assert b.partition(0).log.end_offset == 5
+        await until(lambda: b.partition(1).log.end_offset == 7, "the sound one is copied")
+        await until(lambda: b.partition(0).log.end_offset == 10, "and the other up to the damage")
+        await until(lambda: a.replicas.damaged == {(FIRST_ID, 0)}, "the leader knows")
+        assert b.partition(0).log.end_offset == 10
+
+
+async def test_a_damaged_leader_gets_what_it_lost_from_the_next_one(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 3) as (a, b, c):
+        controller.has(replace(led_by(0, 0, 1, 2), isr=(BrokerId(0), BrokerId(1))))
+        await controller.tell(0, 1)
+        for _ in range(4):
+            await a.append_acknowledged(5)
+        damage(a, 10)
+        reports: list[frozenset[tuple[UUID, int]]] = []
+        a.replicas.report_to(lambda: reports.append(a.replicas.damaged))
+        await controller.tell(2)
+        await until(lambda: bool(reports), "the leader reports")
+        assert reports[0] == {(FIRST_ID, 0)}
+        await controller.elect(1, isr=(1,))
+        await until(lambda: controller.state().isr in ((1, 0, 2), (1, 2, 0)), "all are in sync")
+        assert content(a.partition()) == content(b.partition()) == content(c.partition())
+        assert a.partition().log.end_offset == 20
+        assert a.replicas.damaged == frozenset()
 
 
 async def test_a_leader_that_is_gone_holds_up_nobody_else(tmp_path: Path, controller: Controller) -> None:

@@ -67,6 +67,8 @@ class FollowerState:
     leader_end_offset: int = UNKNOWN_OFFSET
     """Where the leader's log ended then."""
     refused_at: float = -inf
+    sent_from: int = UNKNOWN_OFFSET
+    """The offset from which it was last sent records: if it fetches from there again, it may have found them damaged."""
 
 
 class InSync:

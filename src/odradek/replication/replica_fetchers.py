@@ -12,7 +12,7 @@ nobody waits: the loop has gone over to its other lane.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, Protocol
 from zlib import crc32
@@ -29,11 +29,11 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from odradek.records import BatchHeader, check_crc, split_batches
+from odradek.replication.fetched_batches import Batches, check_epochs, checked
 from odradek.replication.following import FetchState, FetchTerms, Followed, Verdict, verdict
 from odradek.replication.partition import Partition
 from odradek.replication.throttle import Throttle
-from odradek.runtime.ports import Buffer, Runtime
+from odradek.runtime.ports import Runtime
 from odradek.security.buckets import Window
 from odradek.storage.epochs import EpochEnd
 from odradek.telemetry import events
@@ -52,8 +52,6 @@ _INTERRUPT_AFTER_S: Final = 0.01
 _HELD_S_MIN: Final = 0.02
 _HELD_S_MAX: Final = 1.0
 """So long is held back what goes too fast; the rate may change meanwhile."""
-
-Batches = list[tuple[BatchHeader, memoryview]]
 
 
 class Asking(Protocol):
@@ -314,8 +312,8 @@ class _FetchLoop:
         """The batches of each answer, or what is wrong with them."""
         records = [data.records if verdict(data) is Verdict.TAKE else None for _, data in answers]
         if sum(len(one) for one in records if one) <= _INLINE_BYTES:
-            return _check(records)
-        return await self._fetchers.runtime.offload.run(_check, records)
+            return checked(records)
+        return await self._fetchers.runtime.offload.run(checked, records)
 
     async def _act(self, followed: Followed, data: PartitionData, found: Batches | KafkaError) -> None:
         if isinstance(found, KafkaError):
@@ -324,6 +322,7 @@ class _FetchLoop:
         match verdict(data):
             case Verdict.TAKE:
                 if found:
+                    check_epochs(found, followed.leader_epoch)
                     now_ms = self._fetchers.runtime.clock.wall_ms()
                     partition.append_fetched(found, now_ms=now_ms)
                     self._count(followed, data)
@@ -430,17 +429,3 @@ _WORTH_NOTING: Final = 8
 def _partition_of(followed: Followed) -> Partition:
     assert isinstance(followed.replica, Partition)
     return followed.replica
-
-
-def _check(records: Iterable[Buffer | None]) -> list[Batches | KafkaError]:
-    """Runs on any thread. A batch that is cut short at the end is left for the next fetch."""
-    checked: list[Batches | KafkaError] = []
-    for one in records:
-        try:
-            batches = split_batches(one, allow_partial=True) if one else []
-            for _, batch in batches:
-                check_crc(batch)
-            checked.append(batches)
-        except KafkaError as error:
-            checked.append(error)
-    return checked

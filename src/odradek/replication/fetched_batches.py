@@ -1,0 +1,55 @@
+"""What a follower makes sure of before it appends what it was sent: one replica's damage must not spread to the others.
+
+A header's first fields are outside of its CRC. That its offsets fit is checked by the log, which knows where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.model.errors import KafkaError
+from odradek.records import BatchHeader, check_crc, read_header
+from odradek.records.faults import corrupt
+from odradek.runtime.ports import Buffer
+
+Batches = list[tuple[BatchHeader, memoryview]]
+
+
+def checked(records: Iterable[Buffer | None]) -> list[Batches | KafkaError]:
+    """Of each answer the sound batches, or what is wrong with it. Runs on any thread."""
+    found: list[Batches | KafkaError] = []
+    for one in records:
+        try:
+            found.append(_sound_batches(memoryview(one).cast("B")) if one else [])
+        except KafkaError as error:
+            found.append(error)
+    return found
+
+
+def _sound_batches(view: memoryview) -> Batches:
+    """Those before the first that is cut short or damaged. CORRUPT_MESSAGE when that is the first: leaders send that whole."""
+    batches: Batches = []
+    position, size_bytes = 0, len(view)
+    try:
+        while position < size_bytes:
+            header = read_header(view, position)
+            end = position + header.size_bytes
+            if end > size_bytes:
+                raise corrupt(
+                    f"a batch of {header.size_bytes} bytes is cut short after {size_bytes - position}"
+                )
+            batch = view[position:end]
+            check_crc(batch)
+            batches.append((header, batch))
+            position = end
+    except KafkaError:
+        if not batches:
+            raise
+    return batches
+
+
+def check_epochs(batches: Batches, leader_epoch: int) -> None:
+    """CORRUPT_MESSAGE when one is newer than the leader that sent them."""
+    newest = batches[-1][0].partition_leader_epoch
+    if newest > leader_epoch:
+        raise corrupt(f"a batch of epoch {newest} was fetched from a leader of epoch {leader_epoch}")
