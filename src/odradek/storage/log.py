@@ -333,14 +333,16 @@ class Log:
         return not self._size_bytes and header.base_offset < self.end_offset <= header.last_offset
 
     def _write_fetched(self, portion: Portion, now_ms: int) -> None:
-        batches, last_offset = portion.batches, portion.last_offset
-        segment = self._tail.write(batches, portion.size_bytes, self.end_offset, last_offset, now_ms)
+        batches, first_offset, last_offset = portion.batches, self.end_offset, portion.last_offset
+        segment = self._tail.write(batches, portion.size_bytes, first_offset, last_offset, now_ms)
 
         # The batches are in the file. From here on nothing can fail.
         self._appended(segment, note_fetched(segment, batches), last_offset + 1, now_ms)
         epochs_changed = False
         for header, _ in batches:
-            epochs_changed |= self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+            # Where offsets are missing the later epoch has them: whoever has others there must fetch again.
+            epochs_changed |= self._epochs.assign(header.partition_leader_epoch, first_offset)
+            first_offset = header.next_offset
             if (marker := portion.markers.get(header.base_offset)) is None:
                 self.producers.replay(header, now_ms)
             else:
@@ -414,8 +416,13 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Below it nothing has to be looked at after a crash; at most `flushed_offset`."""
-        return self._durability.recovery_point
+        """Below it nothing has to be looked at after a crash; at most `flushed_offset`.
+
+        Not the end of an active segment with aborted transactions: when it is sealed there, the index that names them is still
+        to be written, and may be lost.
+        """
+        point, active = self._durability.recovery_point, self._segments.active
+        return point - 1 if point == self.end_offset > active.base_offset and len(active.aborted) else point
 
     @property
     def flush_due(self) -> bool:

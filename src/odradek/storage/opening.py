@@ -151,6 +151,8 @@ class _Opener:
             self._recover()
         if self._last_epoch > (saved_epochs[-1].epoch if saved_epochs else -1):
             self._rebuild_epochs()
+        elif self._recovered:
+            self._find_first_epochs()
         start_offset = max(self._opening.start_offset, self._segments[0].base_offset)
         if self._truncation_noted or self._damage is not None:
             # It may have begun inside of a batch that never came; or the batches behind its start are lost.
@@ -483,9 +485,29 @@ class _Opener:
     def _rebuild_epochs(self) -> None:
         """The log has a later epoch than the checkpoint: read them off all batches."""
         self._epochs = EpochHistory()
+        next_offset = self._segments[0].base_offset
         for segment in self._segments:
             for mark in segment.marks():
-                self._epochs.assign(mark.leader_epoch, mark.base_offset)
+                self._epochs.assign(mark.leader_epoch, next_offset)
+                next_offset = mark.last_offset + 1
+
+    def _find_first_epochs(self) -> None:
+        """The log may begin earlier than it did when the checkpoint was written: a deletion that a crash undid."""
+        entries = self._epochs.entries
+        if not entries or self._segments[0].base_offset >= entries[0].start_offset:
+            return
+        self._epochs = EpochHistory()
+        next_offset = self._segments[0].base_offset
+        for segment in self._segments:
+            if next_offset >= entries[0].start_offset:
+                break
+            for mark in segment.marks():
+                if next_offset >= entries[0].start_offset:
+                    break
+                self._epochs.assign(mark.leader_epoch, next_offset)
+                next_offset = mark.last_offset + 1
+        for epoch, start_offset in entries:
+            self._epochs.assign(epoch, start_offset)
 
     def _trim_epochs(self, start_offset: int) -> None:
         # One that begins at the very end is of a leader that had written nothing yet.
