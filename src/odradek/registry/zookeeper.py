@@ -129,14 +129,16 @@ class ZooKeeperRegistry:
                 raise RegistryError("the registry is closed")
             if not self._session.is_over:
                 return
-            await self._session.close()
-            self._session = self._new_session()
-            await self._session.begin(self._connect_ms)
+            over, self._session = self._session, self._new_session()
+            closing = asyncio.ensure_future(over.close())  # which has nothing to wait for
             try:
+                await self._session.begin(self._connect_ms)
                 await self._settle()
             except BaseException:
                 await self._session.close()
                 raise
+            finally:
+                await closing
         _log.info("zookeeper_session_renewed", session=f"{self.session_id:#x}")
 
     async def close(self) -> None:
