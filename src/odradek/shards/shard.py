@@ -4,6 +4,9 @@ An operation decides on the state that includes everything appended so far, whet
 held until everything appended so far is. So replies are as if each operation had run alone, and no reply shows what a crash can
 undo. If the log refuses an append, or loses what it took, soft state may be ahead of the log: the machine is thrown away and
 made anew from what the log holds. That is the same code as a restart, and as a move to another broker.
+
+What is written in one turn of the event loop is replayed at once and appended together, at the turn's end (`turn.py`). What is
+written in the name of a producer, and what ends its transaction, is appended before anything else can happen.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from odradek.runtime.ports import Clock
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import Machine, StoredRecord
 from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome
+from odradek.shards.turn import Turn
 from odradek.telemetry import events
 
 _log = events.get("shards")
@@ -61,6 +65,8 @@ class Shard(Generic[M]):
         self._timer_ms = 0
         self._tick_refused = False
         self._last_offset = log.end_offset - 1
+        """Of the machine's last record, whether it is in the log yet or in `_turn`."""
+        self._turn: Turn | None = None
         self._loading = asyncio.get_running_loop().create_task(self._load(delay_seconds=0.0))
 
     @property
@@ -101,6 +107,8 @@ class Shard(Generic[M]):
         transaction_version: int,
     ) -> None:
         """End the producer's transaction here; returns once the marker is durable. Raises as `execute` and the log do."""
+        self._check_active()
+        self._end_turn()
         self._check_active()
         now = self._now()
         self._last_offset = self._shard_log.append_marker(
@@ -144,6 +152,33 @@ class Shard(Generic[M]):
     def _write(self, outcome: Outcome[Any], now: Moment) -> None:
         if not outcome.records:
             return
+        if outcome.producer is None and self._in_this_turn(outcome, now):
+            self._last_offset += len(outcome.records)
+            self._replay_written(outcome, now)
+        else:
+            self._write_alone(outcome, now)
+
+    def _in_this_turn(self, outcome: Outcome[Any], now: Moment) -> bool:
+        """Whether the records go with those of others; not those that are too many for any turn."""
+        if self._turn is not None and self._turn.take(outcome.records, now.wall_ms):
+            return True
+        turn = Turn(self.batch_bytes_max)
+        if not turn.take(outcome.records, now.wall_ms):
+            return False
+        self._end_turn_before(outcome)
+        self._turn = turn
+        asyncio.get_running_loop().call_soon(self._end_turn, turn)
+        return True
+
+    def _end_turn_before(self, outcome: Outcome[Any]) -> None:
+        """What was written before is in the log now, or `outcome`, which was decided on it, counts for nothing."""
+        self._end_turn()
+        if self.state is not ShardState.ACTIVE:
+            lost = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} could not be written")
+            self._give_up(outcome, lost)
+            raise lost
+
+    def _write_alone(self, outcome: Outcome[Any], now: Moment) -> None:
         batch = _batch(outcome.records, outcome.producer, now.wall_ms)
         if len(batch) > self.batch_bytes_max:
             too_large = KafkaError(
@@ -153,12 +188,44 @@ class Shard(Generic[M]):
             if outcome.answers:  # whoever waited for them waits no longer, as far as the machine knows
                 self._give_up(outcome, too_large)
             raise too_large
+        self._end_turn_before(outcome)
         try:
             self._last_offset = self._shard_log.append(batch, now_ms=now.wall_ms)
         except KafkaError as error:
             self._give_up(outcome, error)
             raise _unavailable(error) from error
         self._replay_written(outcome, now)
+
+    def _end_turn(self, turn: Turn | None = None) -> None:
+        """Append what the turn wrote, if it has not ended yet."""
+        ending = self._turn
+        if ending is None or (turn is not None and turn is not ending):
+            return
+        self._turn = None
+        try:
+            last_offset = self._shard_log.append(ending.build(), now_ms=self._clock.wall_ms())
+            if last_offset != self._last_offset:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{self._name} ends at {last_offset}, and not at {self._last_offset}: others write there",
+                )
+            committed = self._shard_log.committed(last_offset)
+        except Exception as error:  # noqa: BLE001 - the root of a callback: those who wait must hear of any end
+            if not isinstance(error, KafkaError):
+                _log.exception("shard_not_written", shard=self._name)
+                error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")
+            self._refuse(ending, error)
+            self._restart(error)
+            return
+        if committed is None:
+            for outcome, released in ending.waiting:
+                _release(outcome, released)
+        else:
+            committed.add_done_callback(partial(self._settle, ending.waiting))
+
+    def _refuse(self, turn: Turn, reason: KafkaError) -> None:
+        for outcome, released in turn.waiting:
+            self._lost(outcome, released, reason)
 
     def _replay_written(self, outcome: Outcome[Any], now: Moment) -> None:
         producer = outcome.producer or _NOBODY
@@ -182,6 +249,9 @@ class Shard(Generic[M]):
     def _released(self, outcome: Outcome[T]) -> Awaitable[T]:
         """Reply and answers, once everything that they may show is durable."""
         released: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._turn is not None:
+            self._turn.waiting.append((outcome, released))
+            return released
         try:
             committed = self._shard_log.committed(self._last_offset) if self._last_offset >= 0 else None
         except KafkaError as error:
@@ -190,19 +260,23 @@ class Shard(Generic[M]):
         if committed is None:
             _release(outcome, released)
         else:
-            committed.add_done_callback(partial(self._settle, outcome, released))
+            committed.add_done_callback(partial(self._settle, [(outcome, released)]))
         return released
 
     def _settle(
-        self, outcome: Outcome[T], released: asyncio.Future[T], committed: asyncio.Future[None]
+        self,
+        waiting: Sequence[tuple[Outcome[Any], asyncio.Future[Any]]],
+        committed: asyncio.Future[None],
     ) -> None:
         error = None if committed.cancelled() else committed.exception()
         if committed.cancelled() or error is not None:
             lost = error if isinstance(error, KafkaError) else _LOST
-            self._lost(outcome, released, lost)
+            for outcome, released in waiting:
+                self._lost(outcome, released, lost)
             self._restart(lost)
         else:
-            _release(outcome, released)
+            for outcome, released in waiting:
+                _release(outcome, released)
 
     def _lost(self, outcome: Outcome[T], released: asyncio.Future[T], reason: KafkaError) -> None:
         error = _unavailable(reason)
@@ -281,6 +355,9 @@ class Shard(Generic[M]):
 
     def _forget(self, error: KafkaError) -> None:
         self._disarm()
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            self._refuse(turn, error)
         waiting = self._machine.resigned()
         self._machine = self._make_machine()
         for ticket in waiting:
@@ -370,11 +447,16 @@ def _release(outcome: Outcome[T], released: asyncio.Future[T]) -> None:
         released.set_result(outcome.reply)
 
 
+_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_COORDINATOR}
+)
+
+
 def _unavailable(reason: KafkaError) -> KafkaError:
     """What a client understands: look for the coordinator again, and try again."""
     code = (
         ErrorCode.NOT_COORDINATOR
-        if reason.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if reason.code in _ELSEWHERE
         else ErrorCode.COORDINATOR_NOT_AVAILABLE
     )
     return KafkaError(code, reason.message)

@@ -186,6 +186,7 @@ async def test_an_operation_sees_those_before_it_though_they_are_not_durable_yet
     log = MemoryLog(durable=False)
     shard = await ready(log)
     both = [asyncio.ensure_future(shard.execute(say(word))) for word in ("one", "two")]
+    await asyncio.sleep(0)
     log.sync()
     assert await both[1] == ["one", "two"]
 
@@ -377,3 +378,92 @@ class Failing(Words):
             return Outcome(None, [NewRecord(bytes(200_000), b"")], outcome.answers)
         self.waiting = [answer.ticket for answer in outcome.answers]
         raise ZeroDivisionError
+
+
+# -- what is written in one turn of the loop
+
+
+async def test_what_is_written_in_one_turn_is_one_batch_and_each_keeps_its_reply() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    said = [shard.execute(say(word)) for word in ("one", "two", "three")]
+    assert log.end_offset == 0
+    assert [len(await one) for one in said] == [1, 2, 3]
+    assert (len(log._batches), log.end_offset) == (1, 3)
+    assert await (await ready(log)).execute(listen) == ["one", "two", "three"]
+
+
+async def test_a_batch_that_is_full_is_followed_by_another() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    large = "x" * (log.batch_bytes_max // 2)
+    said = [shard.execute(say(large)) for _ in range(3)]
+    await asyncio.gather(*said)
+    assert len(log._batches) == 3
+    assert all(len(batch) <= log.batch_bytes_max for _, batch in log._batches)
+
+
+async def test_a_turn_that_the_log_refuses_takes_all_that_was_decided_in_it() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    ticket = Ticket()
+    said = [
+        shard.execute(say("one", answers=[Answer(ticket, "never")])),
+        shard.execute(say("two")),
+        shard.execute(listen),
+    ]
+    log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+    for one in [*said, ticket.answered]:
+        with pytest.raises(KafkaError, match="the disk is gone"):
+            await one
+    shard.close()
+
+
+async def test_a_shard_that_is_closed_writes_nothing_of_its_last_turn() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    said = shard.execute(say("one"))
+    shard.close()
+    with pytest.raises(KafkaError) as refused:
+        await said
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    await asyncio.sleep(0)
+    assert log.end_offset == 0
+
+
+async def test_what_a_producer_writes_follows_what_was_decided_before_it() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    first = shard.execute(say("one"))
+    second = shard.execute(say("two", producer=BatchProducer(7, 0)))
+    assert log.end_offset == 2, "at once: nothing may come between what was verified and the append"
+    ended = shard.append_marker(7, 0, is_commit=True, coordinator_epoch=0, transaction_version=2)
+    third = shard.execute(say("three"))
+    await asyncio.gather(first, second, ended, third)
+    assert await shard.execute(listen) == ["one", "three", "two"]
+    assert await (await ready(log)).execute(listen) == ["one", "three", "two"]
+
+
+async def test_an_outcome_whose_turn_was_lost_before_it_counts_for_nothing() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    ticket = Ticket()
+    first = shard.execute(say("one"))
+    log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+    with pytest.raises(KafkaError):
+        await shard.execute(say("two", producer=BatchProducer(7, 0), answers=[Answer(ticket, "never")]))
+    for one in (first, ticket.answered):
+        with pytest.raises(KafkaError):
+            await one
+    shard.close()
+
+
+async def test_a_log_that_others_write_is_loaded_anew() -> None:
+    log = MemoryLog()
+    shard = await ready(log)
+    said = shard.execute(say("one"))
+    log.end_offset += 1
+    with pytest.raises(KafkaError, match="others write there"):
+        await said
+    assert shard.state.value == "loading"
+    shard.close()
