@@ -46,7 +46,7 @@ class EmbeddedRegistry:
         self._runtime = runtime
         self._journal = journal
         self._files = files
-        self._silence = Silence(session_timeout_s)
+        self._silence = Silence()
         self._beat_seconds = min(1.0, session_timeout_s / 5)
         self._beat_at = float("-inf")
         self._watches = Watches()
@@ -67,7 +67,7 @@ class EmbeddedRegistry:
         """Read the journal in `directory`, or start one. Raises `RegistryError` when it is damaged or cannot be used."""
         try:
             journal = SharedJournal(runtime.disk, directory)
-            files = SessionFiles(runtime.disk, directory, runtime.entropy)
+            files = SessionFiles(runtime.disk, directory, runtime.entropy, session_timeout_s)
             try:
                 registry = cls(runtime, journal, files, session_timeout_s)
                 registry._load()

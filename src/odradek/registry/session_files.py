@@ -1,7 +1,8 @@
 """Sessions of the processes that share a journal: a file each, locked for as long as its process lives.
 
-A process that is killed loses its lock at once. One that is stopped keeps it but leaves no new heartbeat in the file. Whether
-it has been silent for too long is judged by each observer on his own clock, by how long he has looked on.
+A process that is killed loses its lock at once. One that is stopped keeps it but leaves no new heartbeat in the file, which
+also tells the session's timeout. Whether it has been silent for too long is judged by each observer on his own clock, by how
+long he has looked on.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _OBSERVED_SECONDS_MAX: Final = 0.5
 class SessionFiles:
     """The own session's file, and a view of the others'."""
 
-    def __init__(self, disk: Disk, directory: str, entropy: Entropy) -> None:
+    def __init__(self, disk: Disk, directory: str, entropy: Entropy, timeout_s: float) -> None:
         self.folder = posixpath.join(directory, FOLDER_NAME)
         self._disk = disk
         self._entropy = entropy
+        self._timeout_s = timeout_s
         self._own = 0
         self._lock: DirectoryLock | None = None
         self._file: DiskFile | None = None
@@ -39,6 +41,7 @@ class SessionFiles:
             with suppress(BlockingIOError):  # somebody looks whether it is held: there are enough ids
                 self._lock = self._disk.lock_file(self._path(self._own))
         self._file = self._disk.open(self._path(self._own), create=True)
+        self.beat()
         return self._own
 
     def end(self) -> None:
@@ -54,7 +57,7 @@ class SessionFiles:
     def beat(self) -> None:
         if self._file is not None:
             self._beats += 1
-            self._file.pwrite(b"%016x" % self._beats, 0)
+            self._file.pwrite(b"%016x %016x" % (self._beats, int(self._timeout_s * 1000)), 0)
 
     def others(self) -> list[int]:
         """Sessions with a file, whether alive or not."""
@@ -102,10 +105,9 @@ def _is_name(name: str) -> bool:
 class Silence:
     """How long each session has given no sign of life while somebody looked on."""
 
-    __slots__ = ("_heard", "_looked_at", "_silent_s", "_timeout_s")
+    __slots__ = ("_heard", "_looked_at", "_silent_s")
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self) -> None:
         self._heard: dict[int, bytes] = {}
         self._silent_s: dict[int, float] = {}
         self._looked_at: float | None = None
@@ -117,14 +119,14 @@ class Silence:
         for session in [known for known in self._heard if known not in heartbeats]:
             del self._heard[session], self._silent_s[session]
         for session, beat in heartbeats.items():
-            if beat is None:
-                continue
-            is_new = self._heard.get(session) != beat
-            self._silent_s[session] = 0.0 if is_new else self._silent_s[session] + since
-            self._heard[session] = beat
+            if beat is not None:
+                is_new = self._heard.get(session) != beat
+                self._silent_s[session] = 0.0 if is_new else self._silent_s[session] + since
+                self._heard[session] = beat
         return [session for session, beat in heartbeats.items() if self.is_over(session, beat)]
 
     def is_over(self, session: int, beat: bytes | None) -> bool:
         if beat is None:
             return True
-        return self._heard.get(session) == beat and self._silent_s[session] > self._timeout_s
+        timeout_s = int(beat.partition(b" ")[2] or b"0", 16) / 1000
+        return bool(timeout_s) and self._heard.get(session) == beat and self._silent_s[session] > timeout_s

@@ -219,8 +219,9 @@ class SharedJournal:
         if 2 * len(snapshot) >= self.position:
             self._rewrite_at = 2 * self.position
             return None
-        self._head_file.pwrite(_NO_HEAD, 0)
-        self.is_loaded = False  # whatever goes wrong from here on, the next writer reads all of it again
+        self._head_file.pwrite(
+            _NO_HEAD, 0
+        )  # if it goes wrong from here on, the next writer reads all of it again
         self._disk.replace(self.path, snapshot)
         file = self._disk.open(self.path)
         self._publish(generation, len(snapshot))
