@@ -205,47 +205,51 @@ async def test_a_watch_follows_many_changes_made_through_another_connection_to_t
     assert seen == sorted(seen), "a session never reads backwards"
 
 
-async def test_an_ensemble_that_loses_its_leader_keeps_session_and_data(tmp_path, open_registry) -> None:
-    ensemble = await asyncio.to_thread(Ensemble(tmp_path, durable=False).start)
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory):
+    with Ensemble(tmp_path_factory.mktemp("ensemble"), durable=False) as three:
+        yield three
+
+
+async def test_an_ensemble_that_loses_its_leader_keeps_session_and_data(
+    ensemble, chroot, open_registry
+) -> None:
+    patient = {"zookeeper.session.timeout.ms": "30000"}
+    leader = await asyncio.to_thread(ensemble.leader)
+    registry = await open_registry(ensemble.address + chroot, **patient)
+    other = await open_registry(ensemble.followers()[0].address + chroot, **patient)
+    expired: list[int] = []
+    registry.on_expired = lambda: expired.append(1)
+    await registry.commit([Create(path="/ids/1", data=b"", ephemeral=True), Create(path="/n", data=b"")])
+    await _read_after_sync_is_never_stale(registry, other)
+    session = registry.session_id
+    leader.kill()
     try:
-        patient = {"zookeeper.session.timeout.ms": "30000"}
-        registry = await open_registry(ensemble.address + "/x", **patient)
-        other = await open_registry(ensemble.followers()[0].address + "/x", **patient)
-        expired: list[int] = []
-        registry.on_expired = lambda: expired.append(1)
-        await registry.commit([Create(path="/ids/1", data=b"", ephemeral=True), Create(path="/n", data=b"")])
-        await _read_after_sync_is_never_stale(registry, other)
-        session = registry.session_id
-        (await asyncio.to_thread(ensemble.leader)).kill()
-        node = await _put(registry, "/n")
+        version = await _put(registry, "/n")
         assert (session, expired) == (registry.session_id, [])
         assert (await registry.get("/ids/1")).owner == session
         await other.sync()
-        assert (await other.get("/n")).version == node
+        assert (await other.get("/n")).version == version
     finally:
-        await asyncio.to_thread(ensemble.kill)
+        await asyncio.to_thread(leader.start)
 
 
-async def test_a_follower_that_was_behind_is_current_after_sync(tmp_path, open_registry) -> None:
-    ensemble = await asyncio.to_thread(Ensemble(tmp_path, durable=False).start)
-    try:
-        leader = await asyncio.to_thread(ensemble.leader)
-        follower = ensemble.followers()[0]
-        patient = {"zookeeper.session.timeout.ms": "30000"}
-        writer = await open_registry(leader.address + "/x", **patient)
-        reader = await open_registry(follower.address + "/x", **patient)
-        await writer.commit([Create(path="/a", data=b"")])
-        for version in range(10):
-            follower.pause()
-            try:
-                await writer.commit([Put(path="/a", data=b"", version=version)])
-                synced = asyncio.ensure_future(reader.sync())
-            finally:
-                follower.resume()
-            await synced
-            assert (await reader.get("/a")).version == version + 1
-    finally:
-        await asyncio.to_thread(ensemble.kill)
+async def test_a_follower_that_was_behind_is_current_after_sync(ensemble, chroot, open_registry) -> None:
+    leader = await asyncio.to_thread(ensemble.leader)
+    follower = ensemble.followers()[0]
+    patient = {"zookeeper.session.timeout.ms": "30000"}
+    writer = await open_registry(leader.address + chroot, **patient)
+    reader = await open_registry(follower.address + chroot, **patient)
+    await writer.commit([Create(path="/a", data=b"")])
+    for version in range(10):
+        follower.pause()
+        try:
+            await writer.commit([Put(path="/a", data=b"", version=version)])
+            synced = asyncio.ensure_future(reader.sync())
+        finally:
+            follower.resume()
+        await synced
+        assert (await reader.get("/a")).version == version + 1
 
 
 async def _read_after_sync_is_never_stale(writer, reader) -> None:
