@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from odradek.broker.context import Circumstances, Parts
 from odradek.groups.kinds import Caller
 from odradek.groups.offsets.committing import CommitRequest
 from odradek.groups.offsets.table import Place
+from odradek.groups.service import commit_refusal
 from odradek.model.errors import ErrorCode, KafkaError
 
 
@@ -20,19 +22,65 @@ def caller(circumstances: Circumstances) -> Caller:
     )
 
 
-async def commit_in_time(parts: Parts, request: CommitRequest) -> dict[Place, ErrorCode]:
-    """The verdicts on a commit. COORDINATOR_NOT_AVAILABLE when it is not durable in time: it may become so later, and to
-    commit the same again does no harm.
+Verdicts = dict[Place, ErrorCode]
+
+
+def commit_then(
+    parts: Parts, request: CommitRequest, answer: Callable[[Verdicts | KafkaError], None]
+) -> None:
+    """Begin a commit, and answer once, with its verdicts or with what refused all of it. No coroutine and no task: commits are
+    the most frequent thing that coordinators do.
+
+    COORDINATOR_NOT_AVAILABLE when it is not durable in time: it may become so later, and to commit the same again does no harm.
     """
-    timeout_ms = parts.config.offsets_commit_timeout_ms
+    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            return await parts.groups.commit(request)
-    except TimeoutError:
-        raise KafkaError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"offsets of group {request.group_id!r} were not durable within offsets.commit.timeout.ms={timeout_ms}",
-        ) from None
+        verdicts = parts.groups.commit(request)
+    except KafkaError as error:
+        answer(error)
+        return
+    if verdicts.done():
+        answer(_outcome(verdicts))
+        return
+    timeout_ms = parts.config.offsets_commit_timeout_ms
+    timer = loop.call_later(timeout_ms / 1000, verdicts.cancel)
+
+    def settle(done: asyncio.Future[Verdicts]) -> None:
+        timer.cancel()
+        answer(_too_late(request, timeout_ms) if done.cancelled() else _outcome(done))
+
+    verdicts.add_done_callback(settle)
+
+
+async def commit_in_time(parts: Parts, request: CommitRequest) -> Verdicts:
+    """See `commit_then`."""
+    outcome: asyncio.Future[Verdicts | KafkaError] = asyncio.get_running_loop().create_future()
+
+    def answer(verdicts: Verdicts | KafkaError) -> None:
+        if not outcome.done():
+            outcome.set_result(verdicts)
+
+    commit_then(parts, request, answer)
+    found = await outcome
+    if isinstance(found, KafkaError):
+        raise found
+    return found
+
+
+def _outcome(verdicts: asyncio.Future[Verdicts]) -> Verdicts | KafkaError:
+    error = verdicts.exception()
+    if error is None:
+        return verdicts.result()
+    if not isinstance(error, KafkaError):
+        raise error
+    return commit_refusal(error)
+
+
+def _too_late(request: CommitRequest, timeout_ms: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        f"offsets of group {request.group_id!r} were not durable within offsets.commit.timeout.ms={timeout_ms}",
+    )
 
 
 def has_partition(parts: Parts, topic: str, partition: int) -> bool:

@@ -13,6 +13,7 @@ retention of its own; groups as 3.
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -88,7 +89,26 @@ def read(cls: type[M], data: bytes) -> M:
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    if len(group_id) > _REMEMBERED_LENGTH_MAX:
+        return _offset_key(group_id, topic, partition)
+    return _remembered_offset_key(group_id, topic, partition)
+
+
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return versioned(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _OFFSET_KEY_VERSION)
+
+
+def read_offset_key(key: bytes) -> OffsetCommitKey:
+    """Raises as `read`."""
+    if len(key) > _REMEMBERED_LENGTH_MAX:
+        return read(OffsetCommitKey, key)
+    return _remembered_read(key)
+
+
+_REMEMBERED_LENGTH_MAX: Final = 512
+_remembered_offset_key = lru_cache(4096)(_offset_key)
+"""Groups commit for the same partitions again and again."""
+_remembered_read = lru_cache(4096)(partial(read, OffsetCommitKey))
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -41,6 +42,12 @@ _log = events.get("groups")
 _TOO_LARGE: Final = frozenset(
     {ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE}
 )
+
+
+def commit_refusal(error: KafkaError) -> KafkaError:
+    if error.code in _TOO_LARGE:
+        return KafkaError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, error.message)
+    return error
 
 
 class GroupService:
@@ -127,13 +134,13 @@ class GroupService:
 
     # -- offsets
 
-    async def commit(self, request: CommitRequest) -> Verdicts:
+    def commit(self, request: CommitRequest) -> asyncio.Future[Verdicts]:
+        """Appended when this returns, if it is of a transaction. What refuses all of it is raised, or is in the future: as
+        `commit_refusal` says it, it is what clients know."""
         try:
-            return await self._shard(request.group_id).execute(partial(committing.commit, request=request))
+            return self._shard(request.group_id).execute(partial(committing.commit, request=request))
         except KafkaError as error:
-            if error.code in _TOO_LARGE:
-                raise KafkaError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, error.message) from error
-            raise
+            raise commit_refusal(error) from error
 
     async def fetch(
         self,

@@ -12,7 +12,7 @@ written in the name of a producer, and what ends its transaction, is appended be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -83,7 +83,7 @@ class Shard(Generic[M]):
         """Somebody else seems to coordinate: refuse those who wait, and begin again from what the log holds."""
         self._restart(reason)
 
-    def execute(self, operation: Operation[M, T]) -> Awaitable[T]:
+    def execute(self, operation: Operation[M, T]) -> asyncio.Future[T]:
         """Run `operation(machine, now)`; its reply, once it may be shown.
 
         The operation may refuse by raising a KafkaError, having changed nothing. Raises COORDINATOR_LOAD_IN_PROGRESS,
@@ -246,7 +246,7 @@ class Shard(Generic[M]):
         for answer in outcome.answers:
             answer.ticket.refuse(_unavailable(reason))
 
-    def _released(self, outcome: Outcome[T]) -> Awaitable[T]:
+    def _released(self, outcome: Outcome[T]) -> asyncio.Future[T]:
         """Reply and answers, once everything that they may show is durable."""
         released: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._turn is not None:
@@ -454,9 +454,5 @@ _ELSEWHERE: Final = frozenset(
 
 def _unavailable(reason: KafkaError) -> KafkaError:
     """What a client understands: look for the coordinator again, and try again."""
-    code = (
-        ErrorCode.NOT_COORDINATOR
-        if reason.code in _ELSEWHERE
-        else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    )
+    code = ErrorCode.NOT_COORDINATOR if reason.code in _ELSEWHERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return KafkaError(code, reason.message)

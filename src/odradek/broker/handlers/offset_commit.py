@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.group_requests import commit_in_time, has_partition
+from odradek.broker.group_requests import commit_then, has_partition
 from odradek.groups.kinds import Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place
@@ -21,9 +22,9 @@ from odradek.protocol.messages.offset_commit import (
 _SINCE_TOPIC_IDS: Final = 10
 
 
-async def handle(
+def handle(
     parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest
-) -> OffsetCommitResponse:
+) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
     by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
     commits, names = [], []
     for topic in request.topics:
@@ -31,7 +32,35 @@ async def handle(
         names.append(name)
         if name is not None:
             commits += _commits(parts, name, topic)
-    verdicts = await _commit(parts, circumstances, request, commits)
+    if not commits:
+        return _response(request, names, {})
+    committer = Committer(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        api_version=circumstances.api_version,
+    )
+    asked = CommitRequest(
+        group_id=request.group_id,
+        committer=committer,
+        commits=commits,
+        retention_ms=request.retention_time_ms,
+    )
+    answered: asyncio.Future[OffsetCommitResponse] = asyncio.get_running_loop().create_future()
+
+    def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
+        if isinstance(verdicts, KafkaError):
+            verdicts = dict.fromkeys((one.place for one in commits), verdicts.code)
+        if not answered.done():
+            answered.set_result(_response(request, names, verdicts))
+
+    commit_then(parts, asked, answer)
+    return answered
+
+
+def _response(
+    request: OffsetCommitRequest, names: list[str | None], verdicts: dict[Place, ErrorCode]
+) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             _answer(topic, name, verdicts)
@@ -65,31 +94,6 @@ def _commits(parts: Parts, name: str, topic: OffsetCommitRequestTopic) -> list[C
         for one in topic.partitions
         if has_partition(parts, name, one.partition_index)
     ]
-
-
-async def _commit(
-    parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest, commits: list[Commit]
-) -> dict[Place, ErrorCode]:
-    if not commits:
-        return {}
-    committer = Committer(
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        generation=request.generation_id_or_member_epoch,
-        api_version=circumstances.api_version,
-    )
-    try:
-        return await commit_in_time(
-            parts,
-            CommitRequest(
-                group_id=request.group_id,
-                committer=committer,
-                commits=commits,
-                retention_ms=request.retention_time_ms,
-            ),
-        )
-    except KafkaError as error:
-        return dict.fromkeys((one.place for one in commits), error.code)
 
 
 def _answer(

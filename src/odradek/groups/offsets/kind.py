@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.groups.formats import OFFSET_COMMIT_KEYS, OffsetCommitKey, OffsetCommitValue, read
+from odradek.groups.formats import OFFSET_COMMIT_KEYS, OffsetCommitValue, read, read_offset_key
 from odradek.groups.kinds import KindParts
 from odradek.groups.machine import CLEANUP, GroupMachine
 from odradek.groups.offsets.committing import simple_group
@@ -16,7 +16,7 @@ _NO_PRODUCER: Final = -1
 
 
 def _replay(machine: GroupMachine, record: StoredRecord) -> None:
-    key = read(OffsetCommitKey, record.key)
+    key = read_offset_key(record.key)
     place = (key.topic, key.partition)
     if record.value is None:
         machine.offsets.delete(key.group, place)
