@@ -184,10 +184,9 @@ class Partition:
         """
         if self.retired is not None or self._is_older(state):
             return
-        if not self.is_leader or state.leader_epoch != self.leader_epoch:
-            self._end_role(state)
-            self.is_leader = True
-            self.leader_epoch = state.leader_epoch
+        is_new = not self.is_leader or state.leader_epoch != self.leader_epoch
+        if is_new:
+            self._begin_role(state, leads=True)
             self.log.begin_epoch(state.leader_epoch)
             self._epoch_start_offset = self.log.end_offset
         self.state = state
@@ -195,6 +194,8 @@ class Partition:
             self._know_followers(state, brokers, now)
         else:
             self._in_sync = None
+        if is_new:
+            self._send_away(self._not_leader(state.leader))
         self._isr_changed()
 
     def _has_followers(self, state: PartitionImage) -> bool:
@@ -218,11 +219,12 @@ class Partition:
         """Become a follower, or stay one; of nobody, while there is no leader. Older states are ignored."""
         if self.retired is not None or self._is_older(state):
             return
-        if self.is_leader or self.state is None or state.leader_epoch != self.leader_epoch:
-            self._end_role(state)
-            self.is_leader = False
-            self.leader_epoch = state.leader_epoch
+        is_new = self.is_leader or self.state is None or state.leader_epoch != self.leader_epoch
+        if is_new:
+            self._begin_role(state, leads=False)
         self.state = state
+        if is_new:
+            self._send_away(self._not_leader(state.leader))
 
     def _is_older(self, state: PartitionImage) -> bool:
         known = self.state
@@ -238,13 +240,15 @@ class Partition:
         )
         return True
 
-    def _end_role(self, state: PartitionImage) -> None:
-        """Nobody who waits is answered by what happens under the next leader epoch."""
+    def _begin_role(self, state: PartitionImage, *, leads: bool) -> None:
+        """What was known under the last leader epoch says nothing about this one."""
+        self.is_leader = leads
+        self.leader_epoch = state.leader_epoch
         self._in_sync = None
         self._leader_high_watermark = self._leader_start_offset = 0
-        self._send_away(self._not_leader(state.leader))
 
     def _send_away(self, error: KafkaError) -> None:
+        """Nobody who waits is answered by what happens from now on, under another leader epoch or none."""
         self._acknowledgements.refuse(error)
         self._durable.refuse(error)
         self._low_watermark.refuse(error)
@@ -480,6 +484,7 @@ class Partition:
         self.log.delete_records(offset)
         if self.low_watermark >= offset:
             return None
+        self._readers.start_moved()
         return self._low_watermark.wait(offset)
 
     # -- following

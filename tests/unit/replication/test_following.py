@@ -24,6 +24,7 @@ TERMS = FetchTerms(
     response_bytes_max=5000,
     bytes_min=1,
     wait_ms_max=500,
+    idle_wait_ms_max=3000,
     pause_s_max=1.0,
 )
 
@@ -264,3 +265,31 @@ def test_each_answer_calls_for_one_thing() -> None:
     assert verdict(told(0, ErrorCode.OFFSET_OUT_OF_RANGE)) is Verdict.BEGIN_AGAIN
     for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID):
         assert verdict(told(0, code)) is Verdict.PAUSE
+
+
+def test_the_longer_nothing_happens_the_longer_it_waits_up_to_a_limit() -> None:
+    one = Replica(0)
+    state = in_session(one)
+    waits = []
+    for _ in range(8):
+        request = state.next(0.0, TERMS)
+        assert request is not None
+        waits.append(request.max_wait_ms)
+        state.answered(answer())
+    assert waits == [500, 500, 500, 1000, 2000, 3000, 3000, 3000]
+    state.next(0.0, TERMS)
+    state.answered(answer(told(0)))
+    request = state.next(0.0, TERMS)
+    assert request is not None
+    assert request.max_wait_ms == 500
+
+
+def test_a_partition_more_ends_the_long_waits() -> None:
+    state = in_session(Replica(0))
+    for _ in range(8):
+        state.next(0.0, TERMS)
+        state.answered(answer())
+    state.follow(Replica(1))
+    request = state.next(0.0, TERMS)
+    assert request is not None
+    assert request.max_wait_ms == 500

@@ -104,11 +104,11 @@ def truncates_by_the_leaders_epochs_alone() -> Patches:
     "who waits for an acknowledgement goes on waiting under the next leader, and is answered by its high watermark"
 )
 def acknowledges_across_a_leader_change() -> Patches:
-    right = Partition._end_role
+    right = Partition._send_away
 
-    def end_role(self: Partition, state: PartitionImage) -> None:
+    def send_away(self: Partition, error: KafkaError) -> None:
         waiting, self._acknowledgements = self._acknowledgements, Acknowledgements()
-        right(self, state)
+        right(self, error)
         self._acknowledgements = waiting
 
     def settle_follower(self: Partition, durable_offset: int) -> None:
@@ -116,7 +116,7 @@ def acknowledges_across_a_leader_change() -> Patches:
         self._acknowledgements.reached(self.high_watermark)
 
     follower = Partition._settle_follower
-    yield patch.object(Partition, "_end_role", end_role)
+    yield patch.object(Partition, "_send_away", send_away)
     yield patch.object(Partition, "_settle_follower", settle_follower)
 
 
