@@ -27,9 +27,12 @@ class _Waiting:
         loop = asyncio.get_running_loop()
         self._make_answer = answer
         self._partitions = tuple(partitions)
-        self._timer = loop.call_later(wait_s, self._answer)
+        self._timer = loop.call_later(wait_s, self._time_is_up)
         self.response: asyncio.Future[FetchResponse] = loop.create_future()
         self.response.add_done_callback(self._stop)
+
+    def _time_is_up(self) -> None:
+        self._answer()
 
     def _answer(self) -> None:
         if self.response.done():
@@ -85,10 +88,13 @@ class FollowerWaiting(_Waiting):
         known: dict[Partition, Offset],
         answer: Callable[[], FetchResponse],
         *,
+        nothing: Callable[[], FetchResponse],
         wait_s: float,
         missing_bytes: int,
     ) -> None:
-        """`known`: the high watermarks that the follower knows."""
+        """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened."""
+        self._nothing = nothing
+        self._all_bytes = missing_bytes
         super().__init__(known, answer, wait_s=wait_s)
         self._known = known
         self._missing_bytes = missing_bytes
@@ -97,6 +103,12 @@ class FollowerWaiting(_Waiting):
         for partition in self._partitions:
             partition.watch_end(self)
             self._look_at_mark(partition)
+
+    def _time_is_up(self) -> None:
+        """Thousands of partitions in which nothing happened are not read once more."""
+        if self._missing_bytes == self._all_bytes and self._marks is None and not self._is_due:
+            self._make_answer = self._nothing
+        self._answer()
 
     def appended(self, partition: Partition, added_bytes: int) -> None:
         self._missing_bytes -= added_bytes

@@ -14,7 +14,7 @@ old one is recognised by that, and dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
@@ -37,6 +37,9 @@ _FULL: Final = 0
 _EPOCH_MAX: Final = 0x7FFF_FFFF
 _PAUSE_S_MIN: Final = 0.02
 _DOUBLINGS_MAX: Final = 16
+IDLE_FROM: Final = 2
+"""After so many empty answers in a row the waits grow."""
+_IDLE_DOUBLINGS_MAX: Final = 10
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -142,6 +145,8 @@ class FetchTerms:
     response_bytes_max: int
     bytes_min: int
     wait_ms_max: int
+    idle_wait_ms_max: int
+    """Where nothing has happened for a while, and nothing is owed to anybody."""
     pause_s_max: float
 
 
@@ -157,6 +162,8 @@ class FetchState:
         self._session_id = _NO_SESSION
         self._epoch = _FULL
         self._failures = 0
+        self.idle_count = 0
+        """How many answers in a row held nothing."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -169,6 +176,7 @@ class FetchState:
         known = self._followed.get(key)
         if known is not None and known.replica is replica and known.leader_epoch == replica.leader_epoch:
             return False
+        self.idle_count = 0
         self._followed[key] = Followed(replica, replica.leader_epoch)
         self._paused.pop(key, None)
         self._dirty[key] = None
@@ -180,6 +188,10 @@ class FetchState:
             del self._followed[key]
             self._paused.pop(key, None)
             self._dirty[key] = None
+
+    @property
+    def followed(self) -> Collection[Followed]:
+        return self._followed.values()
 
     def follows(self, followed: Followed) -> bool:
         """Whether it is still followed as it was then."""
@@ -221,9 +233,11 @@ class FetchState:
             self._dirty[key] = None
 
     def _wait_ms(self, now: float, terms: FetchTerms) -> int:
-        """Not beyond the moment when a paused partition is to be tried again."""
+        """Longer with each answer that held nothing, but not beyond the moment when a paused partition is to be tried again."""
+        idle_ms = terms.wait_ms_max << max(0, min(self.idle_count - IDLE_FROM, _IDLE_DOUBLINGS_MAX))
+        wait_ms = max(terms.wait_ms_max, min(idle_ms, terms.idle_wait_ms_max))
         left_s = self.due_in(now)
-        return terms.wait_ms_max if left_s is None else min(terms.wait_ms_max, int(left_s * 1000) + 1)
+        return wait_ms if left_s is None else min(wait_ms, int(left_s * 1000) + 1)
 
     def hold(self, chosen: Callable[[Followed], bool], until: float) -> None:
         """Leave those that are chosen out until then, without blame."""
@@ -291,6 +305,7 @@ class FetchState:
                     continue
                 self._dirty[key] = None
                 found.append((asked[0], data))
+        self.idle_count = 0 if found else self.idle_count + 1
         return found
 
     def _count(self, session_id: int) -> None:
@@ -305,6 +320,7 @@ class FetchState:
         """There was no answer, or a refusal: the next request says everything again. Seconds to wait before it."""
         self._epoch = _FULL
         self._failures += 1
+        self.idle_count = 0
         if code in _SESSION_ERRORS and self._failures == 1:
             return 0.0
         return pause_s(self._failures, pause_s_max, chance)

@@ -129,6 +129,14 @@ class Readers:
                 except Exception as error:  # noqa: BLE001 - as in `_tell`
                     self._failed(error)
 
+    def start_moved(self) -> None:
+        """The log begins elsewhere: followers hear of it at once, for somebody waits until they have followed."""
+        for watcher in list(self._replicas):
+            try:
+                watcher.ended(self._partition)
+            except Exception as error:  # noqa: BLE001 - as in `_tell`
+                self._failed(error)
+
     def _bytes_that_are_stable(self) -> int:
         stable_offset = self._partition.last_stable_offset
         if stable_offset == self._partition.high_watermark:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -30,7 +31,14 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.replication.fetched_batches import Batches, check_epochs, checked
-from odradek.replication.following import FetchState, FetchTerms, Followed, Verdict, verdict
+from odradek.replication.following import (
+    IDLE_FROM,
+    FetchState,
+    FetchTerms,
+    Followed,
+    Verdict,
+    verdict,
+)
 from odradek.replication.partition import Partition
 from odradek.replication.throttle import Throttle
 from odradek.runtime.ports import Runtime
@@ -49,6 +57,8 @@ _TURN_BYTES: Final = 1024 * 1024
 _INTERRUPT_AFTER_S: Final = 0.01
 """A poll that is answered within this time is not worth interrupting."""
 
+_POLLS_WITHIN_LAG: Final = 6
+"""An idle follower still shows itself so often within `replica.lag.time.max.ms`."""
 _HELD_S_MIN: Final = 0.02
 _HELD_S_MAX: Final = 1.0
 """So long is held back what goes too fast; the rate may change meanwhile."""
@@ -122,6 +132,7 @@ class ReplicaFetchers:
             response_bytes_max=config.replica_fetch_response_max_bytes,
             bytes_min=config.replica_fetch_min_bytes,
             wait_ms_max=config.replica_fetch_wait_max_ms,
+            idle_wait_ms_max=config.replica_lag_time_max_ms // _POLLS_WITHIN_LAG,
             pause_s_max=config.replica_fetch_backoff_ms / 1000,
         )
 
@@ -201,6 +212,8 @@ class _FetchLoop:
         throttled_s = self._fetchers.throttle.pause_s(now)
         if throttled_s > 0:
             self._state.hold(self._may_be_held, now + min(max(throttled_s, _HELD_S_MIN), _HELD_S_MAX))
+        if self._state.idle_count > IDLE_FROM and not self._is_settled():
+            terms = replace(terms, idle_wait_ms_max=terms.wait_ms_max)
         request = self._state.next(now, terms)
         if request is None:
             await self._wait(self._state.due_in(now))
@@ -295,6 +308,14 @@ class _FetchLoop:
             and partition.retired is None
             and not partition.is_leader
             and partition.leader_epoch == followed.leader_epoch
+        )
+
+    def _is_settled(self) -> bool:
+        """Whether all are in sync: who is not has to show itself to its leader again and again."""
+        me = self._fetchers.me
+        return all(
+            (state := _partition_of(one).state) is not None and me in state.isr
+            for one in self._state.followed
         )
 
     def _is_covered(self, followed: Followed) -> bool:

@@ -63,7 +63,13 @@ def handle(
     missing_bytes = request.min_bytes - reading.found_bytes
     if follower is not None:
         known = _known_high_watermarks(reading, plan)
-        return FollowerWaiting(known, answer, wait_s=wait_s, missing_bytes=missing_bytes).response
+
+        def nothing() -> FetchResponse:
+            return _response(parts, circumstances, plan, () if plan.incremental else results)
+
+        return FollowerWaiting(
+            known, answer, nothing=nothing, wait_s=wait_s, missing_bytes=missing_bytes
+        ).response
     return ConsumerWaiting(
         reading.partitions,
         answer,
