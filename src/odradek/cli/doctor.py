@@ -25,6 +25,7 @@ from odradek.cli.doctor_checks import (
     ok,
     warn,
 )
+from odradek.cli.doctor_zookeeper import check_zookeeper
 from odradek.cli.options import broker_settings_options, json_option
 from odradek.config.broker import BrokerConfig
 from odradek.config.sources import Collected
@@ -100,6 +101,7 @@ def _findings(
         yield from check_identity(config)
         yield from check_listeners(config)
         yield from check_advertised(config)
+        yield from check_zookeeper(config)
     if bootstrap:
         yield from check_bootstrap(bootstrap)
 

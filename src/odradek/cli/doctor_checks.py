@@ -316,7 +316,9 @@ def check_java() -> Finding:
 
 def check_extras() -> Finding:
     """Packages that the broker can do without."""
-    found = {name: importlib.util.find_spec(name) is not None for name in ("pyarrow", "pyspark", "uvloop")}
+    found = {
+        name: importlib.util.find_spec(name) is not None for name in ("kazoo", "pyarrow", "pyspark", "uvloop")
+    }
     return ok("extras", ", ".join(name if there else f"no {name}" for name, there in found.items()))
 
 

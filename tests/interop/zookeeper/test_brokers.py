@@ -9,6 +9,7 @@ import pytest
 from benchmarks.odradek_node import BrokerDidNotStartError, OdradekNode
 
 from odradek import Consumer, Producer
+from odradek.cli.main import main
 
 KAFKAS_EXAMPLE = {
     "broker.id": "0",
@@ -133,3 +134,24 @@ async def test_a_broker_is_not_let_into_a_zookeeper_that_lost_its_cluster(
         await asyncio.to_thread(start_broker, connect)
     assert "cluster" in str(caught.value).splitlines()[-1]
     assert "Traceback" not in str(caught.value)
+
+
+def test_the_doctor_looks_at_zookeeper_and_makes_nothing_there(
+    zookeeper, chroot, start_broker, capsys, tmp_path
+) -> None:
+    connect = zookeeper.address + chroot
+
+    def told(where: str) -> str:
+        pairs = ("--set", f"zookeeper.connect={where}", "--set", "zookeeper.connection.timeout.ms=2000")
+        main(["doctor", "--data", str(tmp_path / "nothing"), "--listen", "127.0.0.1:0", *pairs])
+        return next(
+            line for line in capsys.readouterr().out.splitlines() if "zookeeper" in line.split(":")[0]
+        )
+
+    for _ in range(2):
+        assert told(connect) == f"ok    zookeeper {connect}: reached; no cluster there yet"
+    start_broker(connect)
+    assert told(connect).endswith("brokers that live: 0")
+    assert told("127.0.0.1:1/x").startswith(
+        "fail  zookeeper 127.0.0.1:1/x: cannot reach ZooKeeper at 127.0.0.1:1"
+    )
