@@ -45,6 +45,7 @@ class _Known:
     is_leaving: bool = False
     offline: frozenset[ReplicaId] = frozenset()
     settled_damage: frozenset[ReplicaId] = frozenset()
+    """What it reports as damaged, and was acted upon."""
 
     def image(self, cordons: Mapping[BrokerId, bool]) -> BrokerImage:
         image = self.registration.image(self.epoch)
@@ -105,7 +106,7 @@ class BrokerChanges:
             and known.is_in_service
             and known.is_leaving == report.is_leaving
             and known.offline == report.offline
-            and known.settled_damage >= report.damaged
+            and known.settled_damage == report.damaged
         )
 
     # -- changes
@@ -157,7 +158,7 @@ class BrokerChanges:
         except KafkaError:
             self._known[broker] = before  # what it said was not acted upon: let it say it again
             raise
-        known.settled_damage |= damaged
+        known.settled_damage = report.damaged
         if not before.is_in_service:
             _log.info("broker_in_service", broker=broker, epoch=known.epoch, anew=comes_anew)
         if known.is_leaving and not before.is_leaving:

@@ -26,15 +26,14 @@ def place(
     _check_factor(replication_factor, len(usable), len(brokers))
     order = _alternating(usable)
     racks = {broker.broker_id: broker.rack for broker in usable}
-    given: Counter[BrokerId] = Counter()
+    given = Counter(order[(first + partition) % len(order)] for partition in range(partition_count))
     lists = []
     for partition in range(partition_count):
         start = first + partition
         replicas = [order[start % len(order)]]
-        given[replicas[0]] += 1
         if replication_factor > 1:
             # Whoever is next in line when all else is equal differs from round to round.
-            turn = start + start // len(order)
+            turn = start + partition // len(order)
             line = [order[(turn + step) % len(order)] for step in range(1, len(order) + 1)]
             _add_replicas(replicas, line, replication_factor, racks, given)
         lists.append(replicas)

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from odradek.cluster.controller import Controller
+from odradek.cluster.healing import UpkeepPolicy
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import IsrProposal
 from odradek.cluster.planning import ClusterDefaults, NewTopic
@@ -181,6 +182,7 @@ class FakeCluster:
         self.entropy = FakeEntropy()
         self.brokers: dict[int, FakeBroker] = {}
         self.rules = TopicRules()
+        self.upkeep: Callable[[], UpkeepPolicy] | None = None
         self.deposed: list[int] = []
         self.controller_at: FakeBroker | None = None
         self._sessions = itertools.count(1)
@@ -233,6 +235,7 @@ class FakeCluster:
             term=Term(epoch=number, check=Check(path="/controller_epoch", version=version)),
             clock=self.clock,
             known=knows,
+            upkeep=self.upkeep,
             on_deposed=lambda: self.deposed.append(number),
         )
         self._controllers.append(controller)

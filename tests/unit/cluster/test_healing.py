@@ -1,0 +1,138 @@
+"""What the controller does unasked: replicas of dead brokers are made again, preferred leaders lead again, cordons are kept."""
+
+from typing import Any
+
+import pytest
+
+from odradek.cluster.documents import RESOURCE_CONFIGS
+from odradek.cluster.healing import UpkeepPolicy, leaders_to_bring_back, replicas_to_heal
+from odradek.cluster.image import NO_LEADER
+from odradek.cluster.reassignment import Reassignment
+from odradek.cluster.standing import Liveness
+from odradek.cluster.upkeep import Upkeep, policy_of
+from odradek.config.broker import BrokerConfig
+from odradek.model.ids import BrokerId
+
+
+@pytest.fixture
+async def four(cluster: Any) -> Any:
+    await cluster.start(4, racks=["a", "a", "b", "b"])
+    return cluster
+
+
+def upkeep_of(controller: Any) -> Any:
+    """The controller's clockwork, to be turned by hand."""
+    return Upkeep(
+        controller._changes,
+        controller._brokers,
+        controller._partitions,
+        controller._brokers._clock,
+        UpkeepPolicy,
+    )
+
+
+async def test_replicas_of_a_broker_that_stays_dead_are_made_again_elsewhere(four: Any) -> None:
+    await four.topic("t", partitions=4, replicas=2)
+    await four.kill(4)
+    upkeep = upkeep_of(four.controller)
+    policy = UpkeepPolicy(healing_delay_s=60)
+    four.clock.now += 59
+    await upkeep.heal(policy)
+    topic = four.controller.latest.topics["t"]
+    assert not any(partition.adding for partition in topic.partitions)
+    four.clock.now += 2
+    await upkeep.heal(policy)
+    for before, now in zip(topic.partitions, four.controller.latest.topics["t"].partitions, strict=True):
+        assert bool(now.adding) == (4 in before.replicas)
+        assert set(now.removing) == {4} & set(before.replicas)
+        racks = {four.brokers[one].rack for one in now.replicas if one not in now.removing}
+        assert racks == {"a", "b"}
+
+
+async def test_a_broker_that_comes_back_in_time_is_left_alone(four: Any) -> None:
+    await four.topic("t", partitions=4, replicas=2)
+    await four.kill(4)
+    four.clock.now += 59
+    await four.controller.brokers_changed()
+    await four.revive(4)
+    await four.controller.brokers_changed()
+    four.clock.now += 2
+    before = four.controller.latest
+    await upkeep_of(four.controller).heal(UpkeepPolicy(healing_delay_s=60))
+    assert four.controller.latest is before
+
+
+async def test_so_many_partitions_are_healed_at_a_time(four: Any) -> None:
+    await four.topic("t", partitions=12, replicas=2)
+    await four.kill(4)
+    image = four.controller.latest
+    moves = replicas_to_heal(image, {BrokerId(4)}, partitions_max=2)
+    assert len(moves) == 2
+    await four.controller.reassign(moves)
+    assert replicas_to_heal(four.controller.latest, {BrokerId(4)}, partitions_max=2) == []
+
+
+async def test_a_partition_that_nobody_leads_cannot_be_copied(four: Any) -> None:
+    await four.topic("t", partitions=4, replicas=1)
+    await four.kill(4)
+    image = four.controller.latest
+    assert any(partition.leader == NO_LEADER for partition in image.topics["t"].partitions)
+    assert replicas_to_heal(image, {BrokerId(4)}, partitions_max=9) == []
+
+
+async def test_a_replica_for_which_there_is_no_other_broker_stays(cluster: Any) -> None:
+    await cluster.start(3)
+    await cluster.topic("t")
+    await cluster.kill(3)
+    assert replicas_to_heal(cluster.controller.latest, {BrokerId(3)}, partitions_max=9) == []
+
+
+async def test_leadership_goes_back_when_a_broker_lacks_too_much_of_it(cluster: Any) -> None:
+    await cluster.start(3)
+    await cluster.topic("t", partitions=6, replicas=3)
+    preferred = [partition.leader for partition in cluster.controller.latest.topics["t"].partitions]
+    await cluster.kill(3)
+    await cluster.revive(3)
+    policy = UpkeepPolicy(imbalance_percentage=10)
+    upkeep = upkeep_of(cluster.controller)
+    await upkeep.bring_back_leaders(policy)
+    assert 3 not in [partition.leader for partition in cluster.controller.latest.topics["t"].partitions]
+    for broker in cluster.brokers.values():
+        await broker.ask()
+    for index, partition in enumerate(cluster.controller.latest.topics["t"].partitions):
+        await cluster.brokers[partition.leader].propose("t", index, [*partition.isr, 3])
+    await upkeep.bring_back_leaders(UpkeepPolicy(rebalances_leaders=False))
+    assert 3 not in [partition.leader for partition in cluster.controller.latest.topics["t"].partitions]
+    await upkeep.bring_back_leaders(policy)
+    assert [partition.leader for partition in cluster.controller.latest.topics["t"].partitions] == preferred
+
+
+async def test_a_small_imbalance_is_left_alone(cluster: Any) -> None:
+    await cluster.start(2)
+    await cluster.topic("t", partitions=20, replicas=2)
+    moved = next(
+        index for index, one in enumerate(cluster.controller.latest.topics["t"].partitions) if one.leader == 1
+    )
+    replicas = cluster.partition("t", moved).replicas
+    turned = Reassignment(topic="t", partition=moved, replicas=tuple(reversed(replicas)))
+    assert await cluster.controller.reassign([turned]) == [None]
+    image = cluster.controller.latest
+    standing = Liveness(brokers={broker.broker_id: broker for broker in image.brokers}).standing_for
+    assert leaders_to_bring_back(image, standing, percentage=10) == []
+    assert [name.partition for name in leaders_to_bring_back(image, standing, percentage=5)] == [moved]
+
+
+async def test_a_cordoned_broker_gets_no_replicas_until_it_is_let_go(cluster: Any) -> None:
+    await cluster.start(3)
+    setting = {(4, "3"): {"odradek.broker.cordoned": "true"}}
+    await cluster.controller.alter(RESOURCE_CONFIGS, lambda _: setting)
+    topic = await cluster.topic("t", partitions=6, replicas=2)
+    assert not any(3 in partition.replicas for partition in topic.partitions)
+    await cluster.controller.alter(RESOURCE_CONFIGS, lambda _: {})
+    topic = await cluster.topic("u", partitions=6, replicas=2)
+    assert any(3 in partition.replicas for partition in topic.partitions)
+
+
+def test_the_policy_is_what_the_settings_say() -> None:
+    assert policy_of(BrokerConfig()) == UpkeepPolicy()
+    assert policy_of(BrokerConfig(odradek_healing_delay_ms=-1)).healing_delay_s is None

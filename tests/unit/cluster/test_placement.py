@@ -1,0 +1,71 @@
+"""Where replicas are placed: evenly, apart, and where they may be."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.cluster.image import BrokerImage
+from odradek.cluster.placement import place
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+
+
+def brokers_in(*racks: str | None) -> list[BrokerImage]:
+    return [
+        BrokerImage(broker_id=BrokerId(number), host="", port=0, rack=rack)
+        for number, rack in enumerate(racks, start=1)
+    ]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    racks=st.lists(st.sampled_from([None, "a", "b", "c"]), min_size=1, max_size=9),
+    count=st.integers(1, 40),
+    first=st.integers(0, 20),
+    data=st.data(),
+)
+def test_replicas_are_apart_and_leaders_are_even(
+    racks: list[str | None], count: int, first: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, len(racks)))
+    brokers = brokers_in(*racks)
+    lists = place(count, factor, brokers, first=first)
+    assert len(lists) == count
+    assert all(len(set(replicas)) == factor for replicas in lists)
+    leaders = Counter(dict.fromkeys((one.broker_id for one in brokers), 0))
+    leaders.update(replicas[0] for replicas in lists)
+    assert max(leaders.values()) - min(leaders.values()) <= 1
+    rack_of = {one.broker_id: one.rack for one in brokers}
+    spread = min(factor, len(set(racks)))
+    assert all(len({rack_of[one] for one in replicas}) == spread for replicas in lists)
+
+
+@settings(deadline=None, max_examples=60)
+@given(size=st.integers(1, 8), rounds=st.integers(1, 4), data=st.data())
+def test_without_racks_no_two_brokers_differ_by_more_than_two(
+    size: int, rounds: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, size))
+    lists = place(size * rounds, factor, brokers_in(*[None] * size), first=data.draw(st.integers(0, 9)))
+    held = Counter(one for replicas in lists for one in replicas)
+    assert max(held.values()) - min(held.values()) <= 2
+
+
+def test_whoever_follows_a_leader_differs_from_round_to_round() -> None:
+    lists = place(12, 2, brokers_in(None, None, None, None), first=0)
+    followers = {replicas[1] for replicas in lists if replicas[0] == 1}
+    assert len(followers) > 1
+
+
+@pytest.mark.parametrize("mark", ["is_cordoned", "is_leaving"])
+def test_brokers_that_may_not_get_replicas_get_none(mark: str) -> None:
+    brokers = brokers_in(None, None)
+    brokers.append(BrokerImage(broker_id=BrokerId(3), host="", port=0, **{mark: True}))
+    assert all(3 not in replicas for replicas in place(9, 2, brokers, first=0))
+    with pytest.raises(KafkaError, match="2 of 3 live") as refused:
+        place(1, 3, brokers, first=0)
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
