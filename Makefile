@@ -5,9 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 200
 JOBS   ?= 2
+MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format sim interop answers bench docs clean
+.PHONY: help install demo test check format sim faults interop answers bench docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +43,9 @@ format: $(READY) ## rewrite the code in the project's format
 sim: $(READY) ## the broker on simulated clock, network and disk: SEEDS=200 seeds and the bank of planted bugs
 	$(BIN)/python -m odradek.testing.sim --seeds $(SEEDS)
 	$(BIN)/python -m odradek.testing.sim --mutants
+
+faults: $(READY) ## three real brokers, killed, paused and restarted for MINUTES=30 while clients write: what was lost?
+	$(BIN)/python -m tests.faults --minutes $(MINUTES)
 
 interop: $(READY) ## unmodified third-party clients, in five languages, against one broker
 	$(BIN)/python -m tests.interop.languages.prepare

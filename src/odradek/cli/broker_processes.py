@@ -40,6 +40,8 @@ class BrokerTerms:
     log_file: Path | None = None
     """Where its log goes; without one, to our standard error."""
     options: Sequence[str] = ()
+    prefix: Sequence[str] = ()
+    """A command that runs the broker as the same process: in another network namespace, say."""
 
 
 class BrokerProcess:
@@ -77,7 +79,14 @@ class BrokerProcess:
         terms = self.terms
         terms.directory.mkdir(parents=True, exist_ok=True)
         ours, self._lifeline = os.pipe()
-        command = [sys.executable, "-c", _ENTRY, "serve", *([terms.file] if terms.file else [])]
+        command = [
+            *terms.prefix,
+            sys.executable,
+            "-c",
+            _ENTRY,
+            "serve",
+            *([terms.file] if terms.file else []),
+        ]
         command += ["--listen", self.address or terms.listen, "--data", str(terms.directory), *terms.options]
         command += ["--lifeline", str(ours), "--set", f"node.id={terms.node_id}"]
         for key, value in terms.settings.items():

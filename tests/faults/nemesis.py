@@ -1,0 +1,167 @@
+"""What befalls the brokers: each fault is begun, lasts a while, and is mended; who it hits is chosen by role."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from odradek.cli.broker_processes import BrokerProcess, Fleet
+
+_ASK_SECONDS: Final = 5.0
+_ROLES: Final = ("leader", "controller", "follower", "anyone")
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One fault, for the report."""
+
+    kind: str
+    victim: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Nemesis:
+    """`faults` are names of `_FAULTS`, or of what a site adds; each `strike` does one, and returns when it is mended."""
+
+    fleet: Fleet
+    topic: str
+    random: random.Random
+    session_seconds: float
+    extra: dict[str, Callable[[Nemesis], str]] = field(default_factory=dict)
+    history: list[Happened] = field(default_factory=list)
+
+    def kinds(self) -> list[str]:
+        return [*_FAULTS, *self.extra]
+
+    def strike(self, kind: str) -> Happened:
+        began = time.monotonic()
+        fault = self.extra.get(kind) or _FAULTS[kind]
+        victim = fault(self)
+        happened = Happened(kind, victim, time.monotonic() - began)
+        self.history.append(happened)
+        return happened
+
+    def summary(self) -> Counter[str]:
+        return Counter(one.kind for one in self.history)
+
+    # -- choosing
+
+    def victim(self) -> tuple[str, BrokerProcess]:
+        """A live broker, by a role drawn."""
+        role = self.random.choice(_ROLES)
+        chosen = self._by_role(role)
+        alive = [broker for broker in self.fleet.brokers if broker.is_alive]
+        broker = next((one for one in alive if one.node_id == chosen), None) or self.random.choice(alive)
+        return f"{role} {broker.node_id}", broker
+
+    def _by_role(self, role: str) -> int | None:
+        try:
+            admin = AdminClient({"bootstrap.servers": self.fleet.bootstrap, "log_level": 0})
+            if role == "controller":
+                controller = (
+                    admin.describe_cluster(request_timeout=_ASK_SECONDS).result(_ASK_SECONDS).controller
+                )
+                return None if controller is None else int(controller.id)
+            partitions: Any = (
+                admin.list_topics(self.topic, timeout=_ASK_SECONDS).topics[self.topic].partitions
+            )
+            partition = self.random.choice(list(partitions.values()))
+            if role == "leader":
+                return int(partition.leader)
+            followers = [one for one in partition.replicas if one != partition.leader]
+            return self.random.choice(followers) if role == "follower" and followers else None
+        except (KafkaException, KeyError, TimeoutError):
+            return None  # nobody answers now: anyone will do
+
+    def pause(self, low: float, high: float) -> None:
+        time.sleep(self.random.uniform(low, high))
+
+
+def _kill(nemesis: Nemesis) -> str:
+    who, broker = nemesis.victim()
+    broker.kill()
+    nemesis.pause(0.0, 1.5 * nemesis.session_seconds)
+    _revive(broker)
+    return who
+
+
+def _kill_and_revive_at_once(nemesis: Nemesis) -> str:
+    who, broker = nemesis.victim()
+    broker.kill()
+    _revive(broker)
+    return who
+
+
+def _kill_all(nemesis: Nemesis) -> str:
+    for broker in nemesis.fleet.brokers:
+        if broker.is_alive:
+            broker.kill()
+    for broker in nemesis.random.sample(nemesis.fleet.brokers, len(nemesis.fleet.brokers)):
+        broker.start()
+    for broker in nemesis.fleet.brokers:
+        broker.wait_until_ready()
+    return "all"
+
+
+def _stop_short(nemesis: Nemesis) -> str:
+    who, broker = nemesis.victim()
+    with _stopped(broker):
+        nemesis.pause(0.2, 0.6 * nemesis.session_seconds)
+    return who
+
+
+def _stop_long(nemesis: Nemesis) -> str:
+    """Longer than its session: others take over, and it wakes up as a zombie."""
+    who, broker = nemesis.victim()
+    with _stopped(broker):
+        nemesis.pause(1.2 * nemesis.session_seconds, 2.0 * nemesis.session_seconds)
+    return who
+
+
+def _restart(nemesis: Nemesis) -> str:
+    who, broker = nemesis.victim()
+    broker.stop()
+    _revive(broker)
+    return who
+
+
+def _rolling_restart(nemesis: Nemesis) -> str:
+    for broker in nemesis.fleet.brokers:
+        broker.stop()
+        _revive(broker)
+        nemesis.pause(0.0, 1.0)
+    return "all, one after another"
+
+
+@contextmanager
+def _stopped(broker: BrokerProcess) -> Iterator[None]:
+    broker.pause()
+    try:
+        yield
+    finally:
+        broker.resume()
+
+
+def _revive(broker: BrokerProcess) -> None:
+    broker.start()
+    broker.wait_until_ready()
+
+
+_FAULTS: Final[dict[str, Callable[[Nemesis], str]]] = {
+    "kill -9": _kill,
+    "kill -9, back at once": _kill_and_revive_at_once,
+    "kill -9 of all": _kill_all,
+    "SIGSTOP, short": _stop_short,
+    "SIGSTOP, longer than the session": _stop_long,
+    "restart": _restart,
+    "rolling restart": _rolling_restart,
+}

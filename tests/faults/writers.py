@@ -1,0 +1,169 @@
+"""Producers that remember what was acknowledged, and the check that all of it is there, once, where it was said to be.
+
+Each writer numbers its records. Unmodified client (confluent-kafka), idempotent, acks=all; a record that the client gave up is
+"unknown": it may be there or not, but not twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import confluent_kafka
+
+_UNKNOWN: Final = -1
+_SHIFT: Final = 40
+
+
+class Writer:
+    """One producer in a thread of its own; `acknowledged[n]` is where record n went, or -1."""
+
+    def __init__(self, name: str, address: str, topic: str, *, partitions: int, per_second: int) -> None:
+        self.name = name
+        self.acknowledged = array("q")
+        self.failures: list[str] = []
+        self.longest_gap_s = 0.0
+        self._last_told = time.monotonic()
+        self._topic = topic
+        self._partitions = partitions
+        self._per_second = per_second
+        self._stopping = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 5,
+                "message.timeout.ms": 300_000,
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 200,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 200,
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "log_level": 0,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name=f"writer {name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self, timeout_s: float) -> int:
+        """Send no more, wait for what is under way; the number of records that nobody answered for."""
+        self._stopping.set()
+        self._thread.join()
+        return int(self._producer.flush(timeout_s))
+
+    @property
+    def acknowledged_count(self) -> int:
+        return sum(1 for place in self.acknowledged if place != _UNKNOWN)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        number = 0
+        while not self._stopping.is_set():
+            due = int((time.monotonic() - began) * self._per_second)
+            while number < due and not self._stopping.is_set():
+                if not self._send(number):
+                    break
+                number += 1
+            self._producer.poll(0.01)
+
+    def _send(self, number: int) -> bool:
+        value = f"{self.name}:{number}".encode()
+        try:
+            self._producer.produce(
+                self._topic,
+                value,
+                partition=number % self._partitions,
+                on_delivery=lambda error, message: self._told(number, error, message),
+            )
+        except BufferError:
+            return False
+        self.acknowledged.append(_UNKNOWN)
+        return True
+
+    def _told(self, number: int, error: Any, message: Any) -> None:
+        now = time.monotonic()
+        self.longest_gap_s = max(self.longest_gap_s, now - self._last_told)
+        self._last_told = now
+        if error is not None:
+            self.failures.append(str(error))
+        else:
+            self.acknowledged[number] = place(message.partition(), message.offset())
+
+
+def place(partition: int, offset: int) -> int:
+    return (partition << _SHIFT) | offset
+
+
+@dataclass(slots=True)
+class Findings:
+    """What reading everything back showed."""
+
+    read_count: int = 0
+    acknowledged_count: int = 0
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    misplaced: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.lost or self.doubled or self.misplaced)
+
+
+def check(address: str, topic: str, partitions: int, writers: list[Writer], *, timeout_s: float) -> Findings:
+    """Read the whole topic and compare."""
+    found = Findings(acknowledged_count=sum(writer.acknowledged_count for writer in writers))
+    by_name = {writer.name: writer for writer in writers}
+    seen = {writer.name: bytearray(len(writer.acknowledged)) for writer in writers}
+    for message in _read(address, topic, partitions, timeout_s):
+        found.read_count += 1
+        name, _, number_text = message.value().decode().partition(":")
+        number = int(number_text)
+        if seen[name][number]:
+            found.doubled.append(f"{name}:{number}")
+        seen[name][number] = 1
+        told = by_name[name].acknowledged[number]
+        if told not in (_UNKNOWN, place(message.partition(), message.offset())):
+            found.misplaced.append(f"{name}:{number} at {message.partition()}/{message.offset()}")
+    for writer in writers:
+        found.lost += [
+            f"{writer.name}:{number}"
+            for number, told in enumerate(writer.acknowledged)
+            if told != _UNKNOWN and not seen[writer.name][number]
+        ]
+    return found
+
+
+def _read(address: str, topic: str, partitions: int, timeout_s: float) -> Any:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "checker",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
+    ended: set[int] = set()
+    deadline = time.monotonic() + timeout_s
+    try:
+        while len(ended) < partitions:
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"after {timeout_s:.0f} s partitions {sorted(ended)} of {topic} are read, and no others"
+                )
+            for message in consumer.consume(5000, 0.5):
+                if message.error() is None:
+                    yield message
+                elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
+                else:
+                    raise AssertionError(f"{topic} cannot be read: {message.error()}")
+    finally:
+        consumer.close()
