@@ -87,7 +87,8 @@ class SharedJournal:
     def accept(self, news: News) -> None:
         """Take in what was read or written. On the loop, where the state is read."""
         if news.state is not None:
-            self.touched.update(dict.fromkeys(changes_between(self.state.tree, news.state.tree)))
+            if self.is_loaded:  # before, nobody has read anything that could have changed
+                self.touched.update(dict.fromkeys(changes_between(self.state.tree, news.state.tree)))
             self.state = news.state
         if news.generation is not None:
             self.state.generation = news.generation

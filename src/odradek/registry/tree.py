@@ -94,14 +94,12 @@ class Tree:
 
 def changes_between(old: Tree, new: Tree) -> list[str]:
     """The paths whose node or whose children differ."""
-    touched = dict.fromkeys(
-        path
-        for path in (*old.nodes, *(added for added in new.nodes if added not in old.nodes))
-        if old.nodes.get(path) != new.nodes.get(path)
-    )
-    for path in list(touched):
-        while path:
-            path = path.rpartition("/")[0]
-            if old.children(path) != new.children(path):
-                touched[path or "/"] = None
-    return list(touched)
+    paths = {**dict.fromkeys(old.nodes), **dict.fromkeys(new.nodes)}
+    touched = [path for path in paths if old.nodes.get(path) != new.nodes.get(path)]
+    above: dict[str, None] = {}
+    for path in touched:
+        parent = path.rpartition("/")[0]
+        while parent not in above:
+            above[parent] = None
+            parent = parent.rpartition("/")[0]
+    return [*touched, *(parent or "/" for parent in above if old.children(parent) != new.children(parent))]
