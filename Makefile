@@ -49,6 +49,7 @@ faults: $(READY) ## three real brokers, killed, paused and restarted for MINUTES
 
 interop: $(READY) ## unmodified third-party clients, in five languages, against one broker
 	$(BIN)/python -m tests.interop.languages.prepare
+	-$(BIN)/python -m odradek.testing.zookeeper_jars
 	$(BIN)/python -m tests.interop.languages.applications
 	$(BIN)/python -m pytest -q -m interop
 

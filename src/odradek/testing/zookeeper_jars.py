@@ -32,8 +32,9 @@ _NOT_DECLARED: Final = (
 
 _DEBIAN: Final = Path("/usr/share/java")
 _DEBIAN_JARS: Final = (
-    "zookeeper.jar", "zookeeper-jute.jar", "commons-cli.jar", "commons-io.jar", "metrics-core.jar", "snappy-java.jar",
-    "netty*.jar", "slf4j-api.jar", "slf4j-simple.jar",
+    "zookeeper", "zookeeper-jute", "commons-cli", "commons-io", "metrics-core", "slf4j-api", "slf4j-simple", "snappy-java",
+    "netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver", "netty-transport",
+    "netty-transport-native-epoll", "netty-transport-native-unix-common",
 )  # fmt: skip
 
 _POM = Template("""<?xml version="1.0" encoding="UTF-8"?>
@@ -82,7 +83,7 @@ def find_jars() -> ZooKeeperJars:
         if (target / _COMPLETE).exists():
             return ZooKeeperJars(version=version, java=java, class_path=f"{target / 'jars'}/*")
     if (_DEBIAN / "zookeeper.jar").exists():
-        jars = [str(jar) for name in _DEBIAN_JARS for jar in sorted(_DEBIAN.glob(name))]
+        jars = [str(_DEBIAN / f"{name}.jar") for name in _DEBIAN_JARS]
         return ZooKeeperJars(version="of the system", java=java, class_path=":".join(jars))
     raise ZooKeeperAbsent(
         "no ZooKeeper: install Debian's zookeeper, or fetch it with python -m odradek.testing.zookeeper_jars"

