@@ -18,6 +18,7 @@ from odradek.broker.asking import AskPeer, ask_nobody
 from odradek.broker.context import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Parts
 from odradek.cluster.image import NO_LEADER, ClusterImage
 from odradek.cluster.planning import NewTopic
+from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.records import split_batches
@@ -37,6 +38,7 @@ __all__ = [
     "Coordinators",
     "InternalTopic",
     "PartitionLog",
+    "batch_bytes_max",
     "segment_bytes",
 ]
 
@@ -48,6 +50,13 @@ _SEGMENT_BYTES_MIN: Final = 1 << 20
 def segment_bytes(setting: int) -> str:
     """An internal topic's `segment.bytes`: what its broker setting says, but at least what a topic may have."""
     return str(max(setting, _SEGMENT_BYTES_MIN))
+
+
+def batch_bytes_max(topic: str, config: BrokerConfig, image: ClusterImage) -> int:
+    """`max.message.bytes` of an internal topic: its own, or the broker's."""
+    found = image.topics.get(topic)
+    own = None if found is None else found.configs.get("max.message.bytes")
+    return config.topic_defaults.max_message_bytes if own is None else int(own)
 
 
 class PartitionLog:

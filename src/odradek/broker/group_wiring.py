@@ -7,7 +7,13 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.coordinators import CONSUMER_OFFSETS, Coordinators, InternalTopic, segment_bytes
+from odradek.broker.coordinators import (
+    CONSUMER_OFFSETS,
+    Coordinators,
+    InternalTopic,
+    batch_bytes_max,
+    segment_bytes,
+)
 from odradek.broker.share_settings import ShareSettingsByGroup
 from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
@@ -67,7 +73,7 @@ def add_groups(
         settings=_Kept(config).settings,
         topics=ImageTopics(image),
         new_uuid=runtime.entropy.uuid,
-        batch_bytes_max=lambda: config().topic_defaults.max_message_bytes,
+        batch_bytes_max=lambda: batch_bytes_max(CONSUMER_OFFSETS, config(), image()),
     )
     topic = InternalTopic(
         name=CONSUMER_OFFSETS,

@@ -10,6 +10,7 @@ from odradek.broker.coordinators import (
     TRANSACTION_STATE,
     Coordinators,
     InternalTopic,
+    batch_bytes_max,
     segment_bytes,
 )
 from odradek.broker.features import TRANSACTION_VERSION, level_of
@@ -79,6 +80,7 @@ def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
             timeout_check_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
             expiration_check_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
             level=TransactionVersion(level_of(image, TRANSACTION_VERSION)),
+            batch_bytes_max=batch_bytes_max(TRANSACTION_STATE, config, image),
         ),
         timeout_ms_max=config.transaction_max_timeout_ms,
         two_phase_commit=config.transaction_two_phase_commit_enable,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.errors import MalformedMessage
 from odradek.shards import Answer, Moment, NewRecord, Outcome, StoredRecord, Ticket
@@ -38,6 +38,8 @@ _log = events.get("transactions")
 _HANDED_OUT_MAX: Final = 500
 _EXPIRED_AT_ONCE_MAX: Final = 500
 _EXPIRED_BYTES_MAX: Final = 256 * 1024
+_PREPARED_BYTES_MORE: Final = 256
+"""For the batch around a record, and what the record of a decision says beside that of a transaction under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class Terms:
     expiration_check_ms: int
     level: TransactionVersion
     """The cluster's `transaction.version`."""
+    batch_bytes_max: int = 2**31 - 1
+    """What a batch of `__transaction_state` may weigh."""
 
 
 class TransactionMachine:
@@ -244,9 +248,21 @@ class TransactionMachine:
         )
         if following is None:
             return Outcome(None)
+        record = self._record(transactional_id, following)
+        self._check_fits(transactional_id, record)
         if current is None or current.state is not TransactionState.ONGOING:
             self._begun_ms[transactional_id] = now.monotonic_ms
-        return Outcome(None, [self._record(transactional_id, following)])
+        return Outcome(None, [record])
+
+    def _check_fits(self, transactional_id: str, record: NewRecord) -> None:
+        """A transaction that just fitted a batch could not be ended: the record of that is a little larger."""
+        weight_bytes = len(record.key) + len(record.value or b"") + _PREPARED_BYTES_MORE
+        if weight_bytes > self._terms().batch_bytes_max:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the partitions of transaction {transactional_id!r} take {weight_bytes} bytes, more than "
+                "max.message.bytes of __transaction_state",
+            )
 
     def verify_partitions(
         self, transactional_id: str, who: Identity, partitions: AbstractSet[TopicPartition]

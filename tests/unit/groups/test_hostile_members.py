@@ -115,3 +115,21 @@ def test_protocol_names_of_members_that_left_are_forgotten(bench: GroupBench) ->
         assert not group._support
         bench.restart()
         bench.machine.groups.clear()
+
+
+def test_members_that_could_never_form_a_group_do_not_fill_the_memory(bench: GroupBench) -> None:
+    answers = [ask_to_join(bench, metadata=bytes(90_000), client_id=f"c{number}") for number in range(40)]
+    refused = [one for one in answers if one is not None]
+    assert {one.error_code for one in refused if one.error_code} == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    group: Any = bench.machine.groups["g"]
+    held = sum(len(metadata) for member in group.members.values() for _, metadata in member.protocols)
+    assert held == group.metadata_bytes <= 16 * 100_000
+
+
+def test_what_a_group_holds_is_known_as_members_come_change_and_go(bench: GroupBench) -> None:
+    first = ask_to_join(bench, metadata=bytes(10))
+    ask_to_join(bench, member_id=first.member_id, metadata=bytes(25))
+    group: Any = bench.machine.groups["g"]
+    assert group.metadata_bytes == 25
+    group.remove(first.member_id)
+    assert group.metadata_bytes == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -330,3 +331,22 @@ async def test_a_timeout_that_races_a_commit_leaves_one_outcome(
         TransactionState.PREPARE_ABORT if overdue and not commit_first else TransactionState.PREPARE_COMMIT
     ]
     assert bool(overdue) == (late_ms >= 0)
+
+
+async def test_a_transaction_that_could_not_be_ended_takes_no_more_partitions(log: Log) -> None:
+    who = log.init()
+    log.terms = replace(log.terms, batch_bytes_max=2_000)
+    taken: list[TopicPartition] = []
+
+    def take_all() -> None:
+        for index in range(1_000):
+            log.add(who, TopicPartition("topic", index))
+            taken.append(TopicPartition("topic", index))
+
+    with pytest.raises(KafkaError) as refused:
+        take_all()
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert len(taken) > 100
+    log.end(who)
+    weight = max(len(record.key) + len(record.value or b"") for record in log.records)
+    assert weight + 150 < 2_000, "the record of the decision fits a batch, too"

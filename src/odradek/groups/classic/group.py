@@ -28,6 +28,7 @@ class ClassicGroup:
     """Mutated by this sub-package alone. The order of `members` is the order in which they came."""
 
     __slots__ = (
+        "_awaited",
         "_deadlines",
         "_support",
         "delay_left_ms",
@@ -36,6 +37,7 @@ class ClassicGroup:
         "kind",
         "leader_id",
         "members",
+        "metadata_bytes",
         "newcomers",
         "pending_joins",
         "pending_syncs",
@@ -75,6 +77,10 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         self._support: Counter[str] = Counter()
         """How many members know each protocol."""
+        self.metadata_bytes = 0
+        """What all members say of themselves, for all their protocols."""
+        self._awaited: Member | None = None
+        """One that had not joined when it was last looked for: a large group is not searched for each that joins."""
 
     # -- what the machine asks of every kind
 
@@ -180,6 +186,7 @@ class ClassicGroup:
             if member.instance_id is not None:
                 self.statics[member.instance_id] = member.member_id
         self._support = Counter(name for member in self.members.values() for name, _ in member.protocols)
+        self.metadata_bytes = sum(_weight(member.protocols) for member in self.members.values())
         self.learn_topics()
 
     def record(
@@ -257,6 +264,7 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._support.update(name for name, _ in member.protocols)
+        self.metadata_bytes += _weight(member.protocols)
         if member.instance_id is not None:
             self.statics[member.instance_id] = member.member_id
         self.pending_joins.pop(member.member_id, None)
@@ -264,6 +272,7 @@ class ClassicGroup:
     def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
         self._unsupport(member)
         self._support.update(name for name, _ in protocols)
+        self.metadata_bytes += _weight(protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
@@ -311,7 +320,17 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
-        return not self.pending_joins and all(member.joining is not None for member in self.members.values())
+        if self.pending_joins:
+            return False
+        awaited = self._awaited
+        if (
+            awaited is None
+            or awaited.joining is not None
+            or self.members.get(awaited.member_id) is not awaited
+        ):
+            last_first = reversed(self.members.values())
+            awaited = self._awaited = next((one for one in last_first if one.joining is None), None)
+        return awaited is None
 
     # -- protocols
 
@@ -323,6 +342,7 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and any(self._support[name] == count for name in names)
 
     def _unsupport(self, member: Member) -> None:
+        self.metadata_bytes -= _weight(member.protocols)
         for name, _ in member.protocols:
             self._support[name] -= 1
             if not self._support[name]:
@@ -334,6 +354,10 @@ class ClassicGroup:
         candidates = {name for name, supporters in self._support.items() if supporters == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
+
+
+def _weight(protocols: Protocols) -> int:
+    return sum(len(metadata) for _, metadata in protocols)
 
 
 def _member_of(stored: MemberMetadata, protocol: str | None) -> Member:

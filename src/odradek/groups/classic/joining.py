@@ -27,6 +27,8 @@ _SINCE_MEMBER_ID_REQUIRED: Final = 4
 _SINCE_SKIP_ASSIGNMENT: Final = 9
 _STEM_LENGTH_MAX: Final = 4_096
 """Of a client id, so that a member id fits into records."""
+_BATCHES_HELD_MAX: Final = 16
+"""More protocols than any client offers."""
 _GIVEN_IDS_MAX: Final = 100_000
 """Member ids of a shard that were given out and not used yet."""
 
@@ -67,7 +69,7 @@ def join(
     """Answers through the ticket, now or when the generation is formed."""
     one = Join(machine, group, request, caller, ticket, step)
     member_id = request.member_id
-    if not _has_room(machine, group, member_id):
+    if not _has_room(machine, group, member_id) or not _can_hold(machine, group, one.protocols):
         group.remove(member_id)
         one.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         complete_if_possible(machine, group, step)
@@ -85,8 +87,16 @@ def _has_room(machine: GroupMachine, group: ClassicGroup, member_id: str) -> boo
         return True
     if group.state is State.PREPARING:
         member = group.members.get(member_id)
-        return (member is not None and member.joining is not None) or group.joining_count < size_max
+        is_waiting = member is not None and member.joining is not None
+        return is_waiting or len(group.members) < size_max or group.joining_count < size_max
     return member_id in group.members or len(group.members) < size_max
+
+
+def _can_hold(machine: GroupMachine, group: ClassicGroup, protocols: Protocols) -> bool:
+    """What members say of themselves must fit a batch in the end, for the protocol that is chosen. Far beyond that the group
+    can never be formed, and would only fill the memory."""
+    weight_bytes = sum(len(metadata) for _, metadata in protocols)
+    return group.metadata_bytes + weight_bytes <= _BATCHES_HELD_MAX * machine.surroundings.batch_bytes_max()
 
 
 # -- newcomers
