@@ -175,7 +175,7 @@ class ReassignWork:
     async def _move(self, client: RoutedClient) -> None:
         plan = self._setting.plan
         brokers = list(range(1, plan.broker_count + 1))
-        count = self._rng.randint(min(plan.min_insync, plan.broker_count), plan.broker_count)
+        count = self._rng.randint(min(2, plan.broker_count), plan.broker_count)  # one alone may rot
         replicas = None if self._rng.random() < 0.2 else self._rng.sample(brokers, count)
         index = self._rng.randrange(plan.partition_count)
         partition = ReassignablePartition(partition_index=index, replicas=replicas)
