@@ -133,7 +133,7 @@ class Membership:
             return
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
-                while self._leads_anything():
+                while self._leads_what_others_hold():
                     if self.controller_id is not None:
                         await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
                     await asyncio.sleep(_LEAVE_POLL_SECONDS)
@@ -342,11 +342,17 @@ class Membership:
     def _is_me(self, broker: BrokerId) -> bool:
         return self._registration is not None and broker == self._registration.broker_id
 
-    def _leads_anything(self) -> bool:
+    def _leads_what_others_hold(self) -> bool:
+        """Whether this broker leads something that a broker which stays could lead, now or when it has caught up."""
         assert self._registration is not None
-        me = self._registration.broker_id
-        topics: Any = self._cluster.image.topics.values()
-        return any(partition.leader == me for topic in topics for partition in topic.partitions)
+        me, image = self._registration.broker_id, self._cluster.image
+        staying = {broker.broker_id for broker in image.brokers if not broker.is_leaving} - {me}
+        topics: Any = image.topics.values()
+        return bool(staying) and any(
+            partition.leader == me and not staying.isdisjoint(partition.replicas)
+            for topic in topics
+            for partition in topic.partitions
+        )
 
 
 class _Pause:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from odradek.cluster.brokers import BrokerChanges, with_partitions
 from odradek.cluster.changes import Changes
-from odradek.cluster.elections import with_preferred_leader, with_unclean_leader
+from odradek.cluster.elections import settled, with_preferred_leader, with_unclean_leader
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import IsrProposal, changed_isr
 from odradek.cluster.reassignment import Reassignment, begun, cancelled, check_target, is_reassigned
@@ -77,14 +77,17 @@ class PartitionChanges:
         for place, proposal in asked.proposals.items():
             try:
                 topic, partition = draft.partition(*place)
+                standing, rules = liveness.standing_for(*place), self._brokers.rules_of(topic)
                 after = changed_isr(
                     partition,
                     proposal,
                     proposer=asked.broker,
                     liveness=liveness,
-                    standing=liveness.standing_for(*place),
-                    rules=self._brokers.rules_of(topic),
+                    standing=standing,
+                    rules=rules,
                 )
+                if after.leader not in standing.staying:  # it could not hand over till now
+                    after = settled(after, standing, rules)
                 draft.put(place, after)
                 if is_reassigned(partition) and not is_reassigned(after):
                     _log.info(

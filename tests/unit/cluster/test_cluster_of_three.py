@@ -303,6 +303,18 @@ async def test_a_broker_that_leaves_hands_over_what_it_leads(three: Any) -> None
     assert refused.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
+async def test_a_broker_that_leaves_hands_over_as_soon_as_somebody_is_in_sync(three: Any) -> None:
+    await three.topic("t")
+    one = three.brokers[1]
+    await one.propose("t", 0, [1])
+    one.is_leaving = True
+    await one.ask()
+    assert three.partition("t").leader == 1  # there is nobody else
+    assert isinstance(await one.propose("t", 0, [1, 2]), PartitionImage)
+    assert three.partition("t").leader == 2
+    assert three.partition("t").isr == (2,)
+
+
 async def test_a_damaged_replica_never_leads_while_another_one_is_complete(three: Any) -> None:
     topic = await three.topic("t")
     for broker in three.brokers.values():
