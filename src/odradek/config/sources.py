@@ -72,7 +72,8 @@ def from_environment(environ: Mapping[str, str]) -> Source:
             continue
         if not name.startswith(RESERVED_PREFIXES):
             key = name[len(ENVIRONMENT_PREFIX) :].lower().replace("_", ".")
-            values[spelling.get(key, key)] = value
+            own = spelling.get(f"odradek.{key}", key)  # the prefix need not be said twice
+            values[spelling.get(key, own)] = value
     return Source(name=ENVIRONMENT, values=values)
 
 

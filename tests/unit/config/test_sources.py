@@ -74,6 +74,11 @@ def test_a_variable_is_the_key_in_capitals_with_underscores() -> None:
     }
 
 
+def test_a_variable_of_our_own_setting_says_odradek_once_or_twice() -> None:
+    for variable in ("ODRADEK_ZOOKEEPER_PASSWORD", "ODRADEK_ODRADEK_ZOOKEEPER_PASSWORD"):
+        assert from_environment({variable: "x"}).values == {"odradek.zookeeper.password": "x"}
+
+
 def test_every_setting_can_be_given_by_a_variable() -> None:
     environ = {"ODRADEK_" + key.upper().replace(".", "_"): "1" for key in BROKER_SETTINGS}
     assert set(from_environment(environ).values) == set(BROKER_SETTINGS)
