@@ -1,0 +1,305 @@
+"""A leader, and a follower that the test plays over the wire; and what a broker says that only follows."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from odradek.cluster.image import BrokerImage, PartitionImage
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import BrokerId, LeaderEpoch
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from odradek.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+ME, OTHER = BrokerId(1), BrokerId(2)
+EPOCH = 77
+
+
+class Stage:
+    """Broker 1 with topic t, of which broker 2 has a replica as far as broker 1 knows."""
+
+    def __init__(self, scene: Any, wire: Any) -> None:
+        self.scene = scene
+        self.wire = wire
+        parts = scene.broker._parts
+        self.link = parts.cluster
+        self.partition = parts.replicas.leader("t", 0)
+        self.topic_id = self.partition.topic_id
+        assert self.partition.state is not None
+        self.state: PartitionImage = self.partition.state
+
+    def _know(self, **fields: Any) -> PartitionImage:
+        """What the image says about broker 2 and the partition."""
+        image = self.link.image
+        self.state = replace(
+            self.state, replicas=(ME, OTHER), partition_epoch=self.state.partition_epoch + 1, **fields
+        )
+        other = BrokerImage(
+            broker_id=OTHER,
+            host="127.0.0.1",
+            port=9,
+            rack="far",
+            epoch=EPOCH,
+            endpoints={"PLAINTEXT": ("other", 1234)},
+        )
+        known = [broker for broker in image.brokers if broker.broker_id != OTHER]
+        topic = replace(image.topics["t"], partitions=(self.state,))
+        self.link._image = replace(image.with_topic(topic), brokers=(*known, other))
+        return self.state
+
+    def lead(self, *isr: BrokerId) -> None:
+        state = self._know(isr=isr, leader=ME)
+        self.partition.lead(state, {ME: 1, OTHER: EPOCH}, asyncio.get_running_loop().time())
+
+    def follow(self) -> None:
+        epoch = LeaderEpoch(self.state.leader_epoch + 1)
+        self.partition.follow(self._know(isr=(OTHER,), leader=OTHER, leader_epoch=epoch))
+
+    def request(
+        self,
+        offset: int,
+        *,
+        replica: int = OTHER,
+        epoch: int = EPOCH,
+        leader_epoch: int | None = None,
+        last_epoch: int = -1,
+        start_offset: int = 0,
+        wait_ms: int = 0,
+        **fields: Any,
+    ) -> FetchRequest:
+        wanted = FetchPartition(
+            partition=0,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+            current_leader_epoch=self.state.leader_epoch if leader_epoch is None else leader_epoch,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=start_offset,
+            **fields,
+        )
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=replica, replica_epoch=epoch),
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            topics=[FetchTopic(topic_id=self.topic_id, partitions=[wanted])],
+        )
+
+    async def fetch(self, offset: int, **options: Any) -> Any:
+        response = await self.wire.call("Fetch", 18, self.request(offset, **options))
+        return response.responses[0].partitions[0] if response.responses else response
+
+
+@pytest.fixture
+async def stage(scene: Any) -> AsyncIterator[Stage]:
+    await scene.start(
+        replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector", broker_rack="near"
+    )
+    wire = await scene.connect()
+    await wire.create("t")
+    await wire.create("u")
+    stage = Stage(scene, wire)
+    alone = stage.link.image
+    yield stage
+    stage.link._image = alone  # or it would wait for broker 2 to take over
+
+
+async def test_acks_all_is_answered_when_the_follower_asks_for_what_comes_next(
+    stage: Stage, make_produce: Any, make_batch: Any
+) -> None:
+    stage.lead(ME, OTHER)
+    producer = await stage.scene.connect()
+    producer.send("Produce", 9, make_produce("t", make_batch([b"x"])))
+    found = await stage.fetch(0, wait_ms=10_000)
+    assert (found.error_code, found.high_watermark) == (0, 0)
+    assert len(found.records) > 0, "a follower reads what is not committed yet"
+    consumed = await stage.wire.fetch("t", 0)
+    assert (consumed.high_watermark, consumed.records) == (0, b"")
+    assert (await stage.fetch(1)).high_watermark in (0, 1)  # the leader's own flush may come last
+    produced = await producer.receive()
+    assert produced.responses[0].partition_responses[0].error_code == 0
+    assert (await stage.wire.fetch("t", 0)).high_watermark == 1
+
+
+async def test_a_follower_that_waits_is_told_of_a_high_watermark_that_it_does_not_know(stage: Stage) -> None:
+    stage.lead(ME, OTHER)
+    assert (await stage.wire.produce("t", [b"x"], acks=1)).error_code == 0
+    told = await stage.fetch(1, wait_ms=10_000, high_watermark=0)
+    assert told.high_watermark == 1
+    assert told.records == b""
+
+
+@pytest.mark.parametrize(
+    ("replica", "epoch", "code"),
+    [
+        (OTHER, EPOCH - 1, ErrorCode.STALE_BROKER_EPOCH),
+        (3, EPOCH, ErrorCode.STALE_BROKER_EPOCH),
+        (OTHER, -1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (ME, EPOCH, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_who_is_no_broker_that_the_cluster_knows_reads_nothing(
+    stage: Stage, replica: int, epoch: int, code: ErrorCode
+) -> None:
+    stage.lead(ME, OTHER)
+    await stage.wire.produce("t", [b"x"], acks=1)
+    refused = await stage.fetch(0, replica=replica, epoch=epoch)
+    assert refused.error_code == code
+    assert not hasattr(refused, "records")
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "code"),
+    [(None, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)],
+)
+async def test_a_broker_without_a_replica_reads_nothing(
+    stage: Stage, leader_epoch: int | None, code: ErrorCode
+) -> None:
+    stage.lead(ME, OTHER)
+    stage.topic_id = stage.scene.broker._parts.replicas.leader("u", 0).topic_id
+    refused = await stage.fetch(0, leader_epoch=leader_epoch)
+    assert (refused.error_code, refused.records) == (code, b"")
+
+
+async def test_a_fetch_beyond_the_end_or_after_another_history_counts_for_nothing(stage: Stage) -> None:
+    await stage.wire.produce("t", [b"x"], acks=1)
+    stage.lead(ME, OTHER)
+    assert (await stage.fetch(2)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    stage.state = replace(stage.state, leader_epoch=LeaderEpoch(stage.state.leader_epoch + 5))
+    stage.lead(ME, OTHER)
+    parted = await stage.fetch(1, last_epoch=stage.state.leader_epoch - 1)
+    assert (parted.diverging_epoch.end_offset, parted.records) == (1, b"")
+    assert stage.partition.followers[OTHER].end_offset == -1
+
+
+async def test_records_are_deleted_when_the_follower_says_so(stage: Stage) -> None:
+    stage.lead(ME, OTHER)
+    await stage.wire.produce("t", [b"x", b"y"], acks=1)
+    assert (await stage.fetch(2, wait_ms=10_000, high_watermark=0)).high_watermark == 2
+    wanted = DeleteRecordsPartition(partition_index=0, offset=1)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=10_000
+    )
+    client = await stage.scene.connect()
+    client.send("DeleteRecords", 2, request)
+    while (await stage.fetch(2)).log_start_offset != 1:
+        pass
+    await stage.fetch(2, start_offset=1)
+    (result,) = (await client.receive()).topics[0].partitions
+    assert (result.error_code, result.low_watermark) == (0, 1)
+
+
+async def test_records_that_a_follower_keeps_are_not_deleted_in_time(stage: Stage) -> None:
+    stage.lead(ME, OTHER)
+    await stage.wire.produce("t", [b"x"], acks=1)
+    await stage.fetch(1, wait_ms=10_000, high_watermark=0)
+    wanted = DeleteRecordsPartition(partition_index=0, offset=-1)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=1)
+    (result,) = (await stage.wire.call("DeleteRecords", 2, request)).topics[0].partitions
+    assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert stage.partition.start_offset == 1
+
+
+@pytest.mark.parametrize(("rack", "preferred"), [("far", OTHER), ("near", -1), ("elsewhere", -1), ("", -1)])
+async def test_a_consumer_is_sent_to_a_replica_in_its_rack(stage: Stage, rack: str, preferred: int) -> None:
+    stage.lead(ME, OTHER)
+    await stage.wire.produce("t", [b"x"], acks=1)
+    await stage.fetch(1, wait_ms=10_000, high_watermark=0)
+    request = stage.request(0, replica=-1, epoch=-1).replace(rack_id=rack)
+    data = (await stage.wire.call("Fetch", 18, request)).responses[0].partitions[0]
+    assert data.preferred_read_replica == preferred
+    assert (data.records == b"") == (preferred == OTHER)
+
+
+# -- a broker that only follows
+
+
+async def test_a_follower_says_who_leads(stage: Stage, make_produce: Any, make_batch: Any) -> None:
+    stage.follow()
+    response = await stage.wire.call("Produce", 10, make_produce("t", make_batch([b"x"])))
+    (refused,) = response.responses[0].partition_responses
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (
+        OTHER,
+        stage.state.leader_epoch,
+    )
+    (endpoint,) = response.node_endpoints
+    assert (endpoint.node_id, endpoint.host, endpoint.port) == (OTHER, "other", 1234)
+    fenced = await stage.wire.call(
+        "Fetch", 18, stage.request(0, replica=-1, epoch=-1, leader_epoch=stage.state.leader_epoch - 1)
+    )
+    (data,) = fenced.responses[0].partitions
+    assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert data.current_leader.leader_id == OTHER
+    assert [one.node_id for one in fenced.node_endpoints] == [OTHER]
+
+
+async def test_a_follower_serves_consumers_that_know_of_racks_below_its_high_watermark(
+    stage: Stage, make_fetch: Any
+) -> None:
+    await stage.wire.produce("t", [b"x"])
+    stage.follow()
+    new = (await stage.wire.call("Fetch", 11, make_fetch("t", 0))).responses[0].partitions[0]
+    old = (await stage.wire.call("Fetch", 10, make_fetch("t", 0))).responses[0].partitions[0]
+    beyond = (await stage.wire.call("Fetch", 11, make_fetch("t", 9))).responses[0].partitions[0]
+    assert (new.error_code, new.high_watermark, len(new.records) > 0) == (0, 1, True)
+    assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "the consumer goes back to the leader"
+    follower = await stage.fetch(0)
+    assert follower.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_follower_is_not_asked_about_offsets_and_epochs(stage: Stage) -> None:
+    stage.follow()
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    listed = await stage.wire.call(
+        "ListOffsets",
+        7,
+        ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])]),
+    )
+    assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    asked = OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    epochs = await stage.wire.call(
+        "OffsetForLeaderEpoch",
+        4,
+        OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])]
+        ),
+    )
+    assert epochs.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+async def test_a_new_leader_does_not_name_the_end_before_it_knows_how_far_it_is_committed(
+    stage: Stage, version: int, code: ErrorCode
+) -> None:
+    stage.lead(ME, OTHER)
+    await stage.wire.produce("t", [b"x"], acks=1)
+    stage.state = replace(stage.state, leader_epoch=LeaderEpoch(stage.state.leader_epoch + 1))
+    stage.lead(ME, OTHER)
+
+    async def latest() -> Any:
+        wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
+        return (await stage.wire.call("ListOffsets", version, request)).topics[0].partitions[0]
+
+    assert (await latest()).error_code == code
+    await stage.fetch(1, wait_ms=10_000, high_watermark=0)
+    found = await latest()
+    assert (found.error_code, found.offset) == (0, 1)
