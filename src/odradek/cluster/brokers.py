@@ -30,6 +30,7 @@ _AWAITED_SECONDS: Final = 5.0
 """How long a broker that did not report to this controller yet keeps its place."""
 _CORDONED: Final = "odradek.broker.cordoned"
 _log = events.get("cluster")
+_NAMED_MAX: Final = 5
 Step = Callable[[PartitionImage, TopicRules, Standing, ReplicaId], PartitionImage]
 
 
@@ -265,22 +266,27 @@ def _is_steady(partition: PartitionImage, standing: Standing) -> bool:
 
 
 def _tell(reason: str, before: ClusterImage, changed: list[TopicImage]) -> None:
-    """One event for all elections of a change, and one for each that is bad news."""
+    """One event for all elections of a change, one for partitions without a leader, and one for each unclean leader."""
     elected_count = shrunk_count = 0
+    leaderless: list[str] = []
     for topic in changed:
-        known = before.topics.get(topic.name)
-        for index, after in enumerate(topic.partitions):
-            old = known.partitions[index] if known is not None else after
-            if old is after:
-                continue
+        known = before.topics.get(topic.name, topic)
+        for index, (old, after) in enumerate(zip(known.partitions, topic.partitions, strict=True)):
             shrunk_count += len(after.isr) < len(old.isr)
             if after.leader_epoch == old.leader_epoch:
                 continue
             elected_count += 1
-            name = f"{topic.name}-{index}"
             if after.leader == NO_LEADER:
-                _log.warning("partition_without_leader", partition=name, isr=after.isr, last=old.leader)
+                leaderless.append(f"{topic.name}-{index}")
             elif was_elected_uncleanly(old, after):
+                name = f"{topic.name}-{index}"
                 _log.error("unclean_leader_elected", partition=name, leader=after.leader, isr=old.isr)
     if elected_count or shrunk_count:
         _log.info("leaders_elected", reason=reason, elected=elected_count, shrunk=shrunk_count)
+    if leaderless:
+        _log.warning(
+            "partitions_without_leader",
+            count=len(leaderless),
+            first=leaderless[:_NAMED_MAX],
+            reason="nobody who is in sync is alive",
+        )
