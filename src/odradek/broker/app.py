@@ -173,7 +173,7 @@ class Broker:
                 defaults,
                 cluster_id=directories.cluster_id,
                 broker=me.image(cluster.broker_epoch),
-                apply=lambda _, after: cluster.take(after),
+                apply=cluster.decided,
                 term=term,
                 clock=self._runtime.clock,
                 upkeep=lambda: policy_of(self._current_config()),

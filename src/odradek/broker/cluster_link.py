@@ -142,6 +142,12 @@ class ClusterLink:
 
     # -- what membership tells
 
+    async def decided(self, _before: ClusterImage, after: ClusterImage) -> None:
+        """Our own controller made an image. Until it has heard this broker's first report, that may give it roles of its former
+        life: then it is left out, and `Membership` takes the first one that counts."""
+        if self.has_applied:
+            await self.take(after)
+
     async def take(self, after: ClusterImage) -> None:
         """Apply an image, then show it."""
         async with self._applying:

@@ -305,12 +305,19 @@ class Membership:
         )
 
     async def _take(self, answer: SyncAnswer) -> None:
-        if self.controller is not None and answer.controller_epoch == self.controller.image.controller_epoch:
-            # Our own controller has it applied, in a task of its own.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await self._cluster.reached(answer.controller_epoch, answer.version)
-            self._now_applied()
+        own = self.controller
+        if own is not None and answer.controller_epoch == own.image.controller_epoch:
+            if self._has_applied:
+                # It applies what it decides, in a task of its own.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await self._cluster.reached(answer.controller_epoch, answer.version)
+            # It has heard us by now. What it decided before may still name this broker's former self as a leader.
+            while not self._has_applied and self.controller is own:
+                latest = own.latest
+                await self._cluster.take(latest)
+                if latest is own.latest:
+                    self._now_applied()
             return
         if answer.kind is not UpdateKind.NOTHING:
             known = self._cluster.image if self._has_applied else None
