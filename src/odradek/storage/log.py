@@ -421,8 +421,11 @@ class Log:
         Not the end of an active segment with aborted transactions: when it is sealed there, the index that names them is still
         to be written, and may be lost.
         """
-        point, active = self._durability.recovery_point, self._segments.active
-        return point - 1 if point == self.end_offset > active.base_offset and len(active.aborted) else point
+        return self._recovery_point(self.end_offset)
+
+    def _recovery_point(self, end_offset: int) -> int:
+        point, active = min(self._durability.recovery_point, end_offset), self._segments.active
+        return point - 1 if point == end_offset > active.base_offset and len(active.aborted) else point
 
     @property
     def flush_due(self) -> bool:
@@ -698,7 +701,7 @@ class Log:
             position=position,
             end_offset=end_offset,
             start_offset=start_offset,
-            recovery_point=min(self.recovery_point, end_offset),
+            recovery_point=self._recovery_point(end_offset),
             high_watermark_max=min(self.high_watermark_max, end_offset),
             is_anew=not position,
             sweeps=sweeps,

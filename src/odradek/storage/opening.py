@@ -13,7 +13,7 @@ from odradek.runtime.ports import Disk, Runtime
 from odradek.storage import checkpoints, naming
 from odradek.storage.batch_walk import BrokenChain
 from odradek.storage.checkpoints import BadCheckpointError
-from odradek.storage.damage import LostRecordsError
+from odradek.storage.damage import DamagedBatchError, LostRecordsError
 from odradek.storage.epochs import EpochHistory, EpochStart
 from odradek.storage.index_checks import BuiltIndex, build_index, resume_index
 from odradek.storage.leftovers import clear_leftovers
@@ -90,7 +90,7 @@ def open_log(runtime: Runtime, opening: Opening) -> OpenedLog:
     """Blocks. Raises OSError, or LostRecordsError for damage below the recovery point of what is not repairable."""
     try:
         return _Opener(runtime, opening).run()
-    except LostRecordsError as lost:
+    except (LostRecordsError, DamagedBatchError) as lost:
         if not opening.repairable:
             raise
         log.error("log_opened_damaged", partition=opening.topic_partition, reason=lost.message)
@@ -413,6 +413,9 @@ class _Opener:
             problem = f"segment {segment.base_offset}: {scanned.problem}"
             self._drop_from(number + 1, scanned.next_offset, problem)
             self._cut_aside |= cut(self._disk, segment, scanned)
+        if number > 0 and scanned.last_epoch < 0:
+            before = self._segments[number - 1].last_batch()
+            self._last_epoch = max(self._last_epoch, before.leader_epoch if before is not None else -1)
         self._keep_active(segment, scanned)
         self._recovered = self._segments[first:]
         for path in (self._directory, *self._opening.parents):

@@ -12,8 +12,7 @@ from odradek.storage.durability import Durability, FlushJob
 from odradek.storage.epochs import EpochHistory
 from odradek.storage.following import portions
 from odradek.storage.log import Log
-from odradek.storage.segment import OFFSET_MAX
-from odradek.storage.sparse_index import ActiveIndex
+from odradek.storage.segment import OFFSET_MAX, Segment
 from odradek.storage.transaction_index import TransactionIndex
 from odradek.storage.truncation import Truncation, TruncationPlan, write_plan
 from odradek.testing.sim.mutant import Patches, mutant
@@ -146,9 +145,17 @@ def markers_not_followed() -> Patches:
     yield patch.object(log_module, "portions", lambda batches, markers, **rest: portions(batches, {}, **rest))
 
 
-@mutant("index entries behind the cut are kept", "follower")
-def index_entries_kept() -> Patches:
-    yield patch.object(ActiveIndex, "cut", lambda self, position: self)
+@mutant("positions that readers left behind outlive the cut", "follower")
+def positions_kept() -> Patches:
+    real = Segment.cut
+
+    def cut(self: Segment, position: int, end_offset: int) -> Any:
+        hints = dict(self._hints)
+        stale = real(self, position, end_offset)
+        self._hints.update(hints)
+        return stale
+
+    yield patch.object(Segment, "cut", cut)
 
 
 @mutant("the high watermark on disk is believed after the log was cut below it", "follower")

@@ -6,7 +6,7 @@ The log is the real one in its real directories. What it may be after each crash
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -47,6 +47,10 @@ class FollowerPlan:
     deletes_records: bool
     batch_count: int
     disk_step_s: float
+    thread_start_s: float
+    """How long a flush may wait for a thread: another may overtake it."""
+    plug_pulls: int
+    """How often the power is cut right behind a flush."""
 
     @classmethod
     def draw(cls, seed: int) -> FollowerPlan:
@@ -67,6 +71,8 @@ class FollowerPlan:
             deletes_records=rng.random() < 0.4,
             batch_count=rng.choice((30, 60)),
             disk_step_s=rng.choice((0.001, 0.01, 0.03)),
+            thread_start_s=rng.choice((0.001, 0.001, 0.1)),
+            plug_pulls=rng.choice((0, 0, 4)),
         )
 
 
@@ -78,7 +84,11 @@ class FollowerScenario:
         self._lives = lives
         self._plan = FollowerPlan.draw(seed)
         self._host: Host = world.host("broker")
-        self._host.offload_delays = OffloadDelays(step_s=(0.0, self._plan.disk_step_s))
+        self._host.offload_delays = OffloadDelays(
+            start_s=(0.0, self._plan.thread_start_s), step_s=(0.0, self._plan.disk_step_s)
+        )
+        self._plug_pulls = self._plan.plug_pulls
+        self._is_checkpointed = False
         self._leader = LeaderHistory(
             rng=stream(seed, "leader"),
             padding_bytes=self._plan.padding_bytes,
@@ -186,7 +196,7 @@ class FollowerScenario:
             try:
                 await self._step(life, directories, log)
             except KafkaError as error:
-                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or not life.disk.failure_count:
                     raise ViolationError(f"the log refused: {error}") from error
                 await asyncio.sleep(_RETRY_S)
                 for one in directories.failed_logs():
@@ -218,8 +228,11 @@ class FollowerScenario:
         match self._rng.randrange(12):
             case 0:
                 await self._retain(directories, log)
-            case 1:
+            case 1 | 4:
+                self._flush(life, directories, log)
+                await asyncio.gather(*self._flushes)
                 await directories.write_checkpoints({_NAME: self._now.high_watermark})
+                self._is_checkpointed = True
             case 2 if log.end_offset > self._now.high_watermark:
                 self._truncate(log, self._rng.randint(self._now.high_watermark, log.end_offset))
             case 3 if not self._before:
@@ -268,6 +281,7 @@ class FollowerScenario:
         self._now = replace(self._now, high_watermark=max(self._now.high_watermark, high_watermark))
 
     def _append(self, life: Life, log: Log, batches: list[Copied]) -> None:
+        before, old_end = self._now, log.end_offset
         if not self._now.batches and batches[0].base_offset < log.end_offset:
             self._before.append(self._now)
             begin_offset = batches[0].base_offset
@@ -277,11 +291,14 @@ class FollowerScenario:
             log.append_as_follower([one.to_send() for one in batches], now_ms=life.clock.wall_ms())
         except KafkaError:
             there = tuple(one for one in self._now.batches if one.next_offset <= log.end_offset)
-            self._now = replace(self._now, batches=there)
+            self._now = replace(self._now, batches=there) if log.end_offset != old_end else before
             raise
         self._before = []  # the files had to follow before
         if log.end_offset != batches[-1].next_offset:
             raise ViolationError(f"up to {batches[-1].next_offset} was appended: {log.end_offset}")
+        if self._is_checkpointed:
+            self._is_checkpointed = False
+            self._pull_plug(life, 0.5)
 
     def _truncate(self, log: Log, offset: int) -> None:
         if offset <= log.start_offset:
@@ -292,24 +309,27 @@ class FollowerScenario:
             return
         kept = tuple(one for one in self._now.batches if one.next_offset <= offset)
         end = kept[-1].next_offset if kept else self._now.begin_offset
-        self._note_truncation()
         if end <= log.start_offset:
-            self._now = Version((), log.start_offset, log.start_offset, log.start_offset)
+            version = Version((), log.start_offset, log.start_offset, log.start_offset)
         else:
             durable, mark = min(self._now.durable_offset, end), min(self._now.high_watermark, end)
-            self._now = Version(kept, self._now.begin_offset, durable, mark)
-        log.truncate_to(offset)
+            version = Version(kept, self._now.begin_offset, durable, mark)
+        self._change(version, log.truncate_to, offset)
         if log.end_offset != max(end, log.start_offset):
             raise ViolationError(f"cut at {offset}, the log ends at {log.end_offset}, not {end}")
 
     def _begin(self, log: Log, offset: int) -> None:
-        self._note_truncation()
-        self._now = Version((), offset, offset, offset)
-        log.restart_at(offset)
+        self._change(Version((), offset, offset, offset), log.restart_at, offset)
 
-    def _note_truncation(self) -> None:
+    def _change(self, version: Version, change: Callable[[int], None], offset: int) -> None:
+        """Until the files followed the log may be what it was."""
         self._truncations += 1
-        self._before.append(self._now)
+        self._now, self._before = version, [*self._before, self._now]
+        try:
+            change(offset)
+        except KafkaError:
+            self._now = self._before.pop()
+            raise
 
     def _durable(self, offset: int) -> Version:
         return replace(self._now, durable_offset=offset)
@@ -336,6 +356,8 @@ class FollowerScenario:
         try:
             await life.runtime.offload.run(job.run)
         except OSError as error:
+            if not life.disk.failure_count:
+                raise ViolationError(f"a flush failed, though the disk did not: {error}") from error
             directories.fail(log, error)
             return
         log.flushed(job)
@@ -346,6 +368,12 @@ class FollowerScenario:
         if log.flushed_offset > log.end_offset:
             raise ViolationError(f"{log.flushed_offset} is flushed, the log ends at {log.end_offset}")
         self._now = self._durable(max(self._now.durable_offset, log.flushed_offset))
+        self._pull_plug(life, 0.3 if job.truncation is not None else 0.05)
+
+    def _pull_plug(self, life: Life, chance: float) -> None:
+        if self._plug_pulls and self._rng.random() < chance:
+            self._plug_pulls -= 1
+            life.crash(CrashKind.POWER_LOSS)
 
 
 def run_follower(world: World, seed: int, plan: FaultPlan) -> None:
