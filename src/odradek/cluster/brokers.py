@@ -171,9 +171,9 @@ class BrokerChanges:
             reason, lambda partition, rules, standing, _: settled(partition, standing, rules)
         )
 
-    async def cordon(self) -> None:
-        """The settings of single brokers changed, which may say that one gets no new replicas."""
-        await self.settle("settings of brokers changed")
+    async def settings_changed(self) -> None:
+        """A broker may be cordoned now, or a topic allow an unclean leader."""
+        await self.settle("settings changed")
 
     def needs_another_look(self) -> bool:
         """Whether brokers are waited for that keep their place for a limited time."""

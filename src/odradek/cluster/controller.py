@@ -19,7 +19,7 @@ from uuid import UUID
 from odradek.cluster.brokers import BrokerChanges
 from odradek.cluster.changes import Changes
 from odradek.cluster.documents import BROKER_CONFIGS, RESOURCE_CONFIGS, Document
-from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
+from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, TopicImage
 from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
 from odradek.cluster.publishing import Apply, Publication
@@ -29,7 +29,7 @@ from odradek.cluster.sync import BrokerReport, SyncAnswer
 from odradek.cluster.topics import ConfigChange, TopicChanges
 from odradek.cluster.upkeep import Upkeep
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.model.ids import BrokerId, TopicPartition
 from odradek.registry import Registry
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
@@ -133,10 +133,6 @@ class Controller:
         """Of the term in office; 0 for a broker that is alone."""
         return self._store.epoch
 
-    def set_brokers(self, brokers: tuple[BrokerImage, ...]) -> None:
-        """The broker that is alone changed (here: the listener's port became known)."""
-        self._publication.replace(self._publication.latest.with_brokers(brokers))
-
     async def close(self) -> None:
         """Let the changes under way come to their end; refuse all later ones."""
         for task in (self._looking_again, self._upkeep):
@@ -153,11 +149,6 @@ class Controller:
         self._publication.end()
 
     # -- topics and settings
-
-    async def begin_epoch(self) -> None:
-        """Of a broker that is alone: lead every partition under the next epoch. What a crash may have cut from a log becomes
-        detectable by that (KIP-320)."""
-        await self._changes.alone(self._begin_epoch)
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
@@ -180,7 +171,10 @@ class Controller:
         self, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> TopicImage:
         """Replace a topic's overrides by what `change` makes of them, after they were checked."""
-        return await self._topics.alter_configs(name, change, validate_only=validate_only)
+        altered = await self._topics.alter_configs(name, change, validate_only=validate_only)
+        if any(partition.leader == NO_LEADER for partition in altered.partitions) and not validate_only:
+            await self._changes.applied(self._brokers.settings_changed)  # it may allow an unclean leader now
+        return altered
 
     async def alter_broker_configs(
         self, change: ConfigChange, *, validate_only: bool = False
@@ -193,8 +187,8 @@ class Controller:
     ) -> T:
         """Replace a document by what `change` makes of it; `change` checks it, and raises to refuse."""
         altered = await self._settings.alter(document, change, validate_only=validate_only)
-        if document.path == RESOURCE_CONFIGS.path and not validate_only:
-            await self._changes.applied(self._brokers.cordon)
+        if document.path in (BROKER_CONFIGS.path, RESOURCE_CONFIGS.path) and not validate_only:
+            await self._changes.applied(self._brokers.settings_changed)
         return altered
 
     async def allocate_producer_ids(self) -> range:
@@ -216,14 +210,6 @@ class Controller:
         if await self._changes.alone(lambda: self._store.unregister(broker, epoch)):
             _log.warning("broker_fenced", broker=broker, epoch=epoch)
         await self.brokers_changed()
-
-    async def controlled_shutdown(self, broker: BrokerId, epoch: int) -> None:
-        """Move leadership away from a broker that is about to stop, and take it out of each ISR that has others.
-
-        What it leads alone stays with it. STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
-        """
-        report = BrokerReport(broker_id=broker, broker_epoch=epoch, controller_epoch=0, is_leaving=True)
-        await self._changes.applied(lambda: self._brokers.hear(report))
 
     async def sync(self, report: BrokerReport, *, max_wait_s: float) -> SyncAnswer:
         """Hear what a broker reports, and tell it what is new as soon as something is, or nothing after `max_wait_s`.
@@ -274,24 +260,6 @@ class Controller:
     def _keep_up(self, clock: Clock, policy: Callable[[], UpkeepPolicy]) -> None:
         upkeep = Upkeep(self._changes, self._brokers, self._partitions, clock, policy)
         self._upkeep = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
-
-    async def _begin_epoch(self) -> None:
-        elected = [
-            replace(
-                topic,
-                partitions=tuple(
-                    replace(
-                        one,
-                        leader_epoch=LeaderEpoch(one.leader_epoch + 1),
-                        partition_epoch=one.partition_epoch + 1,
-                    )
-                    for one in topic.partitions
-                ),
-            )
-            for topic in self.latest.topics.values()
-        ]
-        await self._changes.commit_topics(elected)
-        await self._publication.applied_here()
 
     async def _look(self, look: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -41,11 +41,6 @@ class Publication:
         self._encoded: dict[tuple[int, int], bytes] = {}
         self._is_over = False
 
-    def replace(self, image: ClusterImage) -> None:
-        """Set what is known without anything to apply."""
-        self.latest = self.applied = image
-        self._remember(image)
-
     def publish(self, image: ClusterImage) -> None:
         """Make an image the latest one."""
         self.latest = image

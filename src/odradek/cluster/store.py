@@ -159,14 +159,21 @@ class ClusterStore:
     async def unregister(self, broker: BrokerId, epoch: int) -> bool:
         """Remove the registration of this incarnation; False when it is gone already."""
         path = f"{BROKERS}/{broker}"
-        try:
-            node = await self._registry.get(path)
-        except RegistryError as error:
-            raise _unwritable(error) from error
-        if node is None or node.created != epoch:
-            return False
-        await self.commit([Delete(path=path, version=node.version)])
-        return True
+        for is_last in (False, True):
+            try:
+                node = await self._registry.get(path)
+            except RegistryError as error:
+                raise _unwritable(error) from error
+            if node is None or node.created != epoch:
+                return False
+            try:
+                await self.commit([Delete(path=path, version=node.version)])
+            except KafkaError:
+                if is_last or self.is_deposed:
+                    raise
+            else:
+                return True
+        return False
 
     def depose(self) -> None:
         """Stop writing: somebody else is the controller."""

@@ -115,6 +115,31 @@ async def test_an_unclean_leader_is_elected_only_where_the_topic_says_so(three: 
     assert careless.recovering
 
 
+async def test_a_topic_that_allows_it_too_late_gets_its_unclean_leader_at_once(three: Any) -> None:
+    await three.topic("t")
+    await three.brokers[1].propose("t", 0, [1])
+    three.brokers[1].die()
+    await three.elect(three.brokers[2], knows=three.brokers[2].image)
+    assert three.partition("t").leader == NO_LEADER
+    await three.controller.alter_topic_configs("t", lambda _: {"unclean.leader.election.enable": "true"})
+    assert three.partition("t").leader in (2, 3)
+    assert three.partition("t").recovering
+
+
+async def test_each_life_of_a_broker_that_is_alone_leads_under_another_epoch(cluster: Any) -> None:
+    await cluster.start(1)
+    await cluster.topic("t", replicas=1)
+    before = cluster.partition("t")
+    cluster.brokers[1].die()
+    await cluster.brokers[1].start()
+    await cluster.elect(cluster.brokers[1])
+    await cluster.brokers[1].ask()
+    after = cluster.partition("t")
+    assert after.leader == 1
+    assert after.isr == (1,)
+    assert after.leader_epoch > before.leader_epoch
+
+
 async def test_a_member_that_left_below_min_insync_replicas_may_lead(three: Any) -> None:
     await three.topic("t", min_insync_replicas="2")
     await three.kill(3)

@@ -80,15 +80,6 @@ async def test_a_topic_gets_the_defaults_and_survives_a_restart(world: World) ->
     assert again == topic
 
 
-async def test_each_start_leads_under_the_next_epoch(world: World) -> None:
-    controller = await world.start()
-    await created(controller, NewTopic(name="t"))
-    await world.registry.close()
-    controller = await world.start()
-    await controller.begin_epoch()
-    assert [p.leader_epoch for p in controller.image.topics["t"].partitions] == [1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("topic", "code"),
     [
