@@ -16,7 +16,7 @@ from odradek.testing.sim.cluster_faults import ClusterFaults, Strike
 from odradek.testing.sim.cluster_keeper import ClusterKeeper, gather_all
 from odradek.testing.sim.cluster_view import ClusterView
 from odradek.testing.sim.disk_faults import GROWING, SYNCS, WRITES, CrashAt, CrashKind, DiskFault, FailAt
-from odradek.testing.sim.medium import Inode
+from odradek.testing.sim.medium import Medium
 from odradek.testing.sim.registry import RegistryConditions, SimRegistryStore
 from odradek.testing.sim.world import Host, World
 
@@ -27,6 +27,8 @@ _POINTS: Final = {
     "rename": (frozenset({"rename"}), ""),
 }
 _ROTTEN: Final = (".log", ".log", ".index", ".timeindex", ".snapshot")
+_BATCH_HEAD: Final = 27
+"""Up to and with its last offset delta."""
 _CLOCK_MS: Final = 1_000_000
 _COMING_UP_S_MAX: Final = 5.0
 _STALE: Final = RegistryConditions(lag_s=(0.0, 2.0), watch_delay_s=(0.0, 0.5))
@@ -228,21 +230,27 @@ class Nemesis:
         return None
 
     def _rot(self, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
-        """Kill the broker and flip a bit in one of its files; no second broker of a run may lose anything so."""
+        """Kill the broker and flip a bit in one of its files; no second broker of a run may lose anything so.
+
+        Of a log, where the broker will look when it opens it, and can know that it was committed: beyond that, rot cannot be
+        told from a write that was torn.
+        """
         if self._rotten not in (None, hit) or not self._view.may_rot(hit):
             return
         self._rotten = hit
         hit.crash(CrashKind.PROCESS_KILL, strike.for_s)
         suffix = rng.choice(_ROTTEN)
-        files = [
-            (path, inode)
-            for path, inode in hit.host.medium.root.files("")
-            if path.endswith(suffix) and not path.split("/")[-2].startswith("__") and inode.cache
-        ]
-        if files:
-            path, inode = rng.choice(files)
-            self._world.trace.note("rots", path)
-            _flip(inode, rng)
+        medium = hit.host.medium
+        ranges = {
+            path: rotting(medium, path) if suffix == ".log" else range(len(inode.cache))
+            for path, inode in medium.root.files("")
+            if path.endswith(suffix) and not path.split("/")[-2].startswith("__")
+        }
+        paths = [path for path, positions in ranges.items() if positions]
+        if paths:
+            path = rng.choice(paths)
+            self._world.trace.note("rots", hit.host.name, path)
+            medium.file(path).flip_bit(rng.choice(ranges[path]), rng.randrange(8))
 
     # -- the end
 
@@ -267,8 +275,31 @@ def _arm(hit: ClusterKeeper, fault: DiskFault) -> None:
     hit.life.disk.faults.append(fault)
 
 
-def _flip(inode: Inode, rng: Random) -> None:
-    inode.flip_bit(rng.randrange(len(inode.cache)), rng.randrange(8))
+def rotting(medium: Medium, path: str) -> range:
+    """Where in a log file those batches lie that are beyond the recovery point and below the checkpointed high watermark."""
+    topic, _, index = path.split("/")[-2].rpartition("-")
+    recovery_point = _checkpointed(medium, "/data/recovery-point-offset-checkpoint", topic, index)
+    high_watermark = _checkpointed(medium, "/data/replication-offset-checkpoint", topic, index)
+    content, position, start = medium.file(path).cache, 0, None
+    while position + _BATCH_HEAD <= len(content):
+        base_offset = int.from_bytes(content[position : position + 8], "big")
+        length = int.from_bytes(content[position + 8 : position + 12], "big")
+        last_offset = base_offset + int.from_bytes(content[position + 23 : position + 27], "big")
+        if last_offset >= high_watermark or length <= 0:
+            break
+        if start is None and base_offset >= recovery_point:
+            start = position
+        position += 12 + length
+    return range(position if start is None else start, min(position, len(content)))
+
+
+def _checkpointed(medium: Medium, path: str, topic: str, index: str) -> int:
+    try:
+        lines = bytes(medium.file(path).platter).decode().splitlines()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return 0
+    entries = [line.split() for line in lines[2:]]
+    return max((int(one[2]) for one in entries if one[:2] == [topic, index]), default=0)
 
 
 def _hurry_disk(host: Host) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from odradek.testing.sim.broker_clients import PORT
 from odradek.testing.sim.chance import stream
+from odradek.testing.sim.cluster_faults import ClusterFaults
 
 _WORKLOADS: Final = ("transactions", "group", "keyed", "churn", "reassign")
 _ENDINGS: Final = ("power", "power", "clean")
@@ -50,6 +51,11 @@ class ClusterPlan:
             follows_nearest=rng.random() < 0.5,
             ending=rng.choice(_ENDINGS),
         )
+
+    def fit_for(self, faults: ClusterFaults) -> ClusterPlan:
+        """Where a disk rots, a record is never acknowledged by one broker alone."""
+        rots = any(one.kind == "rot" for one in faults.strikes)
+        return replace(self, min_insync=min(2, self.replication)) if rots else self
 
     def topic(self) -> dict[str, str]:
         """Settings of the topic of plain records."""

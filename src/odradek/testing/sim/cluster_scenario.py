@@ -55,7 +55,7 @@ class ClusterScenario:
 
     def __init__(self, world: World, seed: int, faults: ClusterFaults, *, broker_count: int = 3) -> None:
         self._world = world
-        plan = self._plan = ClusterPlan.draw(seed, broker_count)
+        plan = self._plan = ClusterPlan.draw(seed, broker_count).fit_for(faults)
         world.excuse = self._is_excused
         self._registry = SimRegistryStore(world, session_timeout_s=plan.session_s)
         self._keepers = [
