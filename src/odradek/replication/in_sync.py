@@ -255,6 +255,16 @@ class InSync:
             return None
         return self._propose((*self.state.isr, follower))
 
+    def late_expansion(self, high_watermark: int, *, end_offset: int) -> IsrProposal | None:
+        """The same for any that could not be proposed when it fetched. Only one that keeps up: who was just removed may still
+        have everything below a high watermark that stands still."""
+        for broker, follower in self._followers.items():
+            if self._is_caught_up(follower, end_offset):
+                proposal = self.expansion(broker, high_watermark)
+                if proposal is not None:
+                    return proposal
+        return None
+
     def shrinkage(self, *, end_offset: int, now: float) -> IsrProposal | None:
         """The proposal that removes those who lag, if there are any: it is then under way.
 

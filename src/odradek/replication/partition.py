@@ -346,8 +346,18 @@ class Partition:
         if proposal is not None:
             self._propose(proposal)
         self._settle()  # nobody waits any more for one that was about to join, and then fell silent
+        self._look_for_joiners()
         if self._low_watermark:
             self._low_watermark.reached(self.low_watermark + 1)
+
+    def _look_for_joiners(self) -> None:
+        """Who was ready while another proposal was under way, or was refused, may not fetch again soon."""
+        in_sync = self._in_sync
+        if in_sync is None or in_sync.proposal is not None:
+            return
+        proposal = in_sync.late_expansion(self.high_watermark, end_offset=self.log.end_offset)
+        if proposal is not None:
+            self._propose(proposal)
 
     def _propose(self, proposal: IsrProposal) -> None:
         assert self._member is not None
@@ -395,6 +405,7 @@ class Partition:
             )
         if self._low_watermark:
             self._low_watermark.reached(self.low_watermark + 1)
+        self._look_for_joiners()
 
     # -- leading: appending
 

@@ -475,3 +475,41 @@ async def test_without_a_leader_a_replica_follows_nobody(world: World) -> None:
     world.partition.follow(image(ME, leader=NO_LEADER))
     with pytest.raises(KafkaError, match="nobody leads it now"):
         world.partition.check_leads()
+
+
+async def test_who_was_ready_while_another_proposal_was_under_way_is_proposed_next(world: World) -> None:
+    world.lead(ME)
+    world.fetched(TWO, 0)
+    world.fetched(THREE, 0)
+    (first,) = world.proposed
+    answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME, TWO), partition_epoch=2)
+    world.partition.isr_answered(first, answer)
+    assert [broker for broker, _ in world.proposed[1].isr] == [ME, TWO, THREE]
+
+
+async def test_who_was_refused_is_proposed_again_in_time_though_it_fetches_nothing(world: World) -> None:
+    world.lead(ME)
+    world.fetched(TWO, 0)
+    (first,) = world.proposed
+    world.partition.isr_answered(first, KafkaError(ErrorCode.INELIGIBLE_REPLICA))
+    assert len(world.proposed) == 1
+    world.partition.check_in_sync_replicas(5.0)
+    assert [broker for broker, _ in world.proposed[1].isr] == [ME, TWO]
+
+
+async def test_who_was_removed_is_not_proposed_again_before_it_fetches(tmp_path: Path) -> None:
+    world = World(tmp_path, min_insync_replicas=2)
+    world.lead(ME, TWO)
+    world.append()
+    world.flush()
+    world.fetched(TWO, 1)
+    assert world.partition.high_watermark == 1
+    world.append()
+    world.partition.check_in_sync_replicas(10.1)
+    (proposal,) = world.proposed
+    answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
+    world.partition.isr_answered(proposal, answer)
+    world.partition.check_in_sync_replicas(20.0)
+    assert world.proposed == [proposal]
+    world.fetched(TWO, 1, now=20.0)
+    assert len(world.proposed) == 2

@@ -120,7 +120,7 @@ def _follower(parts: Parts, circumstances: Circumstances, request: FetchRequest)
             "only another broker of this cluster, which names its epoch, may fetch as a replica",
         )
     known = next((one.epoch for one in parts.image.brokers if one.broker_id == replica_id), None)
-    if known is None or state.replica_epoch < known:
+    if state.replica_epoch != known:  # a later one, of which we have not heard yet, comes again soon
         what = "is not registered" if known is None else f"has epoch {known}"
         raise KafkaError(
             ErrorCode.STALE_BROKER_EPOCH,
