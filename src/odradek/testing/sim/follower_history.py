@@ -175,6 +175,10 @@ class Version:
     durable_offset: int
     high_watermark: int
 
+    def __str__(self) -> str:
+        places = [(one.base_offset, one.epoch) for one in self.batches]
+        return f"{places} from {self.begin_offset}, durable below {self.durable_offset}"
+
     def holds(self, found: Sequence[Copied], end_offset: int) -> bool:
         """Whether the log may hold this and end there."""
         kept = [one for one in self.batches if one.next_offset <= end_offset]

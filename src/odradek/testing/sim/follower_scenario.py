@@ -191,7 +191,7 @@ class FollowerScenario:
         while not self._is_done(log):
             await asyncio.sleep(self._rng.uniform(0, 0.01))
             if self._rng.random() < 0.03 and log.failed is None:
-                await self._close(directories, log)
+                await self._close(life, directories, log)
                 directories, log = await self._open(life)
             try:
                 await self._step(life, directories, log)
@@ -201,16 +201,18 @@ class FollowerScenario:
                 await asyncio.sleep(_RETRY_S)
                 for one in directories.failed_logs():
                     await directories.repair(one)
-        await self._close(directories, log)
+        await self._close(life, directories, log)
 
-    async def _close(self, directories: LogDirectories, log: Log) -> None:
+    async def _close(self, life: Life, directories: LogDirectories, log: Log) -> None:
         await asyncio.gather(*self._flushes)
         if not self._before:
             self._check(log)
         await directories.write_checkpoints({_NAME: self._now.high_watermark})
+        failures = life.disk.failure_count
+        is_sound = log.failed is None
         await directories.close_logs()
         directories.close()
-        if log.failed is None or log.flushed_offset == log.end_offset:
+        if is_sound and life.disk.failure_count == failures:
             self._now, self._before = self._durable(log.end_offset), []
 
     def _is_done(self, log: Log) -> bool:
