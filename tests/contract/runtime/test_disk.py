@@ -279,3 +279,13 @@ def test_locking_a_file_leaves_its_content(disk: Disk, folder: str) -> None:
     disk.open(f"{folder}/a", create=True).pwrite(b"kept", 0)
     disk.lock_file(f"{folder}/a").release()
     assert disk.read(f"{folder}/a") == b"kept"
+
+
+def test_a_file_that_was_removed_takes_its_lock_along(disk: Disk, folder: str) -> None:
+    held = disk.lock_file(f"{folder}/a")
+    disk.remove(f"{folder}/a")
+    another = disk.lock_file(f"{folder}/a")
+    held.release()
+    with pytest.raises(BlockingIOError):
+        disk.lock_file(f"{folder}/a")
+    another.release()

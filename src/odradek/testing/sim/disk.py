@@ -260,10 +260,10 @@ class SimDisk:
 
     def lock_file(self, path: str, *, create: bool = True) -> SimLock:
         self.open(path, create=create).close()
-        held = self.medium.locks.get(path)
-        if isinstance(held, SimLock) and held.is_held:
+        inode = self.medium.file(path)
+        if isinstance(inode.lock, SimLock) and inode.lock.is_held:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds its lock", path)
-        taken = self.medium.locks[path] = SimLock(self)
+        taken = inode.lock = SimLock(self)
         return taken
 
     # -- for tests -------------------------------------------------------------------------------------------

@@ -54,12 +54,14 @@ def _apply(content: bytearray, change: _Change) -> None:
 class Inode:
     """A file's content: `cache` is what reads see, `platter` what a power failure cannot take."""
 
-    __slots__ = ("_unsynced", "cache", "modified_ms", "platter")
+    __slots__ = ("_unsynced", "cache", "lock", "modified_ms", "platter")
 
     def __init__(self, modified_ms: int) -> None:
         self.cache = bytearray()
         self.platter = bytearray()
         self.modified_ms = modified_ms
+        self.lock: object = None
+        """Who locked it last: mounts of one medium at one time are processes of one machine."""
         self._unsynced: list[_Change] = []
 
     @property
@@ -258,12 +260,10 @@ class Folder:
 class Medium:
     """The tree of one host's disk. It outlives the host's crashes."""
 
-    __slots__ = ("capacity_bytes", "locks", "root")
+    __slots__ = ("capacity_bytes", "root")
 
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.root = Folder()
-        self.locks: dict[str, object] = {}
-        """Who locked which path last: mounts of one medium at one time are processes of one machine."""
         self.capacity_bytes = capacity_bytes
 
     def find(self, path: str) -> Inode | Folder:
