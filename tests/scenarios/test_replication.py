@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -489,6 +490,50 @@ async def test_a_follower_that_comes_back_goes_on_where_it_stopped(
         await a.append_acknowledged(1)
         assert b.partition().log.flushed_offset == 56
         assert content(a.partition()) == content(b.partition())
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_through_lost_connections_and_changes_of_leader_nothing_acknowledged_is_lost(
+    tmp_path: Path, controller: Controller, seed: int
+) -> None:
+    rng = Random(seed)
+    async with nodes(controller, tmp_path, 3) as every:
+        controller.has(led_by(0, 0, 1, 2))
+        await controller.tell()
+        acknowledged: set[int] = set()
+        leader = 0
+        for _ in range(25):
+            what = rng.choice(["append", "append", "append", "cut", "elect"])
+            if what == "append":
+                waiting = []
+                for _ in range(rng.randint(1, 5)):
+                    last = every[leader].append(rng.randint(1, 20))
+                    waiting.append((last, every[leader].partition().acknowledgement(last)))
+                for last, future in waiting:
+                    if future is not None:
+                        await asyncio.wait_for(future, 20)
+                    acknowledged.add(last)
+            elif what == "cut":
+                every[rng.randrange(3)].peers.forget(BrokerId(rng.randrange(3)))
+            else:
+                for _ in range(rng.randint(0, 2)):
+                    every[leader].append(3)  # nobody waits for it
+                await until(lambda: set(controller.state().isr) == {0, 1, 2}, "all are in sync")
+                leader = rng.randrange(3)
+                first = rng.sample(range(3), rng.randint(0, 2))
+                await controller.elect(leader, *first, leader)
+                await controller.tell()
+        await every[leader].append_acknowledged()
+        await until(
+            lambda: (
+                content(every[0].partition())
+                == content(every[1].partition())
+                == content(every[2].partition())
+            ),
+            "the logs are equal",
+        )
+        batches = [split_batches(raw)[0][0] for _, _, raw in content(every[0].partition())]
+        assert acknowledged <= {header.last_offset for header in batches}
 
 
 async def test_many_partitions_are_spread_over_the_fetchers_and_all_arrive(

@@ -202,7 +202,7 @@ class _FetchLoop:
                 await self._round()
             except Exception:  # noqa: BLE001 - the root of a task: the others that are followed must not end with one
                 _log.exception("fetch_loop_failed", leader=self.leader, fetcher=self.number)
-                await asyncio.sleep(self._lost(ErrorCode.UNKNOWN_SERVER_ERROR))
+                await self._wait(self._lost(ErrorCode.UNKNOWN_SERVER_ERROR))
         self._fetchers.ended(self)
 
     async def _round(self) -> None:
@@ -222,14 +222,14 @@ class _FetchLoop:
             response = await self._ask(request)
         except PeerUnreachable as error:
             _log.debug("leader_unreachable", leader=self.leader, reason=error)
-            await self._wait(self._lost(ErrorCode.NETWORK_EXCEPTION), for_changes=False)
+            await self._wait(self._lost(ErrorCode.NETWORK_EXCEPTION))
             return
         if response is None:
             self._state.abandoned()
             return
         answers = self._state.answered(response)
         if answers is None:
-            await self._wait(self._lost(ErrorCode.of(response.error_code)), for_changes=False)
+            await self._wait(self._lost(ErrorCode.of(response.error_code)))
             return
         await self._take_in(answers)
 
@@ -259,16 +259,11 @@ class _FetchLoop:
         assert isinstance(response, FetchResponse)
         return response
 
-    async def _wait(self, seconds: float | None, *, for_changes: bool = True) -> None:
-        """For the time to pass, or (without one, only) for a change of what is followed."""
-        if not for_changes and seconds is not None:
-            await asyncio.sleep(seconds)
-            return
-        try:
+    async def _wait(self, seconds: float | None) -> None:
+        """For the time to pass, or for a change of what is followed: it may be that the leader is there again."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            pass
 
     def _lost(self, code: ErrorCode) -> float:
         longest_s = self._fetchers.config().replica_fetch_backoff_ms / 1000
