@@ -129,6 +129,7 @@ class PartitionChanges:
                         allow_factor_change=allow_factor_change,
                     )
                     after = begun(partition, one.replicas, standing)
+                after = settled(after, standing, self._brokers.rules_of(topic))
                 draft.put((topic.topic_id, one.partition), after)
                 outcomes.append(None)
             except KafkaError as error:

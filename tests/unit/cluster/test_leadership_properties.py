@@ -211,13 +211,14 @@ class World:
         standing = self.liveness().standing()
         check_target(self.partition, target, frozenset(BROKERS))
         try:
-            self.become(begun(self.partition, target, standing))
+            self.become(settled(begun(self.partition, target, standing), standing, self.rules))
         except KafkaError as error:
             self.refusals.add(error.code)
 
     def cancel(self, _: BrokerId, __: int) -> None:
         try:
-            self.become(cancelled(self.partition, self.liveness().standing()))
+            standing = self.liveness().standing()
+            self.become(settled(cancelled(self.partition, standing), standing, self.rules))
         except KafkaError as error:
             self.refusals.add(error.code)
 
@@ -247,7 +248,7 @@ class World:
             self.become(with_unclean_leader(self.partition, self.liveness().standing()))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(
     factor=st.integers(1, 3),
     min_isr=st.integers(1, 3),

@@ -88,19 +88,19 @@ def images(draw: st.DrawFn) -> ClusterImage:
     return replace(image.with_only_topics(draw(topics())), version=version)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(image=images())
 def test_a_snapshot_leads_to_the_same_image(image: ClusterImage) -> None:
     assert apply_update(None, snapshot(image)) == image
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(before=images(), after=images())
 def test_a_delta_leads_from_one_image_to_the_other(before: ClusterImage, after: ClusterImage) -> None:
     assert apply_update(before, delta(before, after)) == after
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(image=images(), other=images())
 def test_what_stays_the_same_is_the_same_object(image: ClusterImage, other: ClusterImage) -> None:
     kept = replace(image, version=image.version + 1, brokers=other.brokers)
