@@ -95,6 +95,21 @@ def test_a_consumer_group_survives_a_crash_at_any_io_point_of_the_brokers_first_
         assert run.failure is None, run.command
 
 
+@pytest.mark.parametrize("first", range(0, 10, 5))
+def test_share_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    for seed in range(first, first + 5):
+        run = run_twice("shares", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+def test_a_share_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind: str) -> None:
+    points = crash_points("shares", 3)
+    for point in range(1, points + 1, max(points // 25, 1)):
+        run, _ = run_once("shares", 3, FaultPlan(((PlannedFault(kind, point),),)))
+        assert run.failure is None, run.command
+
+
 @pytest.mark.parametrize("first", range(0, 80, 20))
 def test_compaction_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
     for seed in range(first, first + 20):

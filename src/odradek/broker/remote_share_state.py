@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.asking import AskPeer, Gathered
@@ -44,11 +44,13 @@ class RemoteShareState:
         self._last: dict[SharePlace, asyncio.Future[KafkaError | None]] = {}
         """The last write of each place that is under way: what is read must include it."""
 
-    def write(self, keeper: BrokerId, place: SharePlace, change: StateChange) -> Awaitable[None]:
+    def write(self, keeper: BrokerId, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
         """Begun at once, in order; those that come while a request is under way share the next."""
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         answered = self._last[place] = self._writes.ask(keeper, _Change(place, change))
         answered.add_done_callback(lambda done: self._forget(place, done))
-        return _kept(answered)
+        answered.add_done_callback(lambda done: _settle(kept, done))
+        return kept
 
     def _forget(self, place: SharePlace, answered: asyncio.Future[KafkaError | None]) -> None:
         if self._last.get(place) is answered:
@@ -169,10 +171,16 @@ class RemoteShareState:
         return outcomes
 
 
-async def _kept(answered: Awaitable[KafkaError | None]) -> None:
-    error = await answered
-    if error is not None:
-        raise KafkaError(error.code, error.message)
+def _settle(kept: asyncio.Future[None], answered: asyncio.Future[KafkaError | None]) -> None:
+    if kept.done():
+        return
+    if answered.cancelled():
+        kept.cancel()
+    elif (error := answered.result()) is not None:
+        kept.set_exception(KafkaError(error.code, error.message))
+        kept.exception()  # whoever wrote may be gone: that is no fault to report
+    else:
+        kept.set_result(None)
 
 
 def _result_of(response: Any, place: SharePlace) -> Any:

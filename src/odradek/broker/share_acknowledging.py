@@ -109,9 +109,9 @@ async def acknowledge(
                 waiting.append((read_place, kept))
         except KafkaError as error:
             verdicts[read_place] = Verdict(error.code, error.message)
-    for read_place, kept in waiting:
+    for read_place, written in waiting:
         try:
-            await kept
+            await written
         except KafkaError as error:
             verdicts[read_place] = Verdict(error.code, error.message)
     return verdicts

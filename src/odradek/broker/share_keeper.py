@@ -68,7 +68,7 @@ class ShareKeeper:
         self._remote: RemoteShareState | None = None
         coordinators.on_close(self._close)
 
-    def write(self, place: SharePlace, change: StateChange) -> Awaitable[None]:
+    def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
         """Begun at once. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH; the shard's errors and NETWORK_EXCEPTION, after which the
         change may be kept or not."""
         keeper = self._keeper(place)
@@ -114,7 +114,7 @@ class ShareKeeper:
 
     def _here(
         self, place: SharePlace, operation: Callable[[ShareStates, Moment], Outcome[T]]
-    ) -> Awaitable[T]:
+    ) -> asyncio.Future[T]:
         return self._shards.for_key(shard_key(place)).execute(operation)
 
     async def _patiently(

@@ -8,7 +8,7 @@ with the leadership, too, and when the group's last member here goes: an adminis
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -89,13 +89,13 @@ class LivePartition:
 
     # -- changes
 
-    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> Awaitable[None] | None:
+    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> asyncio.Future[None] | None:
         """INVALID_RECORD_STATE, INVALID_REQUEST at once; a refused write when what is returned is awaited."""
         kept = self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms()))
         self._wake()
         return kept
 
-    def release(self, member_id: str) -> Awaitable[None] | None:
+    def release(self, member_id: str) -> asyncio.Future[None] | None:
         kept = self._keep(self.core.release(member_id))
         self._wake()
         return kept
@@ -126,32 +126,38 @@ class LivePartition:
         self._wake()
         self.locked()
 
-    def _behind(self, kept: Awaitable[None] | None) -> None:
+    def _behind(self, kept: asyncio.Future[None] | None) -> None:
         if kept is not None:
             self._owner.behind(kept)
 
-    def _keep(self, batches: Sequence[StateBatch]) -> Awaitable[None] | None:
-        """None when there is nothing new to keep."""
+    def _keep(self, batches: Sequence[StateBatch]) -> asyncio.Future[None] | None:
+        """None when there is nothing new to keep. What becomes of the write is seen to, whether or not anybody waits for it."""
         start_offset = self.core.start_offset
         news = [one for one in batches if one.last_offset >= start_offset]
         if not news and start_offset == self._kept_offset:
             return None
         self._kept_offset = start_offset
         change = StateChange(self._state_epoch, self.leader_epoch, start_offset, news)
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self.check_leads()
-            written = self._owner.keeper.write(self.place, change)
+            self._owner.keeper.write(self.place, change).add_done_callback(partial(self._written, kept))
         except KafkaError as error:
-            self._owner.drop(self.place)
-            return _raising(_refused(error))
-        return self._written(written)
+            self._refuse(kept, error)
+        return kept
 
-    async def _written(self, written: Awaitable[None]) -> None:
-        try:
-            await written
-        except KafkaError as error:
-            self._owner.drop(self.place)
-            raise _refused(error) from error
+    def _written(self, kept: asyncio.Future[None], written: asyncio.Future[None]) -> None:
+        error = _GIVEN_UP if written.cancelled() else written.exception()
+        if error is not None:
+            self._refuse(kept, error)
+        elif not kept.done():
+            kept.set_result(None)
+
+    def _refuse(self, kept: asyncio.Future[None], error: BaseException) -> None:
+        self._owner.drop_if(self)
+        if not kept.done():
+            kept.set_exception(_refused(error) if isinstance(error, KafkaError) else error)
+            kept.exception()  # whoever waits hears it; nobody has to
 
     def drop(self) -> None:
         self.is_dropped = True
@@ -180,7 +186,6 @@ class SharePartitions:
         self._clock = clock
         self._live: dict[SharePlace, LivePartition] = {}
         self._loading: dict[SharePlace, asyncio.Task[LivePartition]] = {}
-        self._writing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def now_ms(self) -> int:
@@ -274,21 +279,24 @@ class SharePartitions:
         if live is not None:
             live.drop()
 
+    def drop_if(self, live: LivePartition) -> None:
+        """Unless another is in its place by now."""
+        if self._live.get(live.place) is live:
+            self.drop(live.place)
+
     def drop_unread(self, group_id: str) -> None:
         """If none of the group's members reads here any more, forget what is in memory: it is all kept."""
         if not self.sessions.any_of(group_id):
             for place in [one for one in self._live if one.group_id == group_id]:
                 self.drop(place)
 
-    def behind(self, kept: Awaitable[None]) -> None:
+    def behind(self, kept: asyncio.Future[None]) -> None:
         """Write without anybody who waits for it."""
-        task = asyncio.get_running_loop().create_task(_logged(kept))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
+        kept.add_done_callback(_log_refusal)
 
     # -- members
 
-    def release(self, group_id: str, member_id: str) -> list[Awaitable[None]]:
+    def release(self, group_id: str, member_id: str) -> list[asyncio.Future[None]]:
         """All that the member has comes back."""
         found = [live for place, live in self._live.items() if place.group_id == group_id]
         released = (live.release(member_id) for live in found)
@@ -303,19 +311,17 @@ class SharePartitions:
         self._closed = True
         for place in list(self._live):
             self.drop(place)
-        for task in (*self._loading.values(), *self._writing):
+        for task in self._loading.values():
             task.cancel()
 
 
-async def _raising(error: KafkaError) -> None:
-    raise error
+def _log_refusal(kept: asyncio.Future[None]) -> None:
+    error = None if kept.cancelled() else kept.exception()
+    if error is not None:
+        _log.warning("share_state_not_kept", reason=str(error))
 
 
-async def _logged(kept: Awaitable[None]) -> None:
-    try:
-        await kept
-    except KafkaError as error:
-        _log.warning("share_state_not_kept", reason=error.message)
+_GIVEN_UP: Final = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
 
 
 def _can_go_on(partition: Partition, state: ShareState) -> bool:

@@ -43,11 +43,11 @@ class Keeper:
         self.refuses_at_once: ErrorCode | None = None
         self.refuses_later: ErrorCode | None = None
 
-    def write(self, place: SharePlace, change: StateChange) -> Awaitable[None]:
+    def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
         if self.refuses_at_once is not None:
             raise KafkaError(self.refuses_at_once)
         self.changes.append(change)
-        return self._written(self.refuses_later)
+        return asyncio.ensure_future(self._written(self.refuses_later))
 
     async def _written(self, refusal: ErrorCode | None) -> None:
         await asyncio.sleep(0)
@@ -184,6 +184,27 @@ async def test_a_write_that_is_refused_throws_away_what_is_ahead_of_it(
     again = await world.shares.get(PLACE)
     assert again is not live
     assert (again.core.start_offset, again.core.next_fetch_offset) == (0, 0)
+
+
+async def test_a_refusal_that_nobody_waits_for_is_noticed_all_the_same(world: World) -> None:
+    live = await world.given()
+    world.keeper.refuses_later = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    live.acknowledge("a", said(0, 4))  # whose sender's connection is lost now
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert live.is_dropped
+
+
+async def test_a_late_refusal_leaves_the_successor_alone(world: World) -> None:
+    live = await world.given()
+    world.keeper.refuses_later = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    live.acknowledge("a", said(0, 4))
+    world.shares.drop(PLACE)
+    world.keeper.refuses_later = None
+    again = await world.shares.get(PLACE)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not again.is_dropped
 
 
 async def test_a_new_leadership_loads_anew_and_the_old_memory_keeps_nothing(world: World) -> None:

@@ -34,6 +34,7 @@ from odradek.testing.sim import (  # noqa: F401  their mutants are of the bank, 
     consumer_group_mutants,
     follower_mutants,
     group_mutants,
+    share_mutants,
     transaction_mutants,
 )
 from odradek.testing.sim.mutant import BANK, Mutant, Patches, mutant

@@ -16,6 +16,7 @@ from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.follower_scenario import run_follower
 from odradek.testing.sim.group_scenario import run_groups
 from odradek.testing.sim.mutants import Mutant
+from odradek.testing.sim.share_scenario import run_shares
 from odradek.testing.sim.storage_scenario import run_storage
 from odradek.testing.sim.trace import Trace, first_difference
 from odradek.testing.sim.transaction_scenario import run_transactions
@@ -30,6 +31,7 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "transactions": run_transactions,
     "groups": run_groups,
     "consumer_groups": run_consumer_groups,
+    "shares": run_shares,
     "cluster": run_cluster,
 }
 
