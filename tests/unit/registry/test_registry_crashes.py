@@ -13,7 +13,17 @@ import pytest
 from odradek.registry import Create, EmbeddedRegistry, Node, Put, RegistryError, shared_journal
 from odradek.registry.journal import line_of, lines_of
 from odradek.runtime.ports import Runtime
-from odradek.testing.sim import CrashAt, CrashKind, FailAt, HostCrashed, Medium, SimDisk, SimEntropy, stream
+from odradek.testing.sim import (
+    CrashAt,
+    CrashKind,
+    FailAt,
+    HostCrashed,
+    Medium,
+    SimDisk,
+    SimEntropy,
+    World,
+    stream,
+)
 from odradek.testing.sim.disk_faults import DiskFault, FailOperations
 
 _DIRECTORY = "/data"
@@ -281,3 +291,44 @@ async def test_a_deleted_or_restored_journal_is_what_the_name_leads_to() -> None
     assert await restored.children("/") == ["a"]
     await restored.commit([Create(path="/c", data=b"")])
     await restored.close()
+
+
+def test_while_a_process_is_stopped_in_the_middle_of_a_commit_the_others_read_and_refuse_to_write() -> None:
+    with World(1) as world:
+        host = world.host("machine")
+        life = host.boot()
+        stopped, _ = process(host.medium, "stopped")
+        stopped.make_directory(_DIRECTORY)
+
+        async def live() -> None:
+            registry = EmbeddedRegistry.open(life.runtime, _DIRECTORY)
+            await registry.commit([Create(path="/a", data=b"")])
+            lock = stopped.lock_file(f"{_DIRECTORY}/{shared_journal.LOCK_NAME}")
+            with pytest.raises(RegistryError, match="if it is stopped, let it go on or kill it"):
+                await registry.commit([Create(path="/b", data=b"")])
+            assert await registry.children("/") == ["a"]
+            lock.release()
+            await registry.commit([Create(path="/b", data=b"")])
+            assert await registry.children("/") == ["a", "b"]
+            await registry.close()
+
+        world.run(lambda: host.spawn(live()))
+
+
+def test_a_process_that_opens_while_another_writes_reads_when_it_is_first_asked() -> None:
+    with World(2) as world:
+        host = world.host("machine")
+        life = host.boot()
+        writing, other_runtime = process(host.medium, "writing")
+        writing.make_directory(_DIRECTORY)
+
+        async def live() -> None:
+            first = EmbeddedRegistry.open(other_runtime, _DIRECTORY)
+            await first.commit([Create(path="/a", data=b"")])
+            lock = writing.lock_file(f"{_DIRECTORY}/{shared_journal.LOCK_NAME}")
+            second = EmbeddedRegistry.open(life.runtime, _DIRECTORY)
+            assert await second.children("/") == ["a"]
+            lock.release()
+            await asyncio.gather(first.close(), second.close())
+
+        world.run(lambda: host.spawn(live()))
