@@ -27,6 +27,11 @@ COMMANDS: Final = {
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": ("odradek.cli.cluster", "cluster", "Describe the cluster and its brokers."),
+    "sandbox": (
+        "odradek.cli.sandbox.command",
+        "sandbox",
+        "Play with three brokers, and see what a Kafka does.",
+    ),
     "log": ("odradek.cli.log", "log", "Look into the files of a log."),
     "doctor": ("odradek.cli.doctor", "doctor", "Check what a broker needs, and explain what is in its way."),
     "completion": ("odradek.cli.completion", "completion", "Print the completion script of a shell."),

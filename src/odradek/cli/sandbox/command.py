@@ -1,0 +1,112 @@
+"""`odradek sandbox`: three brokers on this machine, and the story of what a Kafka does, told by doing it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from odradek.cli.options import json_option
+from odradek.cli.output import print_json
+from odradek.cli.sandbox.playground import Playground, Timeless
+from odradek.cli.sandbox.shell import Next, Quit, Shell
+from odradek.cli.sandbox.story import LESSONS, Claim, Lesson
+from odradek.cli.sandbox.texts import LANGUAGES, title, words
+
+
+@click.command()
+@click.option(
+    "--auto", is_flag=True, help="Tell the whole story without asking; exit code 1 if a claim does not hold."
+)
+@click.option(
+    "--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="The language of the story."
+)
+@click.option(
+    "--data", metavar="DIR", help="Keep the brokers' data and logs here; otherwise they go in the end."
+)
+@click.argument("lessons", nargs=-1, type=click.Choice(list(LESSONS)))
+@json_option
+@click.pass_context
+def sandbox(
+    context: click.Context, auto: bool, lang: str, data: str | None, lessons: tuple[str, ...], as_json: bool
+) -> None:
+    """Three brokers as processes on this machine, shown live: kill, pause and revive them, add load and consumers.
+
+    Five LESSONS tell what happens and check each claim by counting: partitions, groups, offsets, replication, delivery. The
+    later ones build on the first. Everything ends with the command, also by Ctrl-C.
+    """
+    chosen = list(lessons) or list(LESSONS)
+    with tempfile.TemporaryDirectory(prefix="odradek-sandbox-") as temporary:
+        teller = _Teller(lang, quiet=as_json)
+        teller.say(words("ui.starting", lang, count=3))
+        with Playground(Path(data) if data else Path(temporary)) as playground:
+            teller.say(words("ui.ready", lang, count=3, address=playground.address))
+            if auto or as_json:
+                for name in chosen:
+                    teller.tell(name, LESSONS[name], playground)
+            else:
+                _play(teller, playground, chosen)
+    if as_json:
+        print_json({"claims": teller.claims, "held": teller.held, "all": len(teller.claims)})
+    else:
+        teller.say(words("ui.verdict", lang, held=teller.held, all=len(teller.claims)))
+    context.exit(0 if teller.held == len(teller.claims) else 1)
+
+
+class _Teller:
+    """Tells lessons, and keeps what was claimed."""
+
+    def __init__(self, language: str, *, quiet: bool) -> None:
+        self._language = language
+        self._quiet = quiet
+        self.claims: list[dict[str, Any]] = []
+
+    @property
+    def held(self) -> int:
+        return sum(1 for claim in self.claims if claim["holds"])
+
+    def say(self, text: str) -> None:
+        if not self._quiet:
+            click.echo(text)
+
+    def tell(self, name: str, lesson: Lesson, playground: Playground) -> None:
+        """A lesson that cannot go on is a claim that does not hold."""
+        self.say(f"\n{click.style(title(name, self._language), bold=True)}")
+        try:
+            for step in lesson(playground):
+                text = words(step.key, self._language, **step.values)
+                if isinstance(step, Claim):
+                    self._claim(step.key, text, holds=step.holds, counted=step.values)
+                else:
+                    self.say(f"  {text}")
+        except Timeless as error:
+            self._claim(f"{name}.stuck", str(error), holds=False, counted={})
+
+    def _claim(self, key: str, text: str, *, holds: bool, counted: dict[str, Any]) -> None:
+        self.claims.append({"claim": key, "holds": holds, "counted": counted, "text": text})
+        mark = click.style("✓", fg="green") if holds else click.style("✗", fg="red")
+        self.say(f"  {mark} {text}")
+
+
+def _play(teller: _Teller, playground: Playground, chosen: list[str]) -> None:
+    """Lessons one after another; between them the person does what they like."""
+    shell = Shell(playground)
+    left = list(chosen)
+    while True:
+        try:
+            line = click.prompt(
+                words("ui.next" if left else "ui.end", teller._language),
+                default="",
+                show_default=False,
+                prompt_suffix=" ",
+            )
+            shell.run(line or ("next" if left else "status"))
+        except Next:
+            if left:
+                name = left.pop(0)
+                teller.tell(name, LESSONS[name], playground)
+                shell.show()
+        except (Quit, click.Abort, EOFError):
+            return

@@ -1,0 +1,345 @@
+"""The cluster that a person plays with: brokers as processes, a load, consumers, and what all of them have counted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.client import Admin, Consumer, Delivery, NewTopic, Producer
+from odradek.model.errors import KafkaError, OdradekError
+from odradek.model.ids import TopicPartition
+
+_SESSION_MS: Final = 4000
+_SETTINGS: Final = {
+    "broker.session.timeout.ms": str(_SESSION_MS),
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "3000",
+}
+_QUICK: Final[dict[str, Any]] = {
+    "retry_backoff_ms": 30,
+    "retry_backoff_max_ms": 200,
+    "reconnect_backoff_ms": 30,
+}
+_POLL_SECONDS: Final = 0.05
+
+T = TypeVar("T")
+
+
+class Timeless(OdradekError):
+    """Something did not come true in time; the message says what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberView:
+    """A consumer of ours, as it sees itself."""
+
+    name: str
+    group: str
+    partitions: tuple[int, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    topic: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Member:
+    """A consumer in a thread of its own. It commits what it has read whenever it has read something."""
+
+    name: str
+    group: str
+    topic: str
+    address: str
+    seen: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """(partition, offset, value) of all that it was given, in that order."""
+    partitions: tuple[int, ...] = ()
+    trouble: str = ""
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"consumer {self.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the group, with everything committed."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(30)
+
+    def _run(self) -> None:
+        try:
+            with Consumer(
+                self.address,
+                group_id=self.group,
+                client_id=self.name,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                group_protocol="consumer",
+                **_QUICK,
+            ) as consumer:
+                consumer.subscribe([self.topic])
+                while not self._stopping.is_set():
+                    self._turn(consumer)
+        except OdradekError as error:
+            self.trouble = str(error)
+
+    def _turn(self, consumer: Consumer) -> None:
+        try:
+            records = consumer.poll(0.1)
+            self.partitions = tuple(sorted(one.partition for one in consumer.assignment()))
+            if records:
+                self.seen += [(record.partition, record.offset, record.value or b"") for record in records]
+                consumer.commit(timeout_s=10)
+            self.trouble = ""
+        except KafkaError as error:
+            self.trouble = str(error)
+
+
+class Load:
+    """A producer that sends numbered records, so many a second, until it is stopped; it remembers what was acknowledged."""
+
+    def __init__(self, address: str, topic: str, *, first: int, per_second: int) -> None:
+        self.first = first
+        self.sent = 0
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        self.failed = 0
+        self._topic = topic
+        self._per_second = per_second
+        self._stopping = threading.Event()
+        self._producer = Producer(address, acks="all", linger_ms=2, **_QUICK)
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send no more, and wait until all that was sent is acknowledged or has failed."""
+        self._stopping.set()
+        self._thread.join(30)
+        with suppress(OdradekError):
+            self._producer.flush(60)
+        self._producer.close(5)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._stopping.wait(0.02):
+            due = int((time.monotonic() - began) * self._per_second)
+            while self.sent < due:
+                self._send(self.first + self.sent)
+
+    def _send(self, number: int) -> None:
+        value = str(number).encode()
+        self.sent += 1
+        try:
+            delivery = self._producer.send(self._topic, value, key=str(number % 97))
+        except OdradekError:
+            self.failed += 1
+            return
+        delivery.add_done_callback(lambda done: self._told(value, done))
+
+    def _told(self, value: bytes, delivery: Delivery) -> None:
+        with self._lock:
+            try:
+                told = delivery.result(0)
+            except OdradekError:
+                self.failed += 1
+            else:
+                self.acknowledged[value] = (told.partition, told.offset)
+
+
+class Playground:
+    """A context manager: starts the brokers, and ends everything that it started."""
+
+    def __init__(self, directory: Path, *, brokers: int = 3) -> None:
+        self.fleet = Fleet.plan(brokers, directory, settings=_SETTINGS)
+        self.members: list[Member] = []
+        self.load: Load | None = None
+        self.acknowledged: dict[str, dict[bytes, tuple[int, int]]] = {}
+        """By topic: what was acknowledged of what we sent, and where it is."""
+        self._numbers: Counter[str] = Counter()
+        self._admin: Admin | None = None
+
+    def __enter__(self) -> Self:
+        self.fleet.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.load is not None:
+            self.load.stop()
+        for member in self.members:
+            member.stop()
+        if self._admin is not None:
+            self._admin.close()
+        self.fleet.stop()
+
+    @property
+    def address(self) -> str:
+        """Of the brokers that live, for `bootstrap.servers`."""
+        return ",".join(one.address for one in self.fleet.brokers if one.is_alive) or self.fleet.bootstrap
+
+    @property
+    def admin(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(self.fleet.bootstrap, **_QUICK)
+        return self._admin
+
+    # -- topics and records
+
+    def create(self, topic: str, partitions: int, **configs: str) -> None:
+        """With a replica on each of three brokers."""
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        replicas = min(3, len(self.fleet.brokers))
+        self.admin.create_topics([NewTopic(topic, partitions, replicas, configs=settings)])
+
+    def produce(self, topic: str, count: int) -> list[tuple[int, int, bytes]]:
+        """Send so many numbered records, and wait; (partition, offset, value) of each."""
+        first = self._numbers[topic]
+        self._numbers[topic] += count
+        with Producer(self.address, acks="all", **_QUICK) as producer:
+            sent = [
+                (str(number).encode(), producer.send(topic, str(number), key=str(number % 7)))
+                for number in range(first, first + count)
+            ]
+            producer.flush(60)
+            placed = [(told.partition, told.offset, value) for value, one in sent if (told := one.result(60))]
+        self._remember(topic, {value: (partition, offset) for partition, offset, value in placed})
+        return placed
+
+    def _remember(self, topic: str, acknowledged: dict[bytes, tuple[int, int]]) -> None:
+        self.acknowledged.setdefault(topic, {}).update(acknowledged)
+
+    def start_load(self, topic: str, per_second: int = 400) -> None:
+        if self.load is not None:
+            raise OdradekError("a load runs already: stop it first")
+        self.load = Load(self.address, topic, first=self._numbers[topic], per_second=per_second)
+        self.load.start()
+
+    def stop_load(self, topic: str) -> Load:
+        """The load, with everything answered."""
+        load, self.load = self.load, None
+        if load is None:
+            raise OdradekError("no load runs")
+        load.stop()
+        self._numbers[topic] += load.sent
+        self._remember(topic, load.acknowledged)
+        return load
+
+    def read_all(self, topic: str) -> list[tuple[int, int, bytes]]:
+        """(partition, offset, value) of every record, read apart from any group."""
+        with Consumer(
+            self.address, isolation_level="read_committed", enable_auto_commit=False, **_QUICK
+        ) as consumer:
+            partitions = [TopicPartition(topic, number) for number in consumer.partitions_for(topic, 30)]
+            ends = consumer.end_offsets(partitions)
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(partitions)
+            found: list[tuple[int, int, bytes]] = []
+            deadline = time.monotonic() + 60
+            while any(consumer.position(one, 10) < ends[one] for one in partitions):
+                if time.monotonic() > deadline:
+                    raise Timeless(f"{topic} could not be read to its end within a minute")
+                found += [(one.partition, one.offset, one.value or b"") for one in consumer.poll(0.5)]
+        return found
+
+    # -- groups
+
+    def add_consumer(self, group: str, topic: str) -> Member:
+        number = 1 + max(
+            (int(one.name.rpartition("-")[2]) for one in self.members if one.group == group), default=0
+        )
+        member = Member(f"{group}-{number}", group, topic, self.fleet.bootstrap)
+        self.members.append(member)
+        member.start()
+        return member
+
+    def remove_consumer(self, group: str) -> Member:
+        """The one that came last, among those that have something to do if there are any."""
+        ours = [one for one in self.members if one.group == group]
+        if not ours:
+            raise OdradekError(f"group {group!r} has no consumer here")
+        member = next((one for one in ours if one.partitions), ours[-1])
+        member.stop()
+        self.members.remove(member)
+        return member
+
+    def remove_all(self, group: str) -> list[Member]:
+        gone = [one for one in self.members if one.group == group]
+        for member in gone:
+            member.stop()
+            self.members.remove(member)
+        return gone
+
+    def lag(self, group: str, topic: str) -> int:
+        """Records that the group has not committed yet."""
+        committed = self.admin.list_group_offsets(group)
+        read = {
+            partition.partition: known.offset for partition, known in committed.items() if known is not None
+        }
+        return sum(end - read.get(number, 0) for number, end in self.ends(topic).items())
+
+    def ends(self, topic: str) -> dict[int, int]:
+        from odradek.client import LATEST
+
+        partitions = [TopicPartition(topic, one.partition) for one in self.partitions(topic)]
+        found = self.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        return {partition.partition: told.offset for partition, told in found.items()}
+
+    # -- brokers
+
+    def broker(self, node_id: int) -> BrokerProcess:
+        return self.fleet.broker(node_id)
+
+    def revive(self, node_id: int) -> None:
+        broker = self.broker(node_id)
+        if broker.is_paused:
+            broker.resume()
+        elif not broker.is_alive:
+            broker.start()
+            broker.wait_until_ready()
+
+    def partitions(self, topic: str) -> list[PartitionView]:
+        found = self.admin.describe_topics([topic])[topic]
+        return [
+            PartitionView(
+                topic=topic, partition=one.partition, leader=one.leader, replicas=one.replicas, isr=one.isr
+            )
+            for one in found.partitions
+        ]
+
+    def controller(self) -> int:
+        return self.admin.describe_cluster().controller_id
+
+    def until(self, what: str, look: Callable[[], T], *, seconds: float = 30.0) -> T:
+        """What `look` gives once it is true; brokers that do not answer now are asked again. Timeless when it never is."""
+        deadline = time.monotonic() + seconds
+        last = ""
+        while time.monotonic() < deadline:
+            try:
+                found = look()
+            except OdradekError as error:
+                last = f" ({error})"
+            else:
+                if found:
+                    return found
+            time.sleep(_POLL_SECONDS)
+        raise Timeless(f"within {seconds:g} s it did not come true that {what}{last}")

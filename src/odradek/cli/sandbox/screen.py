@@ -1,0 +1,102 @@
+"""What the sandbox shows: brokers, partitions, groups, as tables that a person can take in at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from odradek.cli.sandbox.playground import Playground
+from odradek.model.errors import OdradekError
+
+
+def broker_rows(playground: Playground) -> list[list[object]]:
+    """[broker, address, state, what it leads, replicas out of sync]."""
+    leads: dict[int, int] = {}
+    lacks: dict[int, int] = {}
+    try:
+        topics = playground.admin.describe_topics(playground.admin.list_topics(internal=True))
+        for topic in topics.values():
+            for partition in topic.partitions:
+                leads[partition.leader] = leads.get(partition.leader, 0) + 1
+                for replica in partition.replicas:
+                    if replica not in partition.isr:
+                        lacks[replica] = lacks.get(replica, 0) + 1
+        controller = playground.controller()
+    except OdradekError:
+        controller = -1
+    rows: list[list[object]] = []
+    for broker in playground.fleet.brokers:
+        state = "paused" if broker.is_paused else "alive" if broker.is_alive else "dead"
+        name = f"{broker.node_id}*" if broker.node_id == controller else str(broker.node_id)
+        rows.append([name, broker.address, state, leads.get(broker.node_id, 0), lacks.get(broker.node_id, 0)])
+    return rows
+
+
+def partition_rows(playground: Playground, topics: Iterable[str]) -> list[list[object]]:
+    """[topic, partition, leader, in sync, records]; nothing for a topic that nobody can tell of now."""
+    rows: list[list[object]] = []
+    for topic in topics:
+        try:
+            partitions = playground.partitions(topic)
+        except OdradekError:
+            continue
+        try:
+            ends = playground.ends(topic)
+        except OdradekError:
+            ends = {}
+        for one in partitions:
+            leader = "none" if one.leader < 0 else f"broker {one.leader}"
+            isr = " ".join(
+                f"[{replica}]" if replica == one.leader else str(replica) for replica in sorted(one.isr)
+            )
+            out = " ".join(f"({replica})" for replica in one.replicas if replica not in one.isr)
+            rows.append([topic, one.partition, leader, f"{isr} {out}".strip(), ends.get(one.partition)])
+    return rows
+
+
+def member_rows(playground: Playground) -> list[list[object]]:
+    """[group, consumer, partitions, records read]."""
+    return [
+        [
+            member.group,
+            member.name,
+            ", ".join(map(str, member.partitions)) or "none: idle",
+            len(member.seen),
+        ]
+        for member in playground.members
+    ]
+
+
+def picture(playground: Playground, topics: Iterable[str]) -> Any:
+    """All of it, for `rich` to print."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[Any] = [
+        _table(["broker", "address", "state", "leads", "lags in"], broker_rows(playground)),
+        _table(["topic", "partition", "leader", "in sync", "records"], partition_rows(playground, topics)),
+    ]
+    members = member_rows(playground)
+    if members:
+        parts.append(_table(["group", "consumer", "partitions", "read"], members))
+    if playground.load is not None:
+        load = playground.load
+        parts.append(
+            Text(f"load: {load.sent:,} sent, {len(load.acknowledged):,} acknowledged, {load.failed} failed")
+        )
+    return Group(*parts)
+
+
+def _table(columns: list[str], rows: list[list[object]]) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    colours = {"alive": "green", "dead": "red", "paused": "yellow", "none": "red", "none: idle": "yellow"}
+    for row in rows:
+        cells = ["-" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
+        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in cells))
+    return table

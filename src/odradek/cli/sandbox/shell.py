@@ -1,0 +1,133 @@
+"""What a person can do in the sandbox, one line a command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from odradek.cli.sandbox import screen
+from odradek.cli.sandbox.playground import Playground
+from odradek.cli.sandbox.story import GROUP, TOPIC
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+
+HELP: Final = """\
+status              brokers, partitions, consumers
+watch [SECONDS]     the same, live (10)
+produce N           send N records to 'orders'
+load [PER_SECOND]   send records all the time (400); 'load stop' ends it and counts
+kill N              kill -9 of broker N
+pause N             SIGSTOP: broker N lives, but is silent
+revive N            start broker N again, or wake it
+consumer add        one more consumer in the group 'shop'
+consumer remove     one fewer
+next                the next lesson
+quit                end everything"""
+_PARTITIONS: Final = 3
+_PICTURES_A_SECOND: Final = 2
+
+
+class Quit(Exception):
+    """The person has had enough."""
+
+
+class Next(Exception):
+    """On to the next lesson."""
+
+
+class Shell:
+    """Carries out commands, and says what came of them."""
+
+    def __init__(self, playground: Playground) -> None:
+        self._playground = playground
+        self._commands: dict[str, Callable[[list[str]], None]] = {
+            "help": lambda _: click.echo(HELP),
+            "status": lambda _: self.show(),
+            "watch": self._watch,
+            "produce": self._produce,
+            "load": self._load,
+            "kill": lambda rest: self._broker(rest, "kill"),
+            "pause": lambda rest: self._broker(rest, "pause"),
+            "revive": lambda rest: self._playground.revive(_number(rest)),
+            "consumer": self._consumer,
+        }
+
+    def run(self, line: str) -> None:
+        """One command. Raises Quit and Next; what goes wrong is said, and the cluster goes on."""
+        word, *rest = line.split() or ["next"]
+        if word in ("quit", "exit"):
+            raise Quit
+        if word == "next":
+            raise Next
+        command = self._commands.get(word)
+        if command is None:
+            click.echo(f"there is no command {word!r}; these are:\n{HELP}")
+            return
+        try:
+            command(rest)
+        except OdradekError as error:
+            click.echo(f"! {error}")
+
+    def show(self) -> None:
+        _console().print(screen.picture(self._playground, self._topics()))
+
+    def _topics(self) -> list[str]:
+        try:
+            return sorted(self._playground.admin.list_topics())
+        except OdradekError:
+            return [TOPIC]
+
+    def _watch(self, rest: list[str]) -> None:
+        from rich.live import Live
+
+        seconds = float(rest[0]) if rest else 10.0
+        end = time.monotonic() + min(seconds, 3600)
+        with Live(console=_console(), auto_refresh=False) as live:
+            while time.monotonic() < end:
+                live.update(screen.picture(self._playground, self._topics()), refresh=True)
+                time.sleep(1 / _PICTURES_A_SECOND)
+
+    def _topic(self) -> str:
+        try:
+            self._playground.create(TOPIC, _PARTITIONS, min_insync_replicas="2")
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        return TOPIC
+
+    def _produce(self, rest: list[str]) -> None:
+        placed = self._playground.produce(self._topic(), _number(rest))
+        click.echo(f"{len(placed)} acknowledged")
+
+    def _load(self, rest: list[str]) -> None:
+        if rest and rest[0] == "stop":
+            load = self._playground.stop_load(TOPIC)
+            click.echo(f"{load.sent:,} sent, {len(load.acknowledged):,} acknowledged, {load.failed} failed")
+            return
+        self._playground.start_load(self._topic(), int(rest[0]) if rest else 400)
+
+    def _broker(self, rest: list[str], action: str) -> None:
+        broker = self._playground.broker(_number(rest))
+        getattr(broker, action)()
+
+    def _consumer(self, rest: list[str]) -> None:
+        if rest == ["add"]:
+            click.echo(f"{self._playground.add_consumer(GROUP, self._topic()).name} joins {GROUP}")
+        elif rest == ["remove"]:
+            click.echo(f"{self._playground.remove_consumer(GROUP).name} has left")
+        else:
+            click.echo("consumer add, or consumer remove")
+
+
+def _number(rest: list[str]) -> int:
+    if len(rest) != 1 or not rest[0].isdecimal():
+        raise OdradekError("expected one number")
+    return int(rest[0])
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False)
