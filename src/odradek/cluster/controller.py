@@ -205,6 +205,13 @@ class Controller:
         """The registrations may have changed: read them, and let partitions follow. Raises nothing: it is tried again."""
         await self._look(self._brokers.look)
 
+    def applied_versions(self) -> dict[BrokerId, int]:
+        """Which version of the image each broker in service has applied, as far as it said; -1 if it said nothing yet."""
+        versions = {
+            broker.broker_id: self._publication.version_of(broker.broker_id) for broker in self.latest.brokers
+        }
+        return versions | {self._me: self.image.version}
+
     async def fence(self, broker: BrokerId, epoch: int) -> None:
         """Take the registration from an incarnation that is known to be dead, and elect. Fencing is always safe."""
         if await self._changes.alone(lambda: self._store.unregister(broker, epoch)):

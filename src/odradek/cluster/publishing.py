@@ -70,6 +70,10 @@ class Publication:
             _log.warning("image_not_applied_in_time", version=version, brokers=waiting)
         return False
 
+    def version_of(self, broker: BrokerId) -> int:
+        """What a remote broker said to have applied; -1 while it said nothing."""
+        return self._versions.get(broker, -1)
+
     def told_by(self, broker: BrokerId, version: int) -> None:
         """A broker says what it has applied."""
         if self._versions.get(broker, -1) != version:

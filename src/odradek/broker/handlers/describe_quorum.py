@@ -1,8 +1,9 @@
 """DescribeQuorum (55): who decides about the cluster. Versions 0-2 (KIP-595, 836, 853).
 
 Kafka's clients ask for the partition 0 of `__cluster_metadata`, and understand a quorum of voters with a leader. This cluster
-has no such log; its controller is a quorum of one, and is described as that: one voter, which leads, at the offset that the
-number of changes since it began to lead stands for. Any other partition is unknown, as in Kafka.
+has no such log; its controller is a quorum of one, and is described as that: one voter, which leads in the epoch of its term,
+and the other brokers as observers. An offset is the number of an image, which grows with each change: who has a lower one is
+behind. Any other partition is unknown, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from odradek.protocol.messages.describe_quorum import (
 CLUSTER_METADATA: Final = "__cluster_metadata"
 _SINCE_TIMES: Final = 1
 _SINCE_NODES: Final = 2
-_LEADER_EPOCH: Final = 1
 _UNKNOWN: Final = "this broker has no such partition"
 
 
@@ -54,20 +54,30 @@ def handle(
 
 
 def _quorum(parts: Parts, version: int) -> QuorumState:
-    controller, offset = parts.image.controller_id, parts.image.version
-    voter = ReplicaState(replica_id=controller, log_end_offset=offset)
-    if version >= _SINCE_TIMES:
-        now_ms = parts.runtime.clock.wall_ms()
-        voter = voter.replace(last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
+    controller = parts.controller
+    image = controller.latest
+    versions = controller.applied_versions()
     return QuorumState(
         partition_index=0,
         error_code=ErrorCode.NONE,
-        leader_id=controller,
-        leader_epoch=_LEADER_EPOCH,
-        high_watermark=offset,
-        current_voters=[voter],
-        observers=[],
+        leader_id=image.controller_id,
+        leader_epoch=image.controller_epoch,
+        high_watermark=image.version,
+        current_voters=[_state(parts, version, image.controller_id, image.version, is_level=True)],
+        observers=[
+            _state(parts, version, broker, applied, is_level=applied == image.version)
+            for broker, applied in versions.items()
+            if broker != image.controller_id
+        ],
     )
+
+
+def _state(parts: Parts, version: int, broker: int, offset: int, *, is_level: bool) -> ReplicaState:
+    state = ReplicaState(replica_id=broker, log_end_offset=offset)
+    if version >= _SINCE_TIMES and is_level:
+        now_ms = parts.runtime.clock.wall_ms()
+        return state.replace(last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
+    return state
 
 
 def _unknown(index: int, version: int) -> QuorumState:

@@ -1,7 +1,6 @@
-"""UnregisterBroker (64). Version 0: forget a broker, which a cluster of one cannot do (KIP-631).
+"""UnregisterBroker (64). Version 0: forget a broker (KIP-631).
 
-Its own registration is not given up: it runs, and would be a cluster of none. Kafka forgets a broker that runs, too, which then
-has to be started again. Every other id is not registered.
+It is refused for one that runs, which would register again at once. The registration of a broker goes with its session, so one that is dead is not registered, and every other id neither.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def handle(
         )
     return UnregisterBrokerResponse(
         error_code=ErrorCode.INVALID_REQUEST,
-        error_message=f"broker {wanted} is running and keeps the cluster's data: it cannot be unregistered",
+        error_message=f"broker {wanted} is running: stop it first, and its registration ends by itself",
     )
 
 
