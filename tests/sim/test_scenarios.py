@@ -13,6 +13,9 @@ pytestmark = pytest.mark.sim
 EXHAUSTED = (28, 40, 43, 61)
 """Short runs that between them have rolls, retention, deleted records, a full disk, rotten indexes, two directories."""
 
+FOLLOWERS_EXHAUSTED = (4, 25, 30)
+"""The same for a follower's log: rolls, cuts of sealed segments and of the active one, new beginnings."""
+
 
 @pytest.mark.parametrize("first", range(0, 160, 20))
 def test_storage_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
@@ -114,4 +117,22 @@ def test_a_share_group_survives_a_crash_at_any_io_point_of_the_brokers_first_lif
 def test_compaction_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
     for seed in range(first, first + 20):
         run = run_twice("compaction", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("first", range(0, 200, 25))
+def test_a_follower_s_log_is_its_leader_s_under_the_faults_of_many_seeds(first: int) -> None:
+    for seed in range(first, first + 25):
+        run = run_twice("follower", seed, FaultPlan.draw(seed))
+        assert run.failure is None, run.command
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+@pytest.mark.parametrize("seed", FOLLOWERS_EXHAUSTED)
+def test_a_follower_s_log_survives_a_crash_at_any_io_point_and_another_while_recovering(
+    seed: int, kind: str
+) -> None:
+    for point in range(1, crash_points("follower", seed) + 1):
+        second = PlannedFault("power" if point % 2 else "kill", 1 + point % 60)
+        run, _ = run_once("follower", seed, FaultPlan(((PlannedFault(kind, point),), (second,))))
         assert run.failure is None, run.command

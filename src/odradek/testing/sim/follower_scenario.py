@@ -72,7 +72,7 @@ class FollowerPlan:
             batch_count=rng.choice((30, 60)),
             disk_step_s=rng.choice((0.001, 0.01, 0.03)),
             thread_start_s=rng.choice((0.001, 0.001, 0.1)),
-            plug_pulls=rng.choice((0, 0, 4)),
+            plug_pulls=rng.choice((0, 6)),
         )
 
 
@@ -300,7 +300,7 @@ class FollowerScenario:
             raise ViolationError(f"up to {batches[-1].next_offset} was appended: {log.end_offset}")
         if self._is_checkpointed:
             self._is_checkpointed = False
-            self._pull_plug(life, 0.5)
+            self._pull_plug(life, 0.8)
 
     def _truncate(self, log: Log, offset: int) -> None:
         if offset <= log.start_offset:
