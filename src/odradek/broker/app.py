@@ -172,7 +172,7 @@ class Broker:
                 self._runtime.entropy,
                 defaults,
                 cluster_id=directories.cluster_id,
-                broker=me.image(cluster.broker_epoch),
+                broker_id=me.broker_id,
                 apply=cluster.decided,
                 term=term,
                 clock=self._runtime.clock,

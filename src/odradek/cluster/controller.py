@@ -19,7 +19,7 @@ from uuid import UUID
 from odradek.cluster.brokers import BrokerChanges
 from odradek.cluster.changes import Changes
 from odradek.cluster.documents import BROKER_CONFIGS, RESOURCE_CONFIGS, Document
-from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, TopicImage
+from odradek.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
 from odradek.cluster.publishing import Apply, Publication
@@ -49,7 +49,7 @@ _log = events.get("cluster")
 
 
 class Controller:
-    """Make it with `load`. A broker that is alone leads everything at once; an elected controller goes on with `begin`.
+    """Make it with `load`, and let it take office with `begin`.
 
     Every change raises KafkaError where it is refused, KAFKA_STORAGE_ERROR when the registry cannot write it, NOT_CONTROLLER
     when this broker is not the controller any more.
@@ -61,7 +61,7 @@ class Controller:
         publication: Publication,
         entropy: Entropy,
         defaults: ClusterDefaults,
-        clock: Clock | None,
+        clock: Clock,
         me: BrokerId,
     ) -> None:
         self._me = me
@@ -83,38 +83,34 @@ class Controller:
         defaults: ClusterDefaults,
         *,
         cluster_id: str,
-        broker: BrokerImage,
+        broker_id: BrokerId,
         apply: Apply,
-        term: Term | None = None,
-        clock: Clock | None = None,
+        term: Term,
+        clock: Clock,
         known: ClusterImage | None = None,
         on_deposed: Callable[[], None] = lambda: None,
         upkeep: Callable[[], UpkeepPolicy] | None = None,
     ) -> Controller:
         """The state that the registry holds. `apply` is not called for it: the caller opens what `image` names.
 
-        Without a `term` the broker is alone, and in service. With one, it is the elected controller: `known` is the image that
-        it had so far, whose brokers go on as they were, and `on_deposed` is called when it turns out that the term is over.
-        What it does unasked, it does as `upkeep` says.
-        RegistryError when the registry cannot be read, NOT_CONTROLLER when the term is over already.
+        `known` is the image that the broker ran on so far, whose brokers go on as they were. `on_deposed` is called when it turns
+        out that the term is over. What the controller does unasked, it does as `upkeep` says. RegistryError when the registry
+        cannot be read, NOT_CONTROLLER when the term is over already.
         """
         store = ClusterStore(registry, term, on_deposed)
-        brokers: tuple[BrokerImage, ...] = (broker,) if term is None else ()
-        if known is not None:
-            brokers = known.brokers
         empty = ClusterImage(
             version=0,
             cluster_id=cluster_id,
-            controller_id=broker.broker_id,
-            brokers=brokers,
+            controller_id=broker_id,
+            brokers=() if known is None else known.brokers,
             topics={} if known is None else known.topics,
             topics_by_id={},
-            controller_epoch=store.epoch,
+            controller_epoch=term.epoch,
         )
         image = await store.load(empty)
-        image = replace(image, version=store.epoch * _VERSIONS_PER_EPOCH + 1)
-        controller = cls(store, Publication(image, apply), entropy, defaults, clock, broker.broker_id)
-        if upkeep is not None and clock is not None:
+        image = replace(image, version=term.epoch * _VERSIONS_PER_EPOCH + 1)
+        controller = cls(store, Publication(image, apply), entropy, defaults, clock, broker_id)
+        if upkeep is not None:
             controller._keep_up(clock, upkeep)
         return controller
 
@@ -130,7 +126,7 @@ class Controller:
 
     @property
     def epoch(self) -> int:
-        """Of the term in office; 0 for a broker that is alone."""
+        """Of the term in office."""
         return self._store.epoch
 
     async def close(self) -> None:

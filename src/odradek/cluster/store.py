@@ -45,7 +45,7 @@ _log = events.get("cluster")
 
 
 class ClusterStore:
-    """`on_deposed` is called once, when it turns out that this controller's term, or its session, is over."""
+    """Without a `term` it only reads. `on_deposed` is called once, when it turns out that this controller's term, or its session, is over."""
 
     def __init__(self, registry: Registry, term: Term | None, on_deposed: Callable[[], None]) -> None:
         self._registry = registry
@@ -58,7 +58,7 @@ class ClusterStore:
 
     @property
     def epoch(self) -> int:
-        """Of the term; 0 for a broker that is alone and was not elected."""
+        """Of the term; 0 without one."""
         return 0 if self._term is None else self._term.epoch
 
     # -- reading
@@ -68,9 +68,8 @@ class ClusterStore:
 
         What is the same as before stays the same object.
         """
-        if self._term is not None:
-            await self._registry.sync()
-            await self._check_office()
+        await self._registry.sync()
+        await self._check_office()
         self._versions.clear()
         topics: dict[str, TopicImage] = {}
         names = await self._registry.children(TOPICS)
@@ -131,9 +130,9 @@ class ClusterStore:
         """
         if self.is_deposed:
             raise _not_controller()
-        guarded = operations if self._term is None else [self._term.check, *operations]
+        assert self._term is not None, "who holds no office only reads"
         try:
-            await self._registry.commit(guarded)
+            await self._registry.commit([self._term.check, *operations])
         except RegistryConflict as error:
             raise await self._conflict(error) from error
         except SessionExpired as error:
