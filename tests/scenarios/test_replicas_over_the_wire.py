@@ -48,7 +48,10 @@ class Stage:
         """What the image says about broker 2 and the partition."""
         image = self.link.image
         self.state = replace(
-            self.state, replicas=(ME, OTHER), partition_epoch=self.state.partition_epoch + 1, **fields
+            self.state,
+            replicas=(ME, OTHER, BrokerId(3)),
+            partition_epoch=self.state.partition_epoch + 1,
+            **fields,
         )
         other = BrokerImage(
             broker_id=OTHER,
@@ -303,3 +306,87 @@ async def test_a_new_leader_does_not_name_the_end_before_it_knows_how_far_it_is_
     await stage.fetch(1, wait_ms=10_000, high_watermark=0)
     found = await latest()
     assert (found.error_code, found.offset) == (0, 1)
+
+
+class Session:
+    """A follower's session, over a connection of its own."""
+
+    def __init__(self, stage: Stage, wire: Any) -> None:
+        self.stage = stage
+        self.wire = wire
+        self.session_id = 0
+        self.epoch = 0
+
+    async def ask(self, offset: int | None = None, *, wait_ms: int = 0, **options: Any) -> list[Any]:
+        """With an offset partition 0 of t is named; what the response says of partitions."""
+        request = self.stage.request(offset or 0, wait_ms=wait_ms, high_watermark=0, **options)
+        if offset is None:
+            request = request.replace(topics=[])
+        request = request.replace(session_id=self.session_id, session_epoch=self.epoch)
+        response = await self.wire.call("Fetch", 18, request)
+        assert response.error_code == 0
+        self.session_id, self.epoch = response.session_id, self.epoch + 1
+        return [one for topic in response.responses for one in topic.partitions]
+
+    @property
+    def resting(self) -> int:
+        return len(self.stage.scene.broker._parts.fetch_sessions._sessions[self.session_id]._resting)
+
+
+@pytest.fixture
+async def session(stage: Stage) -> Session:
+    return Session(stage, await stage.scene.connect())
+
+
+async def test_what_a_follower_knows_all_about_rests_until_something_is_appended(
+    stage: Stage, session: Session
+) -> None:
+    stage.lead(ME, OTHER)
+    assert len(await session.ask(0)) == 1
+    assert await session.ask(wait_ms=1) == []
+    assert session.resting == 1
+    assert await session.ask(wait_ms=1) == [], "it goes on resting"
+    waiting = asyncio.get_running_loop().create_task(session.ask(wait_ms=10_000))
+    await asyncio.sleep(0)
+    await stage.wire.produce("t", [b"x"], acks=1)
+    (found,) = await waiting
+    assert len(found.records) > 0
+    assert session.resting == 0
+
+
+async def test_a_follower_hears_of_what_happened_between_two_fetches(stage: Stage, session: Session) -> None:
+    stage.lead(ME, OTHER)
+    await session.ask(0)
+    await session.ask(wait_ms=1)
+    await stage.wire.produce("t", [b"x"], acks=1)
+    (found,) = await session.ask()
+    assert len(found.records) > 0
+
+
+async def test_a_high_watermark_that_moves_wakes_what_rests(stage: Stage, session: Session) -> None:
+    stage.lead(ME, OTHER, BrokerId(3))
+    await stage.wire.produce("t", [b"x"], acks=1)
+    await session.ask(0)
+    await session.ask(1)
+    assert await session.ask(wait_ms=1) == []
+    assert session.resting == 1
+    waiting = asyncio.get_running_loop().create_task(session.ask(wait_ms=10_000))
+    await asyncio.sleep(0)
+    await stage.wire.fetch("t", 0)  # the broker has seen the follower's fetch by now
+    stage.lead(ME, OTHER)
+    (moved,) = await waiting
+    assert (moved.high_watermark, moved.records) == (1, b"")
+
+
+async def test_the_end_of_a_role_wakes_what_rests(stage: Stage, session: Session) -> None:
+    stage.lead(ME, OTHER)
+    await session.ask(0)
+    await session.ask(wait_ms=1)
+    assert session.resting == 1
+    waiting = asyncio.get_running_loop().create_task(session.ask(wait_ms=10_000))
+    await asyncio.sleep(0)
+    await stage.wire.fetch("t", 0)  # the broker has seen the follower's fetch by now
+    stage.follow()
+    (told,) = await waiting
+    assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert session.resting == 0

@@ -79,7 +79,10 @@ class Reading:
         self._has_room = True
         self._is_first = True
 
-    def read(self) -> list[Result]:
+    def read(self, wanted: Sequence[WantedPartition] | None = None) -> list[Result]:
+        """`wanted`: in place of what was wanted at first, where something else has become worth looking at."""
+        if wanted is not None:
+            self._wanted = wanted
         self.found_bytes = 0
         self.has_news = False
         self.partitions = {}

@@ -18,12 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.schema import INT64_MAX
+
+if TYPE_CHECKING:
+    from odradek.broker.fetch_waiting import RestingPartitions
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -77,7 +80,18 @@ class Told:
 class FetchSession:
     """One client's partitions, in the order in which they will be served."""
 
-    __slots__ = ("epoch", "is_follower", "last_used", "owner", "partitions", "session_id", "uses_topic_ids")
+    __slots__ = (
+        "_active",
+        "_resting",
+        "epoch",
+        "is_follower",
+        "last_used",
+        "owner",
+        "partitions",
+        "resting",
+        "session_id",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self, session_id: int, *, uses_topic_ids: bool, owner: str, now: float, is_follower: bool = False
@@ -89,16 +103,55 @@ class FetchSession:
         self.epoch = 1
         self.last_used = now
         self.partitions: dict[PartitionKey, _Cached] = {}
+        self._active: dict[PartitionKey, None] = {}
+        self._resting: dict[PartitionKey, Callable[[], None]] = {}
+        self.resting: RestingPartitions | None = None
+        """What watches those of a follower's partitions in which nothing happens."""
 
     def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:
         for key in forgotten:
+            self.wake(key)
+            self._active.pop(key, None)
             self.partitions.pop(key, None)
         for item in wanted:
+            self.wake(item.key)
             cached = self.partitions.get(item.key)
             if cached is None:
                 self.partitions[item.key] = _Cached(item)
             else:
                 cached.wanted = item
+
+    def wanted(self) -> list[WantedPartition]:
+        """What is to be looked at: all but those that rest."""
+        partitions = self.partitions
+        if not self._resting:
+            return [cached.wanted for cached in partitions.values()]
+        return [partitions[key].wanted for key in self._active]
+
+    def rest(self, key: PartitionKey, stop: Callable[[], None]) -> None:
+        """There is nothing to tell of the partition until it is woken; `stop` is called then."""
+        self._active.pop(key, None)
+        self._resting[key] = stop
+
+    def wake(self, key: PartitionKey) -> None:
+        self._active[key] = None
+        stop = self._resting.pop(key, None)
+        if stop is not None:
+            stop()
+
+    def close(self) -> None:
+        """Nothing is watched for it any more."""
+        for key in list(self._resting):
+            self.wake(key)
+
+    def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client was last told something else."""
+        cached = self.partitions.get(key)
+        return (
+            cached is None
+            or cached.high_watermark != high_watermark
+            or cached.log_start_offset != log_start_offset
+        )
 
     def told_high_watermark(self, key: PartitionKey) -> int:
         """The one that the client was last told; -1 when none."""
@@ -121,6 +174,9 @@ class FetchSession:
         if told.has_records:
             # Served now, so it goes to the back: a busy partition must not starve the others.
             self.partitions[told.key] = self.partitions.pop(told.key)
+            if told.key in self._active:
+                del self._active[told.key]
+                self._active[told.key] = None
         if told.has_news:
             cached.high_watermark = -1  # say it again once the trouble is over
         return news
@@ -191,21 +247,21 @@ class FetchSessions:
         self._sessions[session_id] = self._sessions.pop(session_id)
         if not session.partitions:
             del self._sessions[session_id]
+            session.close()
             return FetchPlan(wanted=(), session=None, incremental=True)
-        return FetchPlan(
-            wanted=[cached.wanted for cached in session.partitions.values()],
-            session=session,
-            incremental=True,
-        )
+        return FetchPlan(wanted=session.wanted(), session=session, incremental=True)
 
     def _close(self, session_id: int, owner: str) -> None:
         session = self._sessions.get(session_id)
         if session is not None and session.owner == owner:
             del self._sessions[session_id]
+            session.close()
 
     def _open(
         self, uses_topic_ids: bool, owner: str, now: float, *, is_follower: bool
     ) -> FetchSession | None:
+        if is_follower:
+            self._forget_idle_followers(now)
         if self._slots <= 0 or (len(self._sessions) >= self._slots and not self._evict(now, is_follower)):
             return None
         session_id = 0
@@ -216,6 +272,13 @@ class FetchSessions:
         )
         self._sessions[session_id] = session
         return session
+
+    def _forget_idle_followers(self, now: float) -> None:
+        """A follower that lost its connection begins another session, and never comes back to the old one."""
+        for session in list(self._sessions.values()):
+            if session.is_follower and now - session.last_used >= self._eviction_seconds:
+                del self._sessions[session.session_id]
+                session.close()
 
     def _evict(self, now: float, for_follower: bool) -> bool:
         """Free a slot, if one may be."""
@@ -229,6 +292,7 @@ class FetchSessions:
                 return False
             oldest = consumer
         del self._sessions[oldest.session_id]
+        oldest.close()
         return True
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
+from odradek.broker.fetch_sessions import FetchSession, PartitionKey
 from odradek.model.ids import Offset
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.replication.partition import Partition
@@ -76,6 +78,49 @@ class ConsumerWaiting(_Waiting):
         self._answer()
 
 
+class RestingPartitions:
+    """The partitions of a follower's session in which nothing happened since they were read to their end.
+
+    They are not looked at, and a fetch that waits need not begin to watch each of them: this does, from one fetch to the next,
+    and wakes those in which something happens. So a fetch costs what is new, however many partitions are followed.
+    """
+
+    __slots__ = ("_session", "_told", "waiting")
+
+    def __init__(self, session: FetchSession) -> None:
+        self._session = session
+        self._told: dict[Partition, tuple[PartitionKey, int]] = {}
+        self.waiting: FollowerWaiting | None = None
+        """The session's fetch, while it waits."""
+
+    def rest(self, partition: Partition, key: PartitionKey) -> None:
+        """The follower knows everything about it."""
+        self._told[partition] = (key, partition.high_watermark)
+        partition.watch_end(self)
+        self._session.rest(key, partial(self._forget, partition))
+
+    def _forget(self, partition: Partition) -> None:
+        del self._told[partition]
+        partition.unwatch(self)
+
+    def appended(self, partition: Partition, added_bytes: int) -> None:
+        self._session.wake(self._told[partition][0])
+        if self.waiting is not None:
+            self.waiting.appended(partition, added_bytes)
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        key, told = self._told[partition]
+        if partition.high_watermark > told:
+            self._session.wake(key)
+            if self.waiting is not None:
+                self.waiting.mark_moved()
+
+    def ended(self, partition: Partition) -> None:
+        self._session.wake(self._told[partition][0])
+        if self.waiting is not None:
+            self.waiting.ended(partition)
+
+
 class FollowerWaiting(_Waiting):
     """Answers when enough bytes were appended, when a partition's role ended, or when time is up; and soon after a high
     watermark moved beyond the one that the follower knows (KIP-1166).
@@ -91,6 +136,7 @@ class FollowerWaiting(_Waiting):
         nothing: Callable[[], FetchResponse],
         wait_s: float,
         missing_bytes: int,
+        resting: RestingPartitions | None = None,
     ) -> None:
         """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened."""
         self._nothing = nothing
@@ -100,6 +146,9 @@ class FollowerWaiting(_Waiting):
         self._missing_bytes = missing_bytes
         self._marks: asyncio.TimerHandle | None = None
         self._is_due = False
+        self._resting = resting
+        if resting is not None:
+            resting.waiting = self
         for partition in self._partitions:
             partition.watch_end(self)
             self._look_at_mark(partition)
@@ -122,7 +171,12 @@ class FollowerWaiting(_Waiting):
         self._answer_soon()
 
     def _look_at_mark(self, partition: Partition) -> None:
-        if self._marks is None and partition.high_watermark > self._known[partition]:
+        if partition.high_watermark > self._known[partition]:
+            self.mark_moved()
+
+    def mark_moved(self) -> None:
+        """A high watermark is beyond what the follower knows."""
+        if self._marks is None:
             loop = asyncio.get_running_loop()
             self._marks = loop.call_later(_MARK_DELAY_S, self._answer)
 
@@ -134,4 +188,6 @@ class FollowerWaiting(_Waiting):
     def _stop(self, response: asyncio.Future[FetchResponse]) -> None:
         if self._marks is not None:
             self._marks.cancel()
+        if self._resting is not None and self._resting.waiting is self:
+            self._resting.waiting = None
         super()._stop(response)

@@ -21,8 +21,15 @@ from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.fetch_reading import FetchingBroker, Reading, Result, failed
-from odradek.broker.fetch_sessions import FetchPlan, Told, WantedPartition, identified, named
-from odradek.broker.fetch_waiting import ConsumerWaiting, FollowerWaiting
+from odradek.broker.fetch_sessions import (
+    FetchPlan,
+    FetchSession,
+    Told,
+    WantedPartition,
+    identified,
+    named,
+)
+from odradek.broker.fetch_waiting import ConsumerWaiting, FollowerWaiting, RestingPartitions
 from odradek.broker.leader_hints import HINTED, LeaderHints
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, Offset
@@ -56,20 +63,13 @@ def handle(
     def answer() -> FetchResponse:
         return _response(parts, circumstances, plan, reading.read())
 
-    waits = request.max_wait_ms > 0 and bool(plan.wanted)
+    waits = request.max_wait_ms > 0 and (bool(plan.wanted) or plan.session is not None)
     if not waits or reading.found_bytes >= request.min_bytes or reading.has_news:
         return _response(parts, circumstances, plan, results)
     wait_s = request.max_wait_ms / 1000
     missing_bytes = request.min_bytes - reading.found_bytes
     if follower is not None:
-        known = _known_high_watermarks(reading, plan)
-
-        def nothing() -> FetchResponse:
-            return _response(parts, circumstances, plan, () if plan.incremental else results)
-
-        return FollowerWaiting(
-            known, answer, nothing=nothing, wait_s=wait_s, missing_bytes=missing_bytes
-        ).response
+        return _follower_waits(parts, circumstances, plan, reading, results, wait_s, missing_bytes)
     return ConsumerWaiting(
         reading.partitions,
         answer,
@@ -77,6 +77,50 @@ def handle(
         missing_bytes=missing_bytes,
         committed_only=reading.committed_only,
     ).response
+
+
+def _follower_waits(
+    parts: Parts,
+    circumstances: Circumstances,
+    plan: FetchPlan,
+    reading: Reading,
+    results: list[Result],
+    wait_s: float,
+    missing_bytes: int,
+) -> Awaitable[FetchResponse]:
+    session = plan.session
+    resting = None if session is None or not plan.incremental else _rest(session, reading)
+
+    def answer() -> FetchResponse:
+        wanted = None if session is None or resting is None else session.wanted()
+        return _response(parts, circumstances, plan, reading.read(wanted))
+
+    def nothing() -> FetchResponse:
+        return _response(parts, circumstances, plan, () if plan.incremental else results)
+
+    return FollowerWaiting(
+        _known_high_watermarks(reading, plan),
+        answer,
+        nothing=nothing,
+        wait_s=wait_s,
+        missing_bytes=missing_bytes,
+        resting=resting,
+    ).response
+
+
+def _rest(session: FetchSession, reading: Reading) -> RestingPartitions:
+    """Let those partitions rest of which the follower knows all there is."""
+    resting = session.resting
+    if resting is None:
+        resting = session.resting = RestingPartitions(session)
+    for partition, wanted in list(reading.partitions.items()):
+        has_everything = wanted.fetch_offset >= partition.log.end_offset
+        if has_everything and not session.is_news(
+            wanted.key, partition.high_watermark, partition.start_offset
+        ):
+            del reading.partitions[partition]
+            resting.rest(partition, wanted.key)
+    return resting
 
 
 def _known_high_watermarks(reading: Reading, plan: FetchPlan) -> dict[Partition, Offset]:
