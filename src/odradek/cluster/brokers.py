@@ -57,7 +57,7 @@ class _Known:
 class BrokerChanges:
     """All steps run within `Changes.alone`; see `Controller` for what each does, and raises."""
 
-    def __init__(self, changes: Changes, clock: Clock | None, defaults: TopicRules) -> None:
+    def __init__(self, changes: Changes, clock: Clock, defaults: TopicRules) -> None:
         self._changes = changes
         self._clock = clock
         self._defaults = defaults
@@ -77,8 +77,6 @@ class BrokerChanges:
             if not known.is_in_service and now < known.awaited_until
         )
         cordoned = cordons(self._changes.image)
-        if not self._known:  # alone, without registrations
-            return Liveness(brokers={broker.broker_id: broker for broker in self._changes.image.brokers})
         return Liveness(
             brokers={one: known.image(cordoned) for one, known in self._known.items() if known.is_in_service},
             awaited=awaited,
@@ -243,7 +241,7 @@ class BrokerChanges:
                 yield with_partitions(topic, steps)
 
     def _now(self) -> float:
-        return self._clock.monotonic() if self._clock is not None else 0.0
+        return self._clock.monotonic()
 
 
 def cordons(image: ClusterImage) -> dict[BrokerId, bool]:

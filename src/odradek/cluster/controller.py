@@ -93,9 +93,9 @@ class Controller:
     ) -> Controller:
         """The state that the registry holds. `apply` is not called for it: the caller opens what `image` names.
 
-        `known` is the image that the broker ran on so far, whose brokers go on as they were. `on_deposed` is called when it turns
-        out that the term is over. What the controller does unasked, it does as `upkeep` says. RegistryError when the registry
-        cannot be read, NOT_CONTROLLER when the term is over already.
+        `known` is the image that the broker ran on so far, whose brokers go on as they were. `on_deposed` is called when it
+        turns out that the term is over. What the controller does unasked, it does as `upkeep` says. RegistryError when the
+        registry cannot be read, NOT_CONTROLLER when the term is over already.
         """
         store = ClusterStore(registry, term, on_deposed)
         empty = ClusterImage(

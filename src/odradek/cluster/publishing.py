@@ -92,8 +92,8 @@ class Publication:
         return self._update(epoch, version)
 
     async def applied_since(self, version: int, *, max_wait_s: float) -> SyncAnswer:
-        """For the local broker: what it has applied, as soon as that is another version. NOT_CONTROLLER after `end`."""
-        await self._news_within(max_wait_s, lambda: self.applied.version != version)
+        """For the local broker: what it has applied, as soon as that is a newer version. NOT_CONTROLLER after `end`."""
+        await self._news_within(max_wait_s, lambda: self.applied.version > version)
         return SyncAnswer(
             controller_epoch=self.applied.controller_epoch,
             version=self.applied.version,

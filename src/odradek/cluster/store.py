@@ -45,7 +45,7 @@ _log = events.get("cluster")
 
 
 class ClusterStore:
-    """Without a `term` it only reads. `on_deposed` is called once, when it turns out that this controller's term, or its session, is over."""
+    """Without a `term` it only reads. `on_deposed` is called once, when it turns out that the term, or the session, is over."""
 
     def __init__(self, registry: Registry, term: Term | None, on_deposed: Callable[[], None]) -> None:
         self._registry = registry

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.cluster.controller import Controller
 from odradek.cluster.healing import UpkeepPolicy
-from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import IsrProposal
 from odradek.cluster.planning import ClusterDefaults, NewTopic
 from odradek.cluster.registration import Registration, register
@@ -230,7 +230,7 @@ class FakeCluster:
             self.entropy,
             ClusterDefaults(partition_count=1, replication_factor=1, check_configs=check, rules=self.rules),
             cluster_id="c",
-            broker=BrokerImage(broker_id=broker.broker_id, host="", port=0),
+            broker_id=broker.broker_id,
             apply=apply,
             term=Term(epoch=number, check=Check(path="/controller_epoch", version=version)),
             clock=self.clock,

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from odradek.cluster.controller import Controller
-from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
+from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
+from odradek.cluster.registration import Registration, register
+from odradek.cluster.sync import BrokerReport
 from odradek.config.broker import BrokerConfig
 from odradek.config.topic import topic_config
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
-from odradek.registry import EmbeddedRegistry, RegistryError
+from odradek.registry import Check, Create, EmbeddedRegistry, Put, RegistryError
+from odradek.registry.election import CONTROLLER_EPOCH, Term
 from odradek.runtime.real import real_runtime
 
 
@@ -38,7 +41,10 @@ class World:
             topic_config(configs, BrokerConfig())
 
         self.registry = EmbeddedRegistry.open(self.runtime, str(self.directory))
-        return await Controller.load(
+        one = BrokerId(1)
+        me = Registration(broker_id=one, directory_id="d", host="", port=0)
+        epoch = await register(self.registry, me)
+        controller = await Controller.load(
             self.registry,
             self.runtime.entropy,
             ClusterDefaults(
@@ -48,9 +54,29 @@ class World:
                 partition_count_max=partition_count_max,
             ),
             cluster_id="c",
-            broker=BrokerImage(broker_id=BrokerId(1), host="", port=0),
+            broker_id=one,
             apply=apply,
+            term=await self.term(),
+            clock=self.runtime.clock,
         )
+        await controller.begin()
+        await controller.sync(BrokerReport(broker_id=one, broker_epoch=epoch), max_wait_s=0.01)
+        self.applied.clear()
+        self.published.clear()
+        return controller
+
+    async def term(self) -> Term:
+        node = await self.registry.get(CONTROLLER_EPOCH)
+        number, version = (1, 0) if node is None else (int(node.data) + 1, node.version + 1)
+        data = b"%d" % number
+        await self.registry.commit(
+            [
+                Create(path=CONTROLLER_EPOCH, data=data)
+                if node is None
+                else Put(path=CONTROLLER_EPOCH, data=data, version=node.version)
+            ]
+        )
+        return Term(epoch=number, check=Check(path=CONTROLLER_EPOCH, version=version))
 
 
 @pytest.fixture
@@ -77,7 +103,9 @@ async def test_a_topic_gets_the_defaults_and_survives_a_restart(world: World) ->
     assert topic.partitions[0].replicas == (1,)
     await world.registry.close()
     again = (await world.start()).image.topics["flights"]
-    assert again == topic
+    assert (again.topic_id, again.configs) == (topic.topic_id, topic.configs)
+    assert [one.replicas for one in again.partitions] == [one.replicas for one in topic.partitions]
+    assert all(one.leader == 1 for one in again.partitions)
 
 
 @pytest.mark.parametrize(
