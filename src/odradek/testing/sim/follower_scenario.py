@@ -212,8 +212,9 @@ class FollowerScenario:
         is_sound = log.failed is None
         await directories.close_logs()
         directories.close()
-        if is_sound and life.disk.failure_count == failures:
-            self._now, self._before = self._durable(log.end_offset), []
+        if not is_sound or life.disk.failure_count != failures:
+            raise OSError("the log was not closed cleanly")
+        self._now, self._before = self._durable(log.end_offset), []
 
     def _is_done(self, log: Log) -> bool:
         leader = self._leader
