@@ -79,6 +79,12 @@ class Peers:
         for key in [key for key in self._lanes if key[0] == broker]:
             self._lanes.pop(key).close(f"broker {broker} is gone, or is reached elsewhere now")
 
+    def hang_up(self, broker: BrokerId, lane: str) -> None:
+        """What is under way on the lane is of no use any more, and must not hold up what comes next: it fails now."""
+        place = self._lanes.pop((broker, lane), None)
+        if place is not None:
+            place.close(f"nobody waits for broker {broker} any more")
+
     async def close(self) -> None:
         """Everything under way fails, and everything that is asked from now on."""
         self._closed = True

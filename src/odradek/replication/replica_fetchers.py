@@ -5,8 +5,8 @@ until all of it is durable, for which the flusher takes the partitions together;
 nothing, so a leader that is slow or dead holds up no other, and a partition in trouble only itself.
 
 A loop whose poll waits for nothing is interrupted when it gets a partition more to follow: a replica that is in sync, and holds
-up who waits for it, cannot wait for the end of a long poll. What the leader then still answers goes to a connection on which
-nobody waits: the loop has gone over to its other lane.
+up who waits for it, cannot wait for the end of a long poll. The leader would answer the next request only after that poll, so
+the connection goes with it.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class Asking(Protocol):
         timeout_s: float | None = None,
         lane: str = "",
     ) -> Awaitable[Message]: ...
+
+    def hang_up(self, broker: BrokerId, lane: str) -> None: ...
 
 
 class ReplicaFetchers:
@@ -159,7 +161,7 @@ class _FetchLoop:
         self.leader = leader
         self.number = number
         self._state = FetchState()
-        self._lane = 0
+        self._lane = f"fetch {number}"
         self._changed = asyncio.Event()
         self._poll: asyncio.Future[Message] | None = None
         self._doomed: asyncio.Future[Message] | None = None
@@ -204,6 +206,7 @@ class _FetchLoop:
                 _log.exception("fetch_loop_failed", leader=self.leader, fetcher=self.number)
                 await self._wait(self._lost(ErrorCode.UNKNOWN_SERVER_ERROR))
         self._fetchers.ended(self)
+        self._fetchers.asking.hang_up(self.leader, self._lane)
 
     async def _round(self) -> None:
         now = self._fetchers.runtime.clock.monotonic()
@@ -243,7 +246,7 @@ class _FetchLoop:
                 _FETCH,
                 request,
                 timeout_s=(fetchers.config().replica_socket_timeout_ms + request.max_wait_ms) / 1000,
-                lane=f"fetch {self.number}.{self._lane}",
+                lane=self._lane,
             )
         )
         try:
@@ -252,7 +255,7 @@ class _FetchLoop:
             task = asyncio.current_task()
             if not self._interrupted or (task is not None and task.cancelling()):
                 raise
-            self._lane = 1 - self._lane
+            fetchers.asking.hang_up(self.leader, self._lane)
             return None
         finally:
             self._poll = None

@@ -241,6 +241,22 @@ async def test_a_forgotten_broker_is_looked_up_again() -> None:
     assert new.asked == ["g"]
 
 
+async def test_a_lane_that_is_hung_up_is_made_anew_and_other_lanes_stay() -> None:
+    broker = Broker()
+    async with listening(broker) as address, peers_at(address) as peers:
+        await peers.ask(OTHER, HEARTBEAT, heartbeat("kept"), lane="kept")
+        waiting = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("never"), lane="poll"))
+        while "never" not in broker.asked:
+            await asyncio.sleep(0)
+        peers.hang_up(OTHER, "poll")
+        peers.hang_up(OTHER, "unknown")
+        with pytest.raises(PeerUnreachable, match="nobody waits"):
+            await waiting
+        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"), lane="poll")
+        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"), lane="kept")
+        assert len(broker.connections) == 3
+
+
 async def test_closing_ends_those_who_wait_for_a_connection_too() -> None:
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
