@@ -7,6 +7,7 @@ import errno
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.dump import check_segment
 from odradek.storage.faults import FaultKind
 from odradek.storage.segment import Segment
-from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed
+from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed, keyed_log
 from odradek.testing.sim.keyed_log import HOME, PARTITION, KeyedLog
 
 EAGER = LogConfig(
@@ -243,6 +244,56 @@ def test_retention_leaves_a_compacted_segment_alone_until_its_files_have_its_nam
         keyed.compact()
     assert too_early == []
     assert keyed.log.apply_retention(keyed.now_ms + 20_000)
+
+
+@pytest.mark.parametrize("how", ["truncated", "begun anew"])
+@pytest.mark.parametrize("kind", CrashKind)
+def test_a_log_that_is_cut_under_its_compaction_holds_together(
+    how: str, kind: CrashKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two of the cleaner's steps, and between the end of work on a thread and its being known."""
+    monkeypatch.setattr(keyed_log._Inline, "run", _run_and_be_late)
+    done: list[int] = []
+    for steps in range(50):
+        keyed = filled(count=40, seed=steps)
+        for number in range(20):
+            keyed.write((b"k%d" % number, b"v" * 100))
+        keyed.flush()
+        cut = asyncio.run(_cut_while_compacting(keyed, steps, how))
+        done.append(cut)
+        held = [bytes(batch) for _, batch in keyed.batches()]
+        assert keyed.log.end_offset == (7 if how == "begun anew" else 34)
+        keyed.flush()
+        keyed.crash(kind)
+        keyed.open()
+        assert [bytes(batch) for _, batch in keyed.batches()] == held, steps
+        assert not [name for name in files(keyed) if name.endswith((".cleaned", ".swap"))]
+        keyed.write((b"k1", b"goes on"))
+        keyed.flush()
+        keyed.compact()
+    assert any(done)
+
+
+async def _run_and_be_late(self: object, work: Any, *arguments: object) -> Any:
+    await asyncio.sleep(0)
+    try:
+        return work(*arguments)
+    finally:
+        await asyncio.sleep(0)
+
+
+async def _cut_while_compacting(keyed: KeyedLog, steps: int, how: str) -> bool:
+    """Whether the compaction was under way."""
+
+    async def cut() -> bool:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        under_way = keyed.log.cleaning.in_work
+        keyed.log.restart_at(7) if how == "begun anew" else keyed.log.truncate_to(34)
+        return under_way
+
+    _, under_way = await asyncio.gather(keyed.cleaner.run_round([_Fixed(keyed)], keyed.broker), cut())
+    return under_way
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------
