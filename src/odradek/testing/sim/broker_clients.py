@@ -131,9 +131,19 @@ class ProducerClient:
     """
 
     def __init__(
-        self, context: ClientContext, partition: TopicPartition, source: RecordSource, *, acks: int = -1
+        self,
+        context: ClientContext,
+        partition: TopicPartition,
+        source: RecordSource,
+        *,
+        acks: int = -1,
+        start_s: float = 5.0,
+        pause_s: float = 0.4,
     ) -> None:
+        """`start_s` and `pause_s`: the longest that it waits at first, and between batches."""
         self._acks = acks
+        self._start_s = start_s
+        self._pause_s = pause_s
         self._context = context
         self._partition = partition
         self._source = source
@@ -144,7 +154,7 @@ class ProducerClient:
         self._version = _BY_ID_SINCE
 
     async def run(self) -> None:
-        await asyncio.sleep(self._context.rng.choice((0.0, self._context.rng.uniform(0, 5))))
+        await asyncio.sleep(self._context.rng.choice((0.0, self._context.rng.uniform(0, self._start_s))))
         while not self._source.is_done:
             try:
                 client = await self._context.connect_to(self._partition)
@@ -175,7 +185,7 @@ class ProducerClient:
             batch, future = in_flight.popleft()
             self._acknowledged(batch, await client.answer(future, ProduceResponse))
             if rng.random() < 0.5:
-                await asyncio.sleep(rng.uniform(0, 0.4))
+                await asyncio.sleep(rng.uniform(0, self._pause_s))
 
     def _request(self, batch: Batch) -> ProduceRequest:
         topic = self._partition.topic

@@ -78,6 +78,7 @@ class ChurnWork:
         self._setting = setting
         self._last_id: UUID | None = None
         self._ledger: Ledger | None = None
+        self._step = ""
 
     async def prepare(self) -> None:
         """The topic comes and goes while faults fall."""
@@ -88,12 +89,19 @@ class ChurnWork:
     async def _run(self) -> None:
         context, rng = self._setting.context, self._setting.stream("churn")
         for number in range(_ROUNDS_MAX):
+            self._step = f"creation {number} of {CHURN}"
             await insist(context, self._create)
+            self._step = f"records of {CHURN} {number}"
             await self._write_and_read(number)
+            self._step = ""
             if self._setting.is_calm() or number == _ROUNDS_MAX - 1:
                 return
             await asyncio.sleep(rng.uniform(0, 1))
+            self._step = f"deletion {number} of {CHURN}"
             await insist(context, self._delete)
+
+    def undone(self) -> list[str]:
+        return [self._step] if self._step else []
 
     async def _create(self, client: RoutedClient) -> None:
         replication = self._setting.plan.replication
@@ -157,6 +165,9 @@ class ReassignWork:
 
     async def run(self) -> None:
         await self._setting.somewhere(self._run())
+
+    def undone(self) -> list[str]:
+        return []
 
     async def check(self) -> None:
         """The scenario looks for moves that never end."""

@@ -78,6 +78,7 @@ class Nemesis:
         self._rotten: ClusterKeeper | None = None
         self._usual = registry.conditions if registry is not None else None
         self._delay_s = world.network.conditions.delay_s
+        self._step_s = view.keepers[0].host.offload_delays.step_s
         self.is_over = False
 
     async def torment(self) -> None:
@@ -218,7 +219,7 @@ class Nemesis:
             case "slowdisk":
                 host.disk_stall_s = 0.005
                 host.offload_delays.step_s = (0.0, 0.3)
-                return lambda: _hurry_disk(host)
+                return lambda: _hurry_disk(host, self._step_s)
             case "enospc":
                 host.medium.capacity_bytes = host.medium.used_bytes() + rng.randint(0, 3000)
                 return lambda: _give_space(host)
@@ -261,7 +262,7 @@ class Nemesis:
         if self._registry is not None:
             self._registry.heal()
         for one in self._view.keepers:
-            _hurry_disk(one.host)
+            _hurry_disk(one.host, self._step_s)
             _give_space(one.host)
             if one.life is not None:
                 one.life.resume()
@@ -302,9 +303,9 @@ def _checkpointed(medium: Medium, path: str, topic: str, index: str) -> int:
     return max((int(one[2]) for one in entries if one[:2] == [topic, index]), default=0)
 
 
-def _hurry_disk(host: Host) -> None:
+def _hurry_disk(host: Host, step_s: tuple[float, float]) -> None:
     host.disk_stall_s = 0.0
-    host.offload_delays.step_s = (0.0, 0.002)
+    host.offload_delays.step_s = step_s
 
 
 def _give_space(host: Host) -> None:

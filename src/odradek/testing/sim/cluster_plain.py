@@ -26,7 +26,7 @@ class PlainWork:
         self._setting = setting
         plan = setting.plan
         self._names = [TopicPartition(PLAIN, index) for index in range(plan.partition_count)]
-        self._ledgers = {name: Ledger(str(name)) for name in self._names}
+        self._ledgers = {name: Ledger(str(name), keeps_late_requests=True) for name in self._names}
         self._producers = [
             (name, self._source(f"p{index}-{number}", name, is_idempotent, plan.record_count), acks)
             for index, name in enumerate(self._names)
@@ -66,7 +66,14 @@ class PlainWork:
             await gather_all(
                 *(
                     self._setting.somewhere(
-                        ProducerClient(self._setting.context, name, source, acks=acks).run()
+                        ProducerClient(
+                            self._setting.context,
+                            name,
+                            source,
+                            acks=acks,
+                            start_s=1.0,
+                            pause_s=self._setting.pause_s,
+                        ).run()
                     )
                     for name, source, acks in self._producers
                 )
@@ -88,6 +95,9 @@ class PlainWork:
             )
         )
 
+    def undone(self) -> list[str]:
+        return [f"{one.name} to {name}" for name, one, _ in self._producers if not one.is_done]
+
     async def probe(self) -> None:
         """Every partition takes a record with acks=all."""
         context = self._setting.context
@@ -96,7 +106,10 @@ class PlainWork:
             (one, self._source(f"probe{self._probes}-{one.partition}", one, True, 1)) for one in self._names
         ]
         await gather_all(
-            *(self._setting.somewhere(ProducerClient(context, name, one).run()) for name, one in sources)
+            *(
+                self._setting.somewhere(ProducerClient(context, name, one, start_s=0.0).run())
+                for name, one in sources
+            )
         )
 
     async def check(self) -> None:
@@ -145,12 +158,19 @@ class KeyedWork:
         try:
             await gather_all(
                 *(
-                    self._setting.somewhere(ProducerClient(context, self._name, one).run())
+                    self._setting.somewhere(
+                        ProducerClient(
+                            context, self._name, one, start_s=1.0, pause_s=self._setting.pause_s
+                        ).run()
+                    )
                     for one in self._sources
                 )
             )
         finally:
             self._producing = False
+
+    def undone(self) -> list[str]:
+        return [f"{one.name} to {self._name}" for one in self._sources if not one.is_done]
 
     async def check(self) -> None:
         reader = KeyedReader(self._setting.context, self._name, self._ledger, self._sources)

@@ -26,6 +26,10 @@ class ClusterPlan:
     workloads: tuple[str, ...]
     session_s: float
     """How long the registry waits for a broker."""
+    registry_s: float
+    """The longest that it takes to reach the registry."""
+    sync_s: float
+    """The longest that each step of making a write durable takes."""
     lag_s: float
     fetch_wait_ms: int
     follows_nearest: bool
@@ -42,10 +46,12 @@ class ClusterPlan:
             partition_count=rng.choice((1, 2)),
             replication=replication,
             min_insync=min(replication, rng.choice((1, 1, 2))),
-            record_count=rng.choice((10, 25, 50)),
+            record_count=rng.choice((20, 40, 60)),
             padding_bytes=rng.choice(((0, 20), (0, 100, 2000))),
             workloads=tuple(sorted(rng.sample(_WORKLOADS, rng.choice((0, 1, 1, 2))))),
             session_s=rng.choice((1.0, 2.0, 6.0)),
+            registry_s=rng.choice((0.003, 0.003, 0.15)),
+            sync_s=rng.choice((0.002, 0.02, 0.1)),
             lag_s=rng.choice((0.5, 2.0)),
             fetch_wait_ms=rng.choice((50, 500)),
             follows_nearest=rng.random() < 0.5,

@@ -32,7 +32,7 @@ from odradek.testing.sim.cluster_work import Setting, Work
 from odradek.testing.sim.disk_faults import CrashKind
 from odradek.testing.sim.disk_trouble import is_disk_trouble
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.registry import SimRegistryStore
+from odradek.testing.sim.registry import RegistryConditions, SimRegistryStore
 from odradek.testing.sim.world import Life, World
 
 _BOOT_S_MAX: Final = 60.0
@@ -57,7 +57,11 @@ class ClusterScenario:
         self._world = world
         plan = self._plan = ClusterPlan.draw(seed, broker_count).fit_for(faults)
         world.excuse = self._is_excused
-        self._registry = SimRegistryStore(world, session_timeout_s=plan.session_s)
+        self._registry = SimRegistryStore(
+            world,
+            session_timeout_s=plan.session_s,
+            conditions=RegistryConditions(latency_s=(0.0002, plan.registry_s)),
+        )
         self._keepers = [
             ClusterKeeper(
                 world.host(host_name(broker_id)),
@@ -68,6 +72,8 @@ class ClusterScenario:
             )
             for broker_id in range(1, broker_count + 1)
         ]
+        for one in self._keepers:
+            one.host.offload_delays.start_s = one.host.offload_delays.step_s = (0.0, plan.sync_s)
         self._clients = [world.host(f"client-{number}") for number in range(2)]
         self._view = ClusterView(self._keepers)
         self._monitor = ClusterMonitor(self._view)
@@ -82,6 +88,7 @@ class ClusterScenario:
         setting = Setting(
             seed=seed,
             plan=plan,
+            torment_s=faults.end_s,
             context=context,
             hosts=self._clients,
             is_calm=lambda: self._nemesis.is_over,
@@ -166,7 +173,8 @@ class ClusterScenario:
             async with asyncio.timeout(seconds_max):
                 return await task
         except TimeoutError:
-            raise ViolationError(f"stuck: after {seconds_max:.0f} s {otherwise}") from None
+            undone = [one for work in self._works for one in work.undone()]
+            raise ViolationError(f"stuck: after {seconds_max:.0f} s {otherwise}: {undone}") from None
         except asyncio.CancelledError:
             for guard in self._guards:
                 if guard.done():

@@ -88,6 +88,9 @@ class TransactionWork:
     def _reader(self, partition: TopicPartition) -> CommittedReader:
         return CommittedReader(self._setting.context, self._history, partition, leaders_change=True)
 
+    def undone(self) -> list[str]:
+        return [one.waits_for for one in self._producers if one.waits_for]
+
     async def check(self) -> None:
         contents = {}
         for one in self._partitions:
@@ -157,6 +160,9 @@ class GroupWork:
         owned = sorted(partition for one in self._members for partition in one.owned or ())
         is_complete = all(one.owned is not None for one in self._members)
         return is_complete and len(generations) == 1 and owned == list(range(self._partition_count))
+
+    def undone(self) -> list[str]:
+        return [] if self._is_over else ["the group"]
 
     async def check(self) -> None:
         await self._setting.somewhere(self._check_offsets())

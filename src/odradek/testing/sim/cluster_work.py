@@ -21,11 +21,18 @@ class Setting:
 
     seed: int
     plan: ClusterPlan
+    torment_s: float
+    """How long faults fall."""
     context: ClusterContext
     hosts: list[Host]
     """Where clients run."""
     is_calm: Callable[[], bool]
     """Whether the last fault has ended."""
+
+    @property
+    def pause_s(self) -> float:
+        """Between a producer's batches, so that it has enough to say till the last fault."""
+        return max(0.2, 10.0 * self.torment_s / self.plan.record_count)
 
     def stream(self, name: str) -> Random:
         return stream(self.seed, name)
@@ -43,6 +50,9 @@ class Work(Protocol):
 
     async def run(self) -> None:
         """Until everything is done; that must be possible once all is calm."""
+
+    def undone(self) -> list[str]:
+        """What `run` still waits for, for people."""
 
     async def check(self) -> None:
         """All is calm: read everything, and compare it with what is known. May be called again."""

@@ -50,6 +50,8 @@ class Ledger:
     """Records below this offset may have been deleted."""
     high_watermark: int = 0
     """The highest that anyone saw."""
+    keeps_late_requests: bool = False
+    """A request that nobody waits for any more may be carried out behind later ones: only idempotence keeps the order then."""
 
     def send(self, value: bytes, sent: Sent) -> None:
         """A producer is about to send `value`, maybe not for the first time."""
@@ -128,7 +130,7 @@ class Ledger:
             sent = self.sent[record.value]
             before = last.get(sent.producer)
             if before is not None:
-                if sent.number < before:
+                if sent.number < before and (sent.is_idempotent or not self.keeps_late_requests):
                     self._fail(f"record {sent.number} of {sent.producer} stands behind record {before}")
                 if sent.is_idempotent and sent.number != before + 1:
                     self._fail(f"record {sent.number} of {sent.producer} follows record {before}")

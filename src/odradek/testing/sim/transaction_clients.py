@@ -130,6 +130,17 @@ class TransactionalClient:
         self._transaction: SentTransaction | None = None
         self._unsent: list[tuple[TopicPartition, bytes]] = []
         self._ending: EndTxnRequest | None = None
+        self._refusal = ""
+
+    @property
+    def waits_for(self) -> str:
+        """For people; empty when all is over."""
+        if not self._left:
+            return ""
+        step = "its end" if self._ending else f"{len(self._unsent)} records"
+        return (
+            f"{self._name} with {self._left} transactions left: {step}; the last refusal was {self._refusal}"
+        )
 
     @property
     def with_epochs(self) -> bool:
@@ -146,10 +157,12 @@ class TransactionalClient:
                 continue
             try:
                 await self._use(client)
-            except (OSError, RefusedError):
+            except (OSError, RefusedError) as error:
+                self._refusal = repr(error)
                 self._interrupted()
                 await self._context.pause()
-            except FencedError:
+            except FencedError as error:
+                self._refusal = repr(error)
                 self._give_up()
                 self._identity = None
                 await self._context.pause()
