@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TextIO
 
+from tests.faults.namespaces import absent, enter_hub, hub
 from tests.faults.run import Terms, run
 
 
@@ -24,8 +25,22 @@ def main() -> int:
     parser.add_argument("--writers", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--keep", type=Path, help="a directory for data and logs, kept")
+    parser.add_argument(
+        "--zookeeper",
+        action="store_true",
+        help="coordinate the brokers by a real ZooKeeper, and hurt it, too",
+    )
+    parser.add_argument(
+        "--namespaces", action="store_true", help="a network namespace for each broker, and partitions (root)"
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     chosen = parser.parse_args()
+    if chosen.namespaces and hub() is None:
+        reason = absent()
+        if reason is not None:
+            _say(f"absent: {reason}", sys.stderr)
+            return 1
+        return enter_hub(sys.argv[1:])
     seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 31)
     terms = Terms(
         seconds=chosen.minutes * 60,
@@ -33,6 +48,7 @@ def main() -> int:
         per_second=chosen.per_second,
         writers=chosen.writers,
         partitions=chosen.partitions,
+        zookeeper=chosen.zookeeper,
     )
     with tempfile.TemporaryDirectory(prefix="odradek-faults-") as temporary:
         directory = chosen.keep or Path(temporary)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.faults.namespaces import HUB_ADDRESS, Places, hub
 from tests.faults.nemesis import Nemesis
 from tests.faults.replicas import differing_replicas
 from tests.faults.writers import Findings, Writer, check
 
-from odradek.cli.broker_processes import Fleet
+from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.testing.zookeeper import ZooKeeperServer
 
 _TOPIC: Final = "ledger"
 _BROKERS: Final = 3
@@ -41,6 +44,8 @@ class Terms:
     kinds: tuple[str, ...] = ()
     """Faults to draw from; all that can be done here, without any."""
     rest_seconds: tuple[float, float] = (0.5, 4.0)
+    zookeeper: bool = False
+    """Coordinated by a real ZooKeeper, which suffers, too."""
 
 
 @dataclass(slots=True)
@@ -98,10 +103,11 @@ class Result:
 
 def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda line: None) -> Result:
     """Raises AssertionError when the cluster does not heal, or cannot be read."""
-    settings = {**_SETTINGS, "broker.session.timeout.ms": str(int(terms.session_seconds * 1000))}
     result = Result(terms)
     tell(f"seed {terms.seed}: {_BROKERS} brokers in {directory}")
-    with Fleet.plan(_BROKERS, directory, settings=settings) as fleet:
+    with ExitStack() as ending:
+        site = Site.open(ending, terms, directory)
+        fleet = ending.enter_context(site.fleet)
         admin = AdminClient({"bootstrap.servers": fleet.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(_TOPIC, terms.partitions, 3)])[_TOPIC].result(30)
         writers = [
@@ -116,7 +122,7 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
         ]
         for writer in writers:
             writer.start()
-        _torment(fleet, terms, result, writers, tell)
+        _torment(site, terms, result, writers, tell)
         result.seconds_to_full_isr = _until_healed(fleet, terms.partitions)
         tell(f"healed after {result.seconds_to_full_isr:.1f} s")
         result.unanswered = sum(writer.finish(_HEAL_SECONDS) for writer in writers)
@@ -130,11 +136,74 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
     return result
 
 
+@dataclass(slots=True)
+class Site:
+    """Where the brokers are: on loopback, or each in a network namespace; and who coordinates them."""
+
+    fleet: Fleet
+    places: Places | None = None
+    zookeeper: ZooKeeperServer | None = None
+
+    @classmethod
+    def open(cls, ending: ExitStack, terms: Terms, directory: Path) -> Site:
+        session_ms = str(int(terms.session_seconds * 1000))
+        settings = {**_SETTINGS, "broker.session.timeout.ms": session_ms}
+        places = ending.enter_context(Places(range(1, _BROKERS + 1))) if hub() else None
+        zookeeper = None
+        if terms.zookeeper:
+            bound = {"clientPortAddress": "0.0.0.0"} if places else {}
+            zookeeper = ending.enter_context(ZooKeeperServer(directory / "zookeeper", settings=bound))
+            host = HUB_ADDRESS if places else "127.0.0.1"
+            settings["zookeeper.connect"] = f"{host}:{zookeeper.port}/odradek"
+            settings["zookeeper.session.timeout.ms"] = session_ms
+        fleet = Fleet.plan(_BROKERS, directory, settings=settings)
+        if places:
+            fleet = Fleet([_moved(broker, places) for broker in fleet.brokers])
+        return cls(fleet, places, zookeeper)
+
+    def extra(self) -> dict[str, Callable[[Nemesis], str]]:
+        """Faults that this site can have beside those of every site."""
+        found: dict[str, Callable[[Nemesis], str]] = {}
+        if self.places is not None:
+            found["network partition"] = self._partition
+        if self.zookeeper is not None:
+            found["restart of ZooKeeper"] = self._restart_zookeeper
+            found["SIGSTOP of ZooKeeper"] = self._stop_zookeeper
+        return found
+
+    def _partition(self, nemesis: Nemesis) -> str:
+        assert self.places is not None
+        with self.places.partition(nemesis.random) as what:
+            nemesis.pause(0.5, 2.5 * nemesis.session_seconds)
+        return what
+
+    def _restart_zookeeper(self, nemesis: Nemesis) -> str:
+        assert self.zookeeper is not None
+        self.zookeeper.kill()
+        nemesis.pause(0.0, nemesis.session_seconds)
+        self.zookeeper.start()
+        return "ZooKeeper"
+
+    def _stop_zookeeper(self, nemesis: Nemesis) -> str:
+        """Longer than sessions last: when it wakes up, it ends those that it did not hear of."""
+        assert self.zookeeper is not None
+        self.zookeeper.pause()
+        nemesis.pause(nemesis.session_seconds, 1.5 * nemesis.session_seconds)
+        self.zookeeper.resume()
+        return "ZooKeeper"
+
+
+def _moved(broker: BrokerProcess, places: Places) -> BrokerProcess:
+    node_id = broker.node_id
+    listen = f"{places.address(node_id)}:9092"
+    return BrokerProcess(replace(broker.terms, listen=listen, prefix=places.prefix(node_id)))
+
+
 def _torment(
-    fleet: Fleet, terms: Terms, result: Result, writers: list[Writer], tell: Callable[[str], None]
+    site: Site, terms: Terms, result: Result, writers: list[Writer], tell: Callable[[str], None]
 ) -> None:
     rng = random.Random(terms.seed)
-    nemesis = Nemesis(fleet, _TOPIC, rng, terms.session_seconds)
+    nemesis = Nemesis(site.fleet, _TOPIC, rng, terms.session_seconds, extra=site.extra())
     kinds = list(terms.kinds) or nemesis.kinds()
     end = time.monotonic() + terms.seconds
     while time.monotonic() < end:

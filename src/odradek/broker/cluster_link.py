@@ -163,10 +163,12 @@ class ClusterLink:
                     self._peers.forget(broker.broker_id)
         self.changed()
 
-    def locate(self, broker: BrokerId, host: str, port: int) -> None:
-        if self._address_of(broker) != (host or _LOOPBACK, port):
-            self._located[broker] = (host, port)
-            self.peers.forget(broker)
+    def locate(self, broker: BrokerId, host: str, port: int) -> bool:
+        if self._address_of(broker) == (host or _LOOPBACK, port):
+            return False
+        self._located[broker] = (host, port)
+        self.peers.forget(broker)
+        return True
 
     def changed(self) -> None:
         waiting, self._waiting = self._waiting, []

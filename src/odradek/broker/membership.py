@@ -24,10 +24,11 @@ from odradek.cluster.registration import BROKERS, Registration, register, regist
 from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, UpdateKind, apply_update
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
+from odradek.net.peer_connection import PeerUnreachable
 from odradek.protocol import Message
 from odradek.protocol.messages.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
-from odradek.registry import Registry, RegistryError
-from odradek.registry.election import Election, Term
+from odradek.registry import Delete, Registry, RegistryConflict, RegistryError
+from odradek.registry.election import CONTROLLER, Election, Term
 from odradek.runtime.ports import Entropy
 from odradek.telemetry import events
 
@@ -60,8 +61,8 @@ class Cluster(Protocol):
     ) -> Message:
         """Raises an OdradekError when there is no answer."""
 
-    def locate(self, broker: BrokerId, host: str, port: int) -> None:
-        """Where a broker is, that the image may not know yet."""
+    def locate(self, broker: BrokerId, host: str, port: int) -> bool:
+        """Where a broker is, that the image may not know yet; whether that is news."""
 
     async def reached(self, controller_epoch: int, version: int) -> None:
         """Returns when an image that is as new as that was applied."""
@@ -88,6 +89,8 @@ class Membership:
         self._unregistered = asyncio.Event()
         self._news = asyncio.Event()
         self._has_to_report = asyncio.Event()
+        self._refused_by: BrokerId | None = None
+        """The controller whose listener refused the last connection."""
         self._has_applied = False
         self._is_leaving = False
         self.controller: Controller | None = None
@@ -334,17 +337,34 @@ class Membership:
         code = error.code if isinstance(error, KafkaError) else None
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             self._unregistered.set()
-        elif code is None and not self._is_me(controller):
-            await self._locate(controller)
+        elif isinstance(error, PeerUnreachable) and not self._is_me(controller):
+            refuses = self._refused_by == controller and error.refused
+            self._refused_by = controller if error.refused else None
+            with suppress(
+                RegistryConflict, RegistryError
+            ):  # others know better, or the session's end will do
+                await self._locate(controller, is_dead=refuses)
 
-    async def _locate(self, broker: BrokerId) -> None:
-        try:
-            node = await self._registry.get(f"{BROKERS}/{broker}")
-        except RegistryError:
+    async def _locate(self, broker: BrokerId, *, is_dead: bool) -> None:
+        """Where the controller is by its registration. If it refuses connections there, its process is gone: its office and its
+        registration are taken from it without waiting for the end of its session.
+        """
+        await self._registry.sync()
+        node = await self._registry.get(f"{BROKERS}/{broker}")
+        if node is None:
             return
-        if node is not None:
-            found = registration_from(broker, node.data)
-            self._cluster.locate(broker, found.host, found.port)
+        found = registration_from(broker, node.data)
+        moved = self._cluster.locate(broker, found.host, found.port)
+        office = await self._registry.get(CONTROLLER)
+        if moved or not is_dead or office is None or json.loads(office.data)["broker"] != broker:
+            return
+        await self._registry.commit(
+            [
+                Delete(path=CONTROLLER, version=office.version),
+                Delete(path=f"{BROKERS}/{broker}", version=node.version),
+            ]
+        )
+        _log.warning("controller_is_dead", broker=broker, reason="its listener refuses connections")
 
     def _is_me(self, broker: BrokerId) -> bool:
         return self._registration is not None and broker == self._registration.broker_id

@@ -105,6 +105,8 @@ class Connection(asyncio.BufferedProtocol):
         """When the broker last logged which refusal of this client's requests."""
         self.on_lost: dict[object, Callable[[], None]] = {}
         """What to do when the connection is gone, by who wants it done."""
+        self.on_finished: dict[object, Callable[[], None]] = {}
+        """What to do when the peer sends nothing more, though it may still read."""
         self._dropped = False
 
     # -- asyncio's side
@@ -173,6 +175,8 @@ class Connection(asyncio.BufferedProtocol):
         # A client that only shut down its writing side may read the answers it waits for; one that is gone must not
         # keep a long poll, and its memory, alive for as long as it asked.
         self._peer_finished = True
+        for tell in list(self.on_finished.values()):
+            tell()
         if self.idle:
             return False
         asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)

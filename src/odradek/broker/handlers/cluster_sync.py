@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
@@ -11,21 +11,22 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
 
+CLUSTER_SYNC: Final = 10000
 _WAIT_MS_MAX: Final = 30_000
 
 
 async def handle(
     parts: Parts, circumstances: Circumstances, request: ClusterSyncRequest
 ) -> ClusterSyncResponse:
+    connection, broker = circumstances.connection, BrokerId(request.broker_id)
+    lost = partial(parts.cluster.lost_sight_of, broker, request.broker_epoch)
+    connection.on_finished[CLUSTER_SYNC] = connection.on_lost[CLUSTER_SYNC] = lost
     try:
         answer = await parts.controller.sync(
             _report(request), max_wait_s=min(max(request.max_wait_ms, 0), _WAIT_MS_MAX) / 1000
         )
     except KafkaError as error:
         return ClusterSyncResponse(error_code=error.code)
-    except asyncio.CancelledError:  # the connection is gone, and perhaps the broker
-        parts.cluster.lost_sight_of(BrokerId(request.broker_id), request.broker_epoch)
-        raise
     return ClusterSyncResponse(
         controller_epoch=answer.controller_epoch,
         version=answer.version,
@@ -47,4 +48,4 @@ def _report(request: ClusterSyncRequest) -> BrokerReport:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the report does not read: {error}") from error
 
 
-SERVED = Served(10000, handle, holds=False)
+SERVED = Served(CLUSTER_SYNC, handle, holds=False)
