@@ -41,6 +41,7 @@ class ClusterPlan:
     def draw(cls, seed: int, broker_count: int) -> ClusterPlan:
         rng = stream(seed, "cluster plan")
         replication = min(broker_count, rng.choice((2, 3, 3, 3)))
+        sync_s = rng.choice((0.002, 0.02, 0.1))
         return cls(
             broker_count=broker_count,
             partition_count=rng.choice((1, 2)),
@@ -51,8 +52,8 @@ class ClusterPlan:
             workloads=tuple(sorted(rng.sample(_WORKLOADS, rng.choice((0, 1, 1, 2))))),
             session_s=rng.choice((1.0, 2.0, 6.0)),
             registry_s=rng.choice((0.003, 0.003, 0.15)),
-            sync_s=rng.choice((0.002, 0.02, 0.1)),
-            lag_s=rng.choice((0.5, 2.0)),
+            sync_s=sync_s,
+            lag_s=max(rng.choice((0.5, 2.0)), 40 * sync_s),  # a follower fetches, writes and syncs in less
             fetch_wait_ms=rng.choice((50, 500)),
             follows_nearest=rng.random() < 0.5,
             ending=rng.choice(_ENDINGS),
