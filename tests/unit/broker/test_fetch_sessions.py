@@ -26,6 +26,7 @@ def plan(
     now: float = 0.0,
     owner: str = "me",
     uses_topic_ids: bool = False,
+    is_follower: bool = False,
 ) -> FetchPlan:
     return sessions.plan(
         session_id=session_id,
@@ -35,6 +36,7 @@ def plan(
         uses_topic_ids=uses_topic_ids,
         owner=owner,
         now=now,
+        is_follower=is_follower,
     )
 
 
@@ -152,3 +154,52 @@ def test_a_partition_that_was_served_goes_to_the_back() -> None:
     first.session.changed(told(0, has_records=True))
     again = plan(sessions, first.session_id, 1)
     assert [item.key.partition for item in again.wanted] == [1, 2, 0]
+
+
+def test_a_follower_takes_the_slot_of_a_consumer_and_none_takes_its_own() -> None:
+    sessions = make(slots=1)
+    plan(sessions, 0, 0, [want(0)], now=0)
+    follower = plan(sessions, 0, 0, [want(0)], now=1, owner="broker 2", is_follower=True).session_id
+    assert follower != 0
+    assert plan(sessions, 0, 0, [want(0)], now=2).session_id == 0
+    assert plan(sessions, 0, 0, [want(0)], now=2, owner="broker 3", is_follower=True).session_id == 0
+    assert plan(sessions, follower, 1, now=3, owner="broker 2").session_id == follower
+
+
+def test_a_session_that_a_follower_left_behind_is_forgotten_when_one_begins_another() -> None:
+    sessions = make(slots=9)
+    left = plan(sessions, 0, 0, [want(0)], now=0, owner="broker 2", is_follower=True).session
+    assert left is not None
+    stopped: list[str] = []
+    left.rest(named("t", 0), lambda: stopped.append("stopped"))
+    plan(sessions, 0, 0, [want(0)], now=119, owner="broker 2", is_follower=True)
+    assert len(sessions) == 2
+    plan(sessions, 0, 0, [want(0)], now=121, owner="broker 2", is_follower=True)
+    assert len(sessions) == 2
+    assert stopped == ["stopped"]
+
+
+def test_what_rests_is_not_looked_at_until_it_is_woken_or_named() -> None:
+    sessions = make()
+    first = plan(sessions, 0, 0, [want(0), want(1), want(2)])
+    assert first.session is not None
+    stopped: list[int] = []
+    for partition in (0, 1, 2):
+        first.session.rest(named("t", partition), lambda partition=partition: stopped.append(partition))  # type: ignore[misc]
+    assert plan(sessions, first.session_id, 1).wanted == []
+    first.session.wake(named("t", 2))
+    again = plan(sessions, first.session_id, 2, [want(1, offset=7)])
+    assert [(item.key.partition, item.fetch_offset) for item in again.wanted] == [(2, 0), (1, 7)]
+    assert stopped == [2, 1]
+    plan(sessions, first.session_id, 3, [], [named("t", 0)])
+    assert stopped == [2, 1, 0]
+
+
+def test_a_session_that_ends_watches_nothing_any_more() -> None:
+    sessions = make()
+    session = plan(sessions, 0, 0, [want(0)]).session
+    assert session is not None
+    stopped: list[str] = []
+    session.rest(named("t", 0), lambda: stopped.append("stopped"))
+    plan(sessions, session.session_id, -1)
+    assert stopped == ["stopped"]
