@@ -1,0 +1,53 @@
+"""`python -m tests.faults.power --cuts 300`: power cuts on real file systems; what was acknowledged, and is it still there?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from typing import TextIO
+
+from tests.faults.power.images import absent, room
+from tests.faults.power.run import Terms, run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.power", description=__doc__)
+    parser.add_argument("--cuts", type=int, default=300, help="how many (300)")
+    parser.add_argument("--seed", type=int, default=None, help="which cuts, when (drawn)")
+    parser.add_argument("--per-start", type=int, default=12, help="cuts before the cluster is made anew (12)")
+    parser.add_argument("--per-second", type=int, default=400, help="records offered by the writers (400)")
+    parser.add_argument(
+        "--planted", action="store_true", help="with flush.before.ack=false: something must be lost"
+    )
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    chosen = parser.parse_args()
+    reason = absent()
+    if reason is not None:
+        _say(f"power cuts are not tried: {reason}", sys.stderr)
+        return 0
+    terms = Terms(
+        cuts=chosen.cuts,
+        seed=chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 31),
+        cuts_per_start=chosen.per_start,
+        per_second=chosen.per_second,
+        settings={"log.flush.before.ack": "false"} if chosen.planted else {},
+    )
+    began = time.monotonic()
+    with room() as directory:
+        result = run(terms, directory, tell=lambda line: _say(line, sys.stderr))
+    text = json.dumps(result.as_json()) if chosen.json else result.text()
+    _say(text, sys.stdout)
+    _say(f"{time.monotonic() - began:.0f} s", sys.stderr)
+    return 0 if result.is_clean != chosen.planted else 1
+
+
+def _say(line: str, stream: TextIO) -> None:
+    stream.write(f"{line}\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

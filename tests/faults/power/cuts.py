@@ -1,0 +1,155 @@
+"""A cluster whose disks are images, the ways in which its power can be cut, and brokers started on what was left."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.faults.power.images import Image, copy, copy_at_one_instant, mounted_copies
+from tests.faults.power.reading_back import Finding, compare
+from tests.faults.power.witnesses import Testimony, Witnesses
+
+from odradek.cli.broker_processes import Fleet
+from odradek.model.errors import OdradekError
+
+BROKERS: Final = ("broker-1", "broker-2", "broker-3")
+REGISTRY: Final = "registry"
+_MIXED_PAUSE_SECONDS: Final = 0.05
+SETTINGS: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "broker.session.timeout.ms": "3000",
+    "replica.lag.time.max.ms": "3000",
+    "auto.create.topics.enable": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What was left by a power cut, and what had been acknowledged before it."""
+
+    kind: str
+    directory: Path
+    testimony: Testimony
+    images: tuple[str, ...]
+
+
+class PoweredCluster:
+    """Three brokers, each on an image; the registry on one too, or (`registry_survives`) where nothing is ever lost."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str], *, registry_survives: bool) -> None:
+        self.directory = directory
+        self._names = BROKERS if registry_survives else (*BROKERS, REGISTRY)
+        self._images = [Image(directory / f"{name}.img", directory / name) for name in self._names]
+        self._settings = {**SETTINGS, **settings}
+        self._registry_survives = registry_survives
+        self._cut_count = 0
+        self.fleet = Fleet.plan(len(BROKERS), directory, settings=self._settings)
+
+    @contextmanager
+    def running(self) -> Iterator[PoweredCluster]:
+        with ExitStack() as stack:
+            for image in self._images:
+                image.make()
+                stack.enter_context(image.mounted())
+            stack.callback(self.end)
+            self.fleet.start()
+            yield self
+
+    def end(self) -> None:
+        """Kill whoever is left. Idempotent."""
+        for broker in self.fleet.brokers:
+            if broker.is_alive:
+                broker.kill()
+            broker.stop()
+
+    # -- cuts
+
+    def cut_together(self, witnesses: Witnesses) -> Cut | None:
+        """All disks at one instant, while all brokers are frozen. None if the kernel was not quiet."""
+        target = self._target()
+        for broker in self.fleet.brokers:
+            broker.pause()
+        try:
+            testimony = witnesses.testimony()
+            if not copy_at_one_instant(self._images, target):
+                return None
+            self._copy_registry(target)
+        finally:
+            for broker in self.fleet.brokers:
+                broker.resume()
+        return Cut(kind="together", directory=target, testimony=testimony, images=self._names)
+
+    def cut_one_after_another(self, witnesses: Witnesses, rng: random.Random) -> Cut:
+        """The disks of the brokers in any order, at different moments, in the midst of writing; the registry's last."""
+        target = self._target()
+        testimony = witnesses.testimony()
+        for image in rng.sample(self._images[: len(BROKERS)], len(BROKERS)):
+            copy(image, target)
+            time.sleep(rng.uniform(0.0, _MIXED_PAUSE_SECONDS))
+        for image in self._images[len(BROKERS) :]:
+            copy(image, target)
+        self._copy_registry(target)
+        return Cut(kind="one after another", directory=target, testimony=testimony, images=self._names)
+
+    def cut_one(self, rng: random.Random) -> bool:
+        """One broker loses power, and comes back on what its disk holds; the others go on. False like `cut_together`'s None."""
+        number = rng.randrange(len(BROKERS))
+        broker, image = self.fleet.brokers[number], self._images[number]
+        target = self._target()
+        broker.pause()
+        quiet = copy_at_one_instant([image], target)
+        if not quiet:
+            broker.resume()
+            return False
+        broker.kill()
+        image.replace_by(target / image.file.name)
+        shutil.rmtree(target)
+        time.sleep(rng.choice((0.0, 0.0, 0.5)))
+        broker.start()
+        broker.wait_until_ready()
+        return True
+
+    def _target(self) -> Path:
+        self._cut_count += 1
+        target = self.directory / f"cut-{self._cut_count}"
+        target.mkdir()
+        return target
+
+    def _copy_registry(self, target: Path) -> None:
+        """Where it survives, its files are taken as they are: a journal that only grows."""
+        if self._registry_survives:
+            shutil.copytree(self.directory / REGISTRY, target / REGISTRY)
+
+    # -- afterwards
+
+    def examine(self, cut: Cut) -> Finding:
+        """Start brokers on what a cut left, and compare; nothing of it remains afterwards."""
+        try:
+            with mounted_copies(cut.directory, cut.images):
+                return self._compare(cut)
+        finally:
+            shutil.rmtree(cut.directory)
+
+    def _compare(self, cut: Cut) -> Finding:
+        fleet = Fleet.plan(len(BROKERS), cut.directory, settings=self._settings)
+        try:
+            fleet.start()
+            return compare(fleet.bootstrap, cut.testimony)
+        except OdradekError as error:
+            return Finding(unusable=[str(error)])
+        finally:
+            for broker in fleet.brokers:
+                if broker.is_alive:
+                    broker.kill()
+                broker.stop()

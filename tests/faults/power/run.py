@@ -1,0 +1,157 @@
+"""One run: clusters on images, clients that write, power cuts, and the count of what was lost."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient
+from tests.faults.power.cuts import BROKERS, Cut, PoweredCluster
+from tests.faults.power.reading_back import Finding, compare
+from tests.faults.power.witnesses import LEDGER, PARTITIONS, TRANSFERS, Witnesses
+from tests.faults.replicas import differing_replicas
+
+from odradek.model.errors import OdradekError
+
+TOGETHER: Final = "together"
+ONE_AFTER_ANOTHER: Final = "one after another"
+ONE: Final = "one broker, the others go on"
+_KINDS: Final = (TOGETHER, TOGETHER, ONE_AFTER_ANOTHER, ONE)
+_HEAL_SECONDS: Final = 90.0
+_EXAMPLES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    cuts: int
+    seed: int
+    cuts_per_start: int = 12
+    per_second: int = 400
+    settings: Mapping[str, str] = field(default_factory=dict)
+    kinds: tuple[str, ...] = _KINDS
+    rest_seconds: tuple[float, float] = (0.05, 0.6)
+
+
+@dataclass(slots=True)
+class Result:
+    terms: Terms
+    cuts: Counter[str] = field(default_factory=Counter)
+    checked: int = 0
+    """Acknowledgements that were checked, all cuts together."""
+    bad: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """By cut: what was wrong."""
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.bad
+
+    @property
+    def lossy_cuts(self) -> int:
+        return sum(1 for found in self.bad.values() if found.keys() & {"lost", "misplaced", "torn", "behind"})
+
+    def note(self, name: str, found: Finding) -> None:
+        self.checked += found.acknowledged
+        if not found.is_clean:
+            self.bad[name] = found.everything()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"seed": self.terms.seed, "cuts": dict(self.cuts), "checked": self.checked, "bad": self.bad}
+
+    def text(self) -> str:
+        lines = [
+            f"seed {self.terms.seed}: {self.cuts.total()} cuts, {self.checked:,} acknowledgements checked"
+        ]
+        lines += [f"  {count:4} x {kind}" for kind, count in sorted(self.cuts.items())]
+        lines.append(f"cuts after which something was wrong: {len(self.bad)}")
+        for name, kinds in self.bad.items():
+            for kind, found in kinds.items():
+                lines.append(f"  {name}: {kind} {len(found)}: {', '.join(found[:_EXAMPLES])}")
+        return "\n".join(lines)
+
+
+def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda line: None) -> Result:
+    result = Result(terms)
+    start = 0
+    while result.cuts.total() < terms.cuts:
+        rng = random.Random(f"{terms.seed}:{start}")
+        home = directory / f"start-{start}"
+        home.mkdir()
+        cluster = PoweredCluster(home, terms.settings, registry_survives=start % 3 == 2)
+        name = f"start {start}{', the registry survives' if start % 3 == 2 else ''}"
+        with cluster.running():
+            _one_start(cluster, terms, rng, result, name)
+        tell(f"{name}: {result.cuts.total()} cuts, {len(result.bad)} of them bad, {result.checked:,} checked")
+        start += 1
+    return result
+
+
+def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result: Result, name: str) -> None:
+    """Cut again and again while clients write; then look at what each cut left, and at the cluster itself."""
+    witnesses = Witnesses(cluster.fleet.bootstrap, per_second=terms.per_second)
+    witnesses.start()
+    _wait_for(witnesses)
+    wanted = min(terms.cuts_per_start, terms.cuts - result.cuts.total())
+    left: list[Cut] = []
+    was_cut_alone = False
+    for _ in range(wanted):
+        time.sleep(rng.uniform(*terms.rest_seconds))
+        kind = rng.choice(terms.kinds)
+        if kind == ONE:
+            done = cluster.cut_one(rng)
+            was_cut_alone |= done
+        else:
+            cut = (
+                cluster.cut_together(witnesses)
+                if kind == TOGETHER
+                else cluster.cut_one_after_another(witnesses, rng)
+            )
+            done = cut is not None
+            left += [cut] if cut is not None else []
+        result.cuts[kind if done else "given up: the disks were never quiet"] += 1
+    if was_cut_alone:
+        _check_the_living(cluster, witnesses, result, name)
+    else:
+        witnesses.finish(0.0)
+    cluster.end()
+    if was_cut_alone:
+        homes = [cluster.directory / broker for broker in BROKERS]
+        differing = [
+            line for topic in (LEDGER, TRANSFERS) for line in differing_replicas(homes, topic, PARTITIONS)
+        ]
+        if differing:
+            result.bad[f"{name}, replicas differ"] = {"misplaced": differing}
+    for number, cut in enumerate(left):
+        result.note(f"{name}, cut {number} ({cut.kind})", cluster.examine(cut))
+
+
+def _check_the_living(cluster: PoweredCluster, witnesses: Witnesses, result: Result, name: str) -> None:
+    name = f"{name}, after brokers lost power one by one"
+    unanswered = witnesses.finish(_HEAL_SECONDS)
+    if unanswered:
+        result.bad[f"{name}: clients"] = {"unusable": unanswered}
+    result.note(name, compare(cluster.fleet.bootstrap, witnesses.testimony()))
+    wait_until_in_sync(cluster.fleet.bootstrap, (LEDGER, TRANSFERS))
+
+
+def wait_until_in_sync(address: str, topics: tuple[str, ...]) -> None:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    deadline = time.monotonic() + _HEAL_SECONDS
+    while time.monotonic() < deadline:
+        there = admin.list_topics(timeout=_HEAL_SECONDS).topics
+        if all(len(one.isrs) == len(BROKERS) for topic in topics for one in there[topic].partitions.values()):
+            return
+        time.sleep(0.05)
+    raise OdradekError(f"not all replicas of {topics} are in sync after {_HEAL_SECONDS:.0f} s")
+
+
+def _wait_for(witnesses: Witnesses) -> None:
+    deadline = time.monotonic() + _HEAL_SECONDS
+    while not witnesses.has_begun():
+        if time.monotonic() > deadline or witnesses.failures():
+            raise OdradekError(f"the clients could not begin: {witnesses.failures()}")
+        time.sleep(0.02)

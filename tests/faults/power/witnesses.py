@@ -1,0 +1,223 @@
+"""Clients that remember what the brokers acknowledged: records, transactions with their offsets, group commits, topics.
+
+`Witnesses.testimony()` is what was acknowledged up to now. All clients are unmodified ones (confluent-kafka).
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.faults.writers import Writer
+
+LEDGER: Final = "ledger"
+TRANSFERS: Final = "transfers"
+CLAIMS: Final = "claims"
+"""Nothing is in this topic: offsets of it are committed."""
+PARTITIONS: Final = 3
+_ASK_SECONDS: Final = 30.0
+_TOPIC_EVERY: Final = 10
+_ABORT_EVERY: Final = 4
+
+COMMITTED: Final = "committed"
+ABORTED: Final = "aborted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testimony:
+    """What was acknowledged before some instant."""
+
+    records: dict[str, array[int]]
+    """By writer: the place of each record that was sent, or -1 where nothing was acknowledged yet."""
+    transactions: dict[str, dict[int, str]]
+    """By transactional id: the transactions that are known to have ended, and how."""
+    group_offsets: dict[str, int]
+    topics: list[str]
+
+    @property
+    def count(self) -> int:
+        places = sum(1 for told in self.records.values() for place in told if place >= 0)
+        return places + sum(len(ended) for ended in self.transactions.values())
+
+
+class _Thread:
+    """Does `step` until it is told to stop; what a step raises is a failure to report, and ends it."""
+
+    def __init__(self, name: str, step: Callable[[int], None]) -> None:
+        self.failure: str | None = None
+        self._stopping = threading.Event()
+        self._step = step
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def join(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            try:
+                self._step(number)
+            except (confluent_kafka.KafkaException, AssertionError) as error:
+                self.failure = f"{self._thread.name}: {error}"
+                return
+            number += 1
+            self._stopping.wait(0.01)
+
+
+@dataclass(slots=True)
+class Transactions:
+    """Transaction n puts "NAME:n" into every partition, and commits offset n+1 of `CLAIMS` for the group NAME."""
+
+    name: str
+    address: str
+    ended: dict[int, str] = field(default_factory=dict)
+    _producer: Any = None
+    _group: Any = None
+
+    def step(self, number: int) -> None:
+        """A retriable failure is tried again; any other leaves the transaction unknown, and begins anew."""
+        try:
+            if self._producer is None:
+                self._begin_anew()
+            self._transact(number)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].fatal():
+                self._producer = None
+                return
+            if error.args[0].txn_requires_abort():
+                self._again(lambda: self._producer.abort_transaction(_ASK_SECONDS))
+                return
+            raise
+
+    def _begin_anew(self) -> None:
+        self._producer = transactional_producer(self.address, self.name)
+        self._again(lambda: self._producer.init_transactions(_ASK_SECONDS))
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": self.address, "group.id": self.name, "log_level": 0}
+        )
+        self._group = consumer.consumer_group_metadata()
+        consumer.close()
+
+    def _transact(self, number: int) -> None:
+        self._producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            self._producer.produce(TRANSFERS, f"{self.name}:{number}".encode(), partition=partition)
+        claim = [confluent_kafka.TopicPartition(CLAIMS, 0, number + 1)]
+        self._again(lambda: self._producer.send_offsets_to_transaction(claim, self._group, _ASK_SECONDS))
+        if number % _ABORT_EVERY == _ABORT_EVERY - 1:
+            self._producer.flush(_ASK_SECONDS)
+            self._again(lambda: self._producer.abort_transaction(_ASK_SECONDS))
+            self.ended[number] = ABORTED
+        else:
+            self._again(lambda: self._producer.commit_transaction(_ASK_SECONDS))
+            self.ended[number] = COMMITTED
+
+    def _again(self, call: Callable[[], None], tries: int = 20) -> None:
+        for left in reversed(range(tries)):
+            try:
+                call()
+                return
+            except confluent_kafka.KafkaException as error:
+                if not error.args[0].retriable() or not left:
+                    raise
+
+
+def transactional_producer(address: str, name: str) -> Any:
+    return confluent_kafka.Producer(
+        {"bootstrap.servers": address, "transactional.id": name, "linger.ms": 2, "log_level": 0}
+    )
+
+
+class Commits:
+    """Commits offsets 1, 2, 3, ... for a group, one after another, and now and then makes a topic."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.acknowledged = -1
+        self.topics: list[str] = []
+        self._consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": address, "group.id": name, "enable.auto.commit": False, "log_level": 0}
+        )
+        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+
+    def step(self, number: int) -> None:
+        try:
+            claim = [confluent_kafka.TopicPartition(CLAIMS, 0, number + 1)]
+            (answer,) = self._consumer.commit(offsets=claim, asynchronous=False)
+            if answer.error is None:
+                self.acknowledged = number + 1
+            if number % _TOPIC_EVERY == _TOPIC_EVERY - 1:
+                topic = f"made-{number}"
+                self._admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(_ASK_SECONDS)
+                self.topics.append(topic)
+        except (confluent_kafka.KafkaException, TimeoutError):
+            return  # nothing was acknowledged: the next number is tried
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Witnesses:
+    """All of them together."""
+
+    def __init__(self, address: str, *, per_second: int) -> None:
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        wanted = [NewTopic(LEDGER, PARTITIONS, 3), NewTopic(TRANSFERS, PARTITIONS, 3), NewTopic(CLAIMS, 1, 3)]
+        for future in admin.create_topics(wanted).values():
+            future.result(_ASK_SECONDS)
+        self.writers = [
+            Writer(name, address, LEDGER, partitions=PARTITIONS, per_second=per_second // 2)
+            for name in ("w1", "w2")
+        ]
+        self._transactions = Transactions("t1", address)
+        self._commits = Commits("g1", address)
+        self._threads = [_Thread("t1", self._transactions.step), _Thread("g1", self._commits.step)]
+
+    def start(self) -> None:
+        for each in (*self.writers, *self._threads):
+            each.start()
+
+    def testimony(self) -> Testimony:
+        return Testimony(
+            records={writer.name: array("q", writer.acknowledged) for writer in self.writers},
+            transactions={self._transactions.name: dict(self._transactions.ended)},
+            group_offsets={self._commits.name: self._commits.acknowledged},
+            topics=list(self._commits.topics),
+        )
+
+    def has_begun(self) -> bool:
+        """Something of every kind has been acknowledged."""
+        return (
+            all(writer.acknowledged_count for writer in self.writers)
+            and COMMITTED in self._transactions.ended.values()
+            and self._commits.acknowledged > 0
+        )
+
+    def failures(self) -> list[str]:
+        return [thread.failure for thread in self._threads if thread.failure is not None]
+
+    def finish(self, timeout_s: float) -> list[str]:
+        """Stop; what remained unanswered though the brokers are there. With no time left, nobody is waited for."""
+        for thread in self._threads:
+            thread.stop()
+        unanswered = [
+            f"{writer.name}: {left} records unanswered"
+            for writer in self.writers
+            if (left := writer.finish(timeout_s)) and timeout_s
+        ]
+        if timeout_s:
+            stuck = [thread for thread in self._threads if not thread.join(timeout_s)]
+            unanswered += [f"{len(stuck)} clients are stuck"] if stuck else []
+        return unanswered + self.failures()
