@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 200
+CLUSTER_SEEDS ?= 2000
 JOBS   ?= 2
 MINUTES ?= 30
 
@@ -40,8 +41,9 @@ format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sim: $(READY) ## the broker on simulated clock, network and disk: SEEDS=200 seeds and the bank of planted bugs
+sim: $(READY) ## broker and cluster on simulated clock, network, disk: SEEDS=200, CLUSTER_SEEDS=2000, and the bank of planted bugs
 	$(BIN)/python -m odradek.testing.sim --seeds $(SEEDS)
+	$(BIN)/python -m odradek.testing.sim --scenario cluster --seeds $(CLUSTER_SEEDS) --once
 	$(BIN)/python -m odradek.testing.sim --mutants
 
 faults: $(READY) ## three real brokers, killed, paused and restarted for MINUTES=30 while clients write: what was lost?
