@@ -66,6 +66,7 @@ class Latencies:
     records: int
     p50_ms: float
     p99_ms: float
+    p999_ms: float
     max_ms: float
 
 
@@ -254,6 +255,7 @@ def _latency(options: argparse.Namespace) -> Latencies:
         records=len(kept),
         p50_ms=kept[len(kept) // 2],
         p99_ms=kept[int(len(kept) * 0.99)],
+        p999_ms=kept[int(len(kept) * 0.999)],
         max_ms=kept[-1],
     )
 

@@ -20,8 +20,10 @@ CHART_QUANTITIES = (
     "broker CPU s per GB out",
     "p50 ms",
     "p99 ms",
+    "p99.9 ms",
     "PSS MB",
     "ms",
+    "s",
 )
 """What the chart shows, from top to bottom; records/s and RSS would say the same again."""
 CHART_TICKS = {

@@ -14,18 +14,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import confluent_kafka as ck
 
 from benchmarks import compaction, coordination, load, measures, report
+from benchmarks.cluster import plan as cluster_plan
+from benchmarks.cluster.nodes import cluster_contenders
+from benchmarks.cluster.suite import PARTS, ClusterSuite, in_turn
 from benchmarks.contenders import DURABLE, PAGE_CACHE, PEER, Contender, contenders
 from benchmarks.measures import FULL, QUICK, SMOKE, Plan, Running
 from benchmarks.peer import PeerAbsentError, PeerJars, fetch_peer
 from benchmarks.samples import Sample, findings
 
 _PLANS = {"smoke": SMOKE, "quick": QUICK, "full": FULL}
-T = TypeVar("T")
+CLUSTER: Final = "cluster"
 
 # Measures that share running brokers, case by case, and those that start their own.
 TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterator[Sample]]]]] = {
@@ -61,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not who:
         print("nobody is left to measure", file=sys.stderr)
         return 3
-    wanted = options.only or [*TOGETHER, *ALONE]
+    wanted = options.only or [*TOGETHER, *ALONE, CLUSTER]
     began = time.time()
     samples: list[Sample] = []
     with ExitStack() as stack:
@@ -72,8 +75,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ALONE:
         if name in wanted:
             samples += _measure_alone(who, plan, name, progress)
+    cluster_facts = {}
+    if CLUSTER in wanted:
+        by_key = cluster_contenders(jars)
+        titles = {one.key: one.title for one in who}
+        suite = ClusterSuite([by_key[one.key] for one in who], titles, cluster_plan.PLANS[kind], progress)
+        samples += suite.run(options.cluster_part or PARTS)
+        cluster_facts = {CLUSTER: suite.facts()}
     found = findings(samples, PEER)
-    facts = _facts(plan, kind, who, wanted, time.time() - began)
+    facts = _facts(plan, kind, who, wanted, time.time() - began) | cluster_facts
     options.out.mkdir(parents=True, exist_ok=True)
     report.write_json(options.out / "results.json", facts, samples, found)
     table = report.markdown(found, who, PEER)
@@ -98,7 +108,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--full", action="store_true", help="more rounds, more records: well over half an hour"
     )
     parser.add_argument(
-        "--only", action="append", choices=[*TOGETHER, *ALONE], help="measure this alone; may be repeated"
+        "--only",
+        action="append",
+        choices=[*TOGETHER, *ALONE, CLUSTER],
+        help="measure this alone; may be repeated",
+    )
+    parser.add_argument(
+        "--cluster-part", action="append", choices=PARTS, help="of the cluster, this alone; may be repeated"
     )
     parser.add_argument(
         "--contender",
@@ -144,7 +160,7 @@ def _measure_together(
     samples = []
     for name in names:
         for number in range(plan.rounds):
-            cases = [TOGETHER[name](one, plan, number) for one in _in_turn(running, number)]
+            cases = [TOGETHER[name](one, plan, number) for one in in_turn(running, number)]
             for turn in zip(*cases, strict=True):  # one case by everybody, then the next
                 for measure in turn:
                     for sample in measure():
@@ -156,17 +172,11 @@ def _measure_together(
 def _measure_alone(who: Sequence[Contender], plan: Plan, name: str, progress: _Progress) -> list[Sample]:
     samples = []
     for number in range(plan.start_rounds):
-        for contender in _in_turn(who, number):
+        for contender in in_turn(who, number):
             for sample in ALONE[name](contender, plan, number):
                 samples.append(sample)
                 progress.show(sample, plan.start_rounds)
     return samples
-
-
-def _in_turn(items: Sequence[T], number: int) -> list[T]:
-    """Each round begins with another one, so that nobody always comes first."""
-    first = number % len(items)
-    return [*items[first:], *items[:first]]
 
 
 def _facts(

@@ -69,7 +69,8 @@ _LOGGING = """<?xml version="1.0" encoding="UTF-8"?>
 class KafkaNode:
     """A running node; use it as a context manager.
 
-    `settings` override Kafka's defaults by their own names. `bootstrap` is `host:port`, `pid` the process.
+    `settings` override Kafka's defaults by their own names. `bootstrap` is `host:port`, `pid` the process. A node of a
+    cluster is told its ports (for clients, for controllers) and the cluster's id.
     """
 
     def __init__(
@@ -78,13 +79,17 @@ class KafkaNode:
         *,
         settings: Mapping[str, str] | None = None,
         directory: Path | None = None,
+        ports: tuple[int, int] | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         self.jars = jars or fetch_peer()
         self.settings = dict(settings or {})
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="odradek-peer-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._ports = ports
+        self._cluster_id = cluster_id
+        self._port = 0 if ports is None else ports[0]
         self._log_start = 0
 
     @property
@@ -126,7 +131,7 @@ class KafkaNode:
 
     def prepare(self) -> None:
         """Choose ports, write the settings and format the storage. Not part of what a start costs."""
-        self._port, controller_port = _free_ports(2)
+        self._port, controller_port = self._ports or free_ports(2)
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "log4j2.xml").write_text(_LOGGING, encoding="utf-8")
         lines = [f"{key}={value}" for key, value in self._all_settings(controller_port).items()]
@@ -220,7 +225,9 @@ class KafkaNode:
         return [java_command(), *flags, logging, "-cp", self.jars.class_path]
 
     def _format_storage(self) -> None:
-        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "a", 1)
+        cluster_id = self._cluster_id or base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip(
+            "="
+        ).replace("-", "a", 1)
         command = [*self._java("-Xmx256M"), "kafka.tools.StorageTool", "format"]
         answer = subprocess.run(
             [*command, "--cluster-id", cluster_id, "--config", str(self._settings_file)],
@@ -241,10 +248,10 @@ class KafkaNode:
 
 def free_port() -> int:
     """A loopback port that was free a moment ago."""
-    return _free_ports(1)[0]
+    return free_ports(1)[0]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago; all are held at once so that none comes twice."""
     sockets = [socket.socket() for _ in range(count)]
     try:

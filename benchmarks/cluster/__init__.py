@@ -1,0 +1,1 @@
+"""Three brokers beside three of Apache Kafka: the flow of records, failures, and many partitions."""

@@ -1,0 +1,131 @@
+"""What a cluster says of itself, over plain connections: who controls it, who leads what, who is in sync.
+
+A client library asks on its own schedule; these ask when told to, so that a wait ends when what it waits for is there.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from benchmarks.cluster.nodes import BROKERS, Cluster
+from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
+from odradek.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+_METADATA_LOG: Final = "__cluster_metadata"
+_SOCKET_SECONDS_MAX: Final = 120.0
+_CREATE_MS_MAX: Final = 120_000
+
+
+class Asker:
+    """One connection, one request after another. A context manager."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._peer = socket.create_connection(address, timeout=_SOCKET_SECONDS_MAX)
+        self._peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._number = 0
+
+    def ask(self, name: str, version: int, request: Any) -> Any:
+        self._number += 1
+        api = api_by_name(name)
+        self._peer.sendall(encode_request(RequestHeader(api.key, version, self._number, "bench"), request))
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return decode_response(api.key, version, self._exactly(size))[1]
+
+    def _exactly(self, count: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            part = self._peer.recv(count - len(parts))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            parts += part
+        return bytes(parts)
+
+    def controller(self) -> int:
+        """The controller's broker id; -1 while this broker knows none."""
+        asked = TopicData(topic_name=_METADATA_LOG, partitions=[PartitionData(partition_index=0)])
+        answer = self.ask("DescribeQuorum", 0, DescribeQuorumRequest(topics=[asked]))
+        return int(answer.topics[0].partitions[0].leader_id) if answer.topics else -1
+
+    def partitions(self, topic: str | None) -> list[Any]:
+        """The partitions of `topic`, or of all topics, as Metadata tells them."""
+        topics = None if topic is None else [MetadataRequestTopic(name=topic)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answer = self.ask("Metadata", 8, request)
+        return [one for each in answer.topics if not each.error_code for one in each.partitions]
+
+    def create(self, topics: Sequence[CreatableTopic]) -> None:
+        """RuntimeError unless all were created."""
+        request = CreateTopicsRequest(topics=list(topics), timeout_ms=_CREATE_MS_MAX)
+        answer = self.ask("CreateTopics", 5, request)
+        refused = {one.error_code: one for one in answer.topics if one.error_code}
+        if refused:
+            code, one = next(iter(refused.items()))
+            raise RuntimeError(f"CreateTopics answered {code} for {one.name}: {one.error_message}")
+
+    def delete(self, topic: str) -> None:
+        request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=_CREATE_MS_MAX)
+        self.ask("DeleteTopics", 5, request)
+
+    def close(self) -> None:
+        self._peer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def new_topic(name: str, partitions: int = 1) -> CreatableTopic:
+    """With three replicas, wherever the cluster puts them."""
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=len(BROKERS))
+
+
+def placed_topic(name: str, placements: Sequence[Sequence[int]]) -> CreatableTopic:
+    """With the replicas of each partition on these brokers, the first of which leads."""
+    assignments = [
+        CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+        for number, brokers in enumerate(placements)
+    ]
+    return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+
+
+def until(condition: Callable[[], bool], what: str, *, seconds_max: float, pause: float = 0.01) -> None:
+    """Return when `condition` holds; TimeoutError with `what` when that takes too long."""
+    deadline = time.monotonic() + seconds_max
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} took longer than {seconds_max:.0f} s")
+        time.sleep(pause)
+
+
+def all_in_sync(asker: Asker, topic: str | None, count: int, *, leaders: Sequence[int] = ()) -> bool:
+    """Whether `count` partitions are there, each led (by `leaders`, in order, if given) and in sync on all brokers."""
+    found = asker.partitions(topic)
+    if len(found) < count:
+        return False
+    if any(one.error_code or one.leader_id < 0 or len(one.isr_nodes) < len(BROKERS) for one in found):
+        return False
+    by_index = sorted(found, key=lambda one: one.partition_index)
+    return not leaders or [one.leader_id for one in by_index] == list(leaders)
+
+
+def controller_of(cluster: Cluster, asked: int = BROKERS[0], *, seconds_max: float = 60.0) -> int:
+    """Once there is one."""
+    with Asker(cluster.address(asked)) as asker:
+        until(lambda: asker.controller() in BROKERS, "electing a controller", seconds_max=seconds_max)
+        return asker.controller()

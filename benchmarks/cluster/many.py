@@ -1,0 +1,102 @@
+"""Many topics, many partitions: what three brokers weigh, how fast topics are made, how soon all are served after a restart.
+
+Each contender is alone here, on a fresh cluster, and gets the machine for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from benchmarks.cluster.asking import Asker, all_in_sync, until
+from benchmarks.cluster.nodes import BROKERS, Cluster
+from benchmarks.cluster.plan import ClusterPlan, Up, many_topics
+from benchmarks.measures import REST_SECONDS
+from benchmarks.samples import Better, Sample
+from benchmarks.watch import memory
+
+SECONDS_MAX: Final = 600.0
+_PAUSE_SECONDS: Final = 0.25
+"""An answer about thousands of partitions costs the machine something: they are not asked for all the time."""
+_TOPIC_PARTITIONS: Final = 100
+
+
+def many(one: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
+    """Memory at rest, topics made by one request, and a restart of all after kill -9."""
+    cluster = one.cluster
+    time.sleep(REST_SECONDS)
+    yield from _memory(one, round_number, "at rest, mean of three")
+    os.sync()
+    with Asker(cluster.address(BROKERS[0])) as asker:
+        started = time.perf_counter()
+        asker.create(many_topics(plan.topics, 1, "single"))
+        made = time.perf_counter() - started
+        _until_in_sync(asker, plan.topics)
+        served = time.perf_counter() - started
+    condition = f"{plan.topics:,} by one request"
+    yield from one.samples("topics made", f"{condition}, answered", round_number, {"s": (made, "lower")})
+    yield from one.samples("topics made", f"{condition}, led", round_number, {"s": (served, "lower")})
+    count = _fill(cluster, plan)
+    condition = f"{count:,} partitions"
+    time.sleep(REST_SECONDS)
+    yield from _memory(one, round_number, f"{condition}, mean of three")
+    for broker in BROKERS:
+        cluster.kill(broker)
+    os.sync()
+    led, synced = _restarted(cluster, count)
+    yield from one.samples(
+        "restart after kill -9 of all", f"{condition}, led", round_number, {"s": (led, "lower")}
+    )
+    yield from one.samples(
+        "restart after kill -9 of all", f"{condition}, in sync", round_number, {"s": (synced, "lower")}
+    )
+
+
+def _memory(one: Up, round_number: int, condition: str) -> Iterator[Sample]:
+    found = [memory(pid) for pid in one.cluster.pids()]
+    figures: dict[str, tuple[float, Better]] = {
+        "RSS MB": (sum(each.rss_bytes for each in found) / len(found) / 1e6, "lower"),
+        "PSS MB": (sum(each.pss_bytes for each in found) / len(found) / 1e6, "lower"),
+    }
+    yield from one.samples("memory", condition, round_number, figures)
+
+
+def _fill(cluster: Cluster, plan: ClusterPlan) -> int:
+    """Make more topics, until there are as many partitions as the plan says; how many there are."""
+    count = plan.topics
+    with Asker(cluster.address(BROKERS[0])) as asker:
+        while count < plan.partitions:
+            partitions = min(_TOPIC_PARTITIONS, plan.partitions - count)
+            asker.create(many_topics(1, partitions, f"wide-{count}"))
+            count += partitions
+        _until_in_sync(asker, count)
+    return count
+
+
+def _restarted(cluster: Cluster, count: int) -> tuple[float, float]:
+    """Seconds from the start of three processes until all partitions are led, and until all are in sync."""
+    started = time.perf_counter()
+    for broker in BROKERS:
+        cluster.launch(broker)
+    for broker in BROKERS:
+        cluster.wait_until_ready(broker)
+    with Asker(cluster.address(BROKERS[0])) as asker:
+        _until(lambda: _all_led(asker, count), "leading all partitions")
+        led = time.perf_counter() - started
+        _until_in_sync(asker, count)
+    return led, time.perf_counter() - started
+
+
+def _all_led(asker: Asker, count: int) -> bool:
+    found = asker.partitions(None)
+    return len(found) >= count and all(not one.error_code and one.leader_id >= 0 for one in found)
+
+
+def _until_in_sync(asker: Asker, count: int) -> None:
+    _until(lambda: all_in_sync(asker, None, count), f"getting {count:,} partitions in sync")
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    until(condition, what, seconds_max=SECONDS_MAX, pause=_PAUSE_SECONDS)
