@@ -18,7 +18,7 @@ from odradek.replication.following import Followed, Wish
 from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
 from odradek.replication.partition import Partition
 from odradek.replication.replica_fetchers import _FetchLoop
-from odradek.storage.epochs import EpochEnd
+from odradek.storage.epochs import EpochEnd, EpochHistory
 from odradek.storage.log import Log
 from odradek.storage.segment import SegmentWriter
 from odradek.testing.sim.mutant import Patches, mutant
@@ -180,12 +180,12 @@ def cuts_too_little() -> Patches:
     yield patch.object(Partition, "truncate", truncate)
 
 
-@mutant("row 3: who becomes leader does not note its epoch", _SCENARIO)
-def leader_epoch_not_noted() -> Patches:
-    def begin_epoch(self: Log, leader_epoch: int) -> None:
-        return None
+@mutant("row 4: a log that is cut goes on to name epochs that it does not hold", _SCENARIO)
+def epochs_of_what_was_cut_are_kept() -> Patches:
+    def truncate_from_end(self: EpochHistory, end_offset: int) -> bool:
+        return False
 
-    yield patch.object(Log, "begin_epoch", begin_epoch)
+    yield patch.object(EpochHistory, "truncate_from_end", truncate_from_end)
 
 
 @mutant("row 31: who waits for an acknowledgement gets it when the leadership ends", _SCENARIO)

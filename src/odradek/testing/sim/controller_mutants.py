@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
+from odradek.broker.cluster_link import ClusterLink
 from odradek.cluster import brokers as broker_changes
 from odradek.cluster import elections, isr_changes, partitions, reassignment
 from odradek.cluster.elections import renewed
@@ -250,6 +251,26 @@ def producer_ids_of_a_cluster_repeat() -> Patches:
         return 0
 
     yield patch.object(ClusterStore, "allocate_producer_ids", allocate)
+
+
+@mutant(
+    "row 23: who comes anew and is elected leads what its former self led, before it was heard", _SCENARIO
+)
+def former_roles_are_taken() -> Patches:
+    async def decided(self: ClusterLink, _before: ClusterImage, after: ClusterImage) -> None:
+        await self.take(after)
+
+    yield patch.object(ClusterLink, "decided", decided)
+
+
+@mutant("row 23: a broker that comes anew keeps what its former self led, under the same epoch", _SCENARIO)
+def restart_is_not_noticed() -> Patches:
+    def restarted(
+        partition: PartitionImage, broker: BrokerId, standing: Standing, rules: TopicRules
+    ) -> PartitionImage:
+        return elections.settled(partition, standing, rules)
+
+    yield patch.object(broker_changes, "restarted", restarted)
 
 
 @mutant("row 16: a replica that lost something committed stays in sync", _SCENARIO)
