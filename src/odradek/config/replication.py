@@ -62,7 +62,8 @@ class ReplicationConfig(ZooKeeperConfig):
         "replica.fetch.wait.max.ms",
         500,
         at_least(0),
-        "How long a follower's fetch waits for records; keep it well below replica.lag.time.max.ms.",
+        "How long a follower's fetch waits for records; up to a sixth of replica.lag.time.max.ms, if that is longer, while "
+        "nothing happens and all are in sync.",
         Importance.HIGH,
     )
     replica_fetch_backoff_ms: int = _whole(
