@@ -17,7 +17,7 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _LOOKS: Final = 2
-_PAUSE_SECONDS: Final = 0.02
+_PAUSE_SECONDS: Final = 0.005
 _CONNECT_SECONDS: Final = 1.0
 
 
@@ -46,11 +46,12 @@ class Suspicion:
         await asyncio.gather(*looks, return_exceptions=True)
 
     async def _look(self, broker: BrokerId, epoch: int) -> None:
-        for _ in range(_LOOKS):
+        for number in range(_LOOKS):
+            if number:
+                await asyncio.sleep(_PAUSE_SECONDS)
             address = self._address_of(broker)
             if address is None or not await _is_refused(*address):
                 return
-            await asyncio.sleep(_PAUSE_SECONDS)
         _log.warning("broker_is_dead", broker=broker, epoch=epoch, reason="its listener refuses connections")
         try:
             await self._fence(broker, epoch)
