@@ -32,6 +32,7 @@ from odradek.storage.verification import Verifications
 from odradek.testing.sim import (  # noqa: F401  their mutants are of the bank, too
     compaction_mutants,
     consumer_group_mutants,
+    coordinator_mutants,
     follower_mutants,
     group_mutants,
     share_mutants,
