@@ -148,7 +148,19 @@ _SLOW: Final = (
 _DISKS: Final = tuple(
     (kind, role) for kind in ("eio", "enospc", "rot") for role in ("leader", "follower", "last", "any")
 )
-_THEMES: Final = (_DEATHS, _DEATHS, _POINTS, _BLACKOUTS, _ZOMBIES, _ZOMBIES, _LINKS, _RESTARTS, _SLOW, _DISKS)
+_THEMES: Final = (
+    _DEATHS,
+    _DEATHS,
+    _POINTS,
+    _BLACKOUTS,
+    _BLACKOUTS,
+    _ZOMBIES,
+    _ZOMBIES,
+    _LINKS,
+    _RESTARTS,
+    _SLOW,
+    _DISKS,
+)
 
 
 def _strike(rng: Random, what: tuple[str, str], at_s: float) -> Strike:

@@ -113,8 +113,8 @@ class Nemesis:
 
     def _kill(self, kind: CrashKind, point: str, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
         if strike.role == "all":
-            for one in self._view.keepers:
-                one.crash(kind, strike.for_s)
+            for one in self._view.keepers:  # at one instant; they come back one after another
+                one.crash(kind, strike.for_s * rng.uniform(0.1, 2.0))
         elif point:
             operations, suffix = _POINTS[point]
             hit.down_s = strike.for_s
