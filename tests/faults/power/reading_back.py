@@ -63,7 +63,7 @@ def compare(address: str, testimony: Testimony) -> Finding:
                 found.behind.append(f"group {group} is at {now}; {offset} was acknowledged")
         there = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=_ASK_SECONDS)
         found.lost += [f"topic {topic}" for topic in testimony.topics if topic not in there.topics]
-    except (confluent_kafka.KafkaException, AssertionError) as error:
+    except (confluent_kafka.KafkaException, AssertionError, ValueError) as error:
         found.unusable.append(str(error))
     return found
 
@@ -114,7 +114,9 @@ def _committed(address: str, group: str) -> int:
         consumer.close()
 
 
-def read(address: str, topic: str, partitions: int, timeout_s: float = _ASK_SECONDS) -> Iterator[Any]:
+def read(
+    address: str, topic: str, partitions: int, timeout_s: float = _ASK_SECONDS, *, reset: str = "error"
+) -> Iterator[Any]:
     """All committed records of the topic, their checksums checked by the client."""
     consumer = confluent_kafka.Consumer(
         {
@@ -124,7 +126,7 @@ def read(address: str, topic: str, partitions: int, timeout_s: float = _ASK_SECO
             "enable.partition.eof": True,
             "check.crcs": True,
             "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
+            "auto.offset.reset": reset,
             "fetch.wait.max.ms": 50,
             "reconnect.backoff.ms": 20,
             "topic.metadata.refresh.fast.interval.ms": 50,

@@ -170,12 +170,14 @@ class Commits:
 
 
 class Witnesses:
-    """All of them together."""
+    """All of them together. Topics of theirs that are there already are taken as they are."""
 
     def __init__(self, address: str, *, per_second: int) -> None:
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         wanted = [NewTopic(LEDGER, PARTITIONS, 3), NewTopic(TRANSFERS, PARTITIONS, 3), NewTopic(CLAIMS, 1, 3)]
-        for future in admin.create_topics(wanted).values():
+        there = admin.list_topics(timeout=_ASK_SECONDS).topics
+        missing = [topic for topic in wanted if topic.topic not in there]
+        for future in admin.create_topics(missing).values() if missing else ():
             future.result(_ASK_SECONDS)
         self.writers = [
             Writer(name, address, LEDGER, partitions=PARTITIONS, per_second=per_second // 2)
