@@ -120,11 +120,13 @@ class BrokerChanges:
         ]
         for broker in gone:
             known = self._known.pop(broker)
-            self._in_service_before.pop(broker, None)
             self._changes.publication.forget(broker)
             _log.warning("broker_gone", broker=broker, epoch=known.epoch)
         for broker, (registration, epoch) in present.items():
             self._see(broker, registration, epoch)
+        for broker, before in self._in_service_before.items():
+            _log.warning("broker_gone", broker=broker, epoch=before.epoch)
+        self._in_service_before = {}
         self._has_looked = True
         self._note_dead()
         await self.settle("brokers changed")
