@@ -1,6 +1,7 @@
 """UnregisterBroker (64). Version 0: forget a broker (KIP-631).
 
-It is refused for one that runs, which would register again at once. The registration of a broker goes with its session, so one that is dead is not registered, and every other id neither.
+It is refused for one that runs, which would register again at once. The registration of a broker goes with its session, so one
+that is dead is not registered, and every other id neither.
 """
 
 from __future__ import annotations
