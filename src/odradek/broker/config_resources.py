@@ -73,6 +73,24 @@ def broker_resource(parts: Parts, name: str) -> None:
         )
 
 
+def _check_known(parts: Parts, name: str) -> None:
+    """Check that the name is the id of a broker that lives, or holds replicas."""
+    brokers = {str(broker.broker_id) for broker in parts.image.brokers}
+    if name not in brokers and not _holds_replicas(parts, name):
+        known = ", ".join(sorted(brokers))
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}: ask for one of {known}, or '' for all"
+        )
+
+
+def _holds_replicas(parts: Parts, name: str) -> bool:
+    return any(
+        name in map(str, partition.replicas)
+        for topic in parts.image.topics.values()
+        for partition in topic.partitions
+    )
+
+
 def logger_resource(parts: Parts, name: str) -> None:
     """Check that the name is this broker's id: loggers belong to one process."""
     if name != str(parts.config.node_id):
@@ -132,7 +150,7 @@ async def alter(parts: Parts, kind: int, name: str, change: Change, *, validate_
     elif kind == BROKER and name == "":
         await _alter_all_brokers(parts, change, validate_only=validate_only)
     elif kind == BROKER:
-        broker_resource(parts, name)
+        _check_known(parts, name)
         own = partial(_check_broker, parts)
         await _alter_named(parts, (BROKER, name), change, own, validate_only=validate_only)
     elif kind == GROUP:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.broker.context import ANONYMOUS, Circumstances, Holding, Parts, Served
-from odradek.broker.forwarded import FORWARDED
+from odradek.broker.forwarded import FORWARDED, is_local
 from odradek.broker.refusals import log_refusals
 from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -47,22 +47,26 @@ class Dispatcher:
             if header.api_key != _API_VERSIONS:
                 raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
             return self._refuse_api_versions(header.correlation_id)
-        if header.api_key in FORWARDED and not self._parts.cluster.leads:
+        request, _ = decode(api.request, version, frame, position)
+        if (
+            header.api_key in FORWARDED
+            and not self._parts.cluster.leads
+            and not is_local(header.api_key, request)
+        ):
             return self._forward(connection, bytes(frame))
-        return self._serve(connection, frame, header, position)
+        return self._serve(connection, header, request, len(frame))
 
     def _serve(
-        self, connection: Connection, frame: memoryview, header: RequestHeader, position: int
+        self, connection: Connection, header: RequestHeader, request: Message, size_bytes: int
     ) -> Reply:
-        api, served = self._routes[header.api_key]
+        served = self._routes[header.api_key][1]
         version = header.api_version
-        request, _ = decode(api.request, version, frame, position)
         circumstances = Circumstances(
             connection=connection, api_version=version, client_id=header.client_id or ""
         )
         if self._quotas.active:
             now = self._parts.runtime.clock.monotonic
-            charge = Charge(self._quotas, now, header.api_key, circumstances, len(frame))
+            charge = Charge(self._quotas, now, header.api_key, circumstances, size_bytes)
             response = charge.timed(lambda: served.handle(self._parts, circumstances, request))
         else:
             charge = None
@@ -85,7 +89,8 @@ class Dispatcher:
         if answer is not None:
             return answer
         header, position = decode_request_header(frame)
-        reply = self._serve(connection, memoryview(frame), header, position)
+        request, _ = decode(APIS[header.api_key].request, header.api_version, frame, position)
+        reply = self._serve(connection, header, request, len(frame))
         if isinstance(reply, Held):
             reply = reply.chunks
         return await reply if isinstance(reply, Awaitable) else reply

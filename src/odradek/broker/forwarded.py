@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 FORWARD: Final = 10001
 FORWARDED: Final = frozenset({19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64})
 """What changes the cluster, or is known to its controller alone."""
+_ALTER_CONFIGS: Final = (33, 44)
+_BROKER_LOGGER: Final = 8
+
+
+def is_local(api_key: int, request: Any) -> bool:
+    """Whether a request of these APIs is about this broker alone all the same: about its loggers."""
+    return api_key in _ALTER_CONFIGS and all(
+        resource.resource_type == _BROKER_LOGGER for resource in request.resources
+    )

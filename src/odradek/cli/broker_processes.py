@@ -24,7 +24,7 @@ _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 30.0
 _READY: Final = "ready "
 _TAIL_LINES: Final = 5
-_ENTRY: Final = "from odradek.cli.main import main; main()"
+_ENTRY: Final = "import sys; from odradek.cli.main import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,11 @@ COMMANDS: Final = {
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
-    "cluster": ("odradek.cli.cluster", "cluster", "Describe the cluster and its brokers."),
+    "cluster": (
+        "odradek.cli.cluster",
+        "cluster",
+        "Look at the cluster, and move replicas between its brokers.",
+    ),
     "sandbox": (
         "odradek.cli.sandbox.command",
         "sandbox",

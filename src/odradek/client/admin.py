@@ -20,6 +20,7 @@ from odradek.client.admin_types import (
     TopicDescription,
 )
 from odradek.client.aio_admin import AsyncAdmin
+from odradek.client.aio_admin_reassignments import ReassignmentDescription
 from odradek.client.group_descriptions import GroupDescription, GroupListing
 from odradek.client.groups.values import CommittedOffsets, OffsetsToCommit
 from odradek.client.loop_thread import LoopThread
@@ -264,6 +265,24 @@ class Admin:
     ) -> None:
         """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
         self._thread.call(self._admin.move_replicas(broker, paths, timeout_s=timeout_s))
+
+    def reassign_partitions(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels a move.
+
+        `list_reassignments` shows what is under way. INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
+        """
+        self._thread.call(self._admin.reassign_partitions(replicas, timeout_s=timeout_s))
+
+    def list_reassignments(
+        self, *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, ReassignmentDescription]:
+        """All moves under way."""
+        return self._thread.call(self._admin.list_reassignments(timeout_s=timeout_s))
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ from odradek.client.admin_types import (
     TopicDescription,
 )
 from odradek.client.aio_admin_groups import GroupAdministration
+from odradek.client.aio_admin_reassignments import ReassignmentAdministration
 from odradek.client.aio_admin_transactions import TransactionAdministration
 from odradek.client.offsets import OffsetAndTimestamp, find_offsets
 from odradek.client.transaction_descriptions import (
@@ -36,7 +37,7 @@ NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
 """Answer to a time after the last record."""
 
 
-class AsyncAdmin(GroupAdministration, TransactionAdministration):
+class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdministration):
     """Administers a cluster from one event loop.
 
     A call about one thing raises that thing's KafkaError; a call about several raises PartialFailureError, which says what

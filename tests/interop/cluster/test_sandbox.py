@@ -9,7 +9,14 @@ import sys
 
 def test_every_claim_of_the_story_holds() -> None:
     told = subprocess.run(
-        [sys.executable, "-c", "from odradek.cli.main import main; main()", "sandbox", "--auto", "--json"],
+        [
+            sys.executable,
+            "-c",
+            "import sys; from odradek.cli.main import main; sys.exit(main())",
+            "sandbox",
+            "--auto",
+            "--json",
+        ],
         capture_output=True,
         text=True,
         timeout=300,
