@@ -1,0 +1,91 @@
+"""Where a partition ends, here and on other brokers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.broker.end_offsets import high_watermark_of
+from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.protocol import Message
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+HERE, OTHER = BrokerId(1), BrokerId(2)
+NAME = TopicPartition("t", 0)
+
+
+class Parts:
+    def __init__(self, leader: BrokerId) -> None:
+        partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(0), replicas=(HERE,), isr=(HERE,))
+        empty = ClusterImage(
+            version=0, cluster_id="c", controller_id=HERE, brokers=(), topics={}, topics_by_id={}
+        )
+        self.image = empty.with_topic(TopicImage(name="t", topic_id=UUID(int=1), partitions=(partition,)))
+        self.coordinators = SimpleNamespace(here=HERE, ask_peer=self.ask)
+        self.replicas = self
+        self.answer: Message | OdradekError = ListOffsetsResponse()
+
+    def leader(self, topic: str, index: int) -> Any:
+        return SimpleNamespace(high_watermark=7, check_leads=lambda: None)
+
+    async def ask(self, broker: BrokerId, api_key: int, request: Message, **_: Any) -> Message:
+        assert (broker, api_key) == (OTHER, 2)
+        assert isinstance(request, ListOffsetsRequest)
+        assert request.topics[0].partitions[0].timestamp == -1
+        if isinstance(self.answer, OdradekError):
+            raise self.answer
+        return self.answer
+
+
+def told(code: ErrorCode = ErrorCode.NONE, offset: int = 42) -> ListOffsetsResponse:
+    one = ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=offset)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
+
+
+async def end_of(parts: Any, name: TopicPartition = NAME) -> int:
+    return await high_watermark_of(parts, name)
+
+
+async def test_a_leader_knows_it_itself() -> None:
+    assert await end_of(Parts(HERE)) == 7
+
+
+async def test_another_leader_is_asked() -> None:
+    parts = Parts(OTHER)
+    parts.answer = told()
+    assert await end_of(parts) == 42
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (told(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ListOffsetsResponse(), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (OdradekError("unreachable"), ErrorCode.NETWORK_EXCEPTION),
+    ],
+)
+async def test_what_the_other_does_not_tell_is_refused(answer: Any, code: ErrorCode) -> None:
+    parts = Parts(OTHER)
+    parts.answer = answer
+    with pytest.raises(KafkaError) as refused:
+        await end_of(parts)
+    assert refused.value.code is code
+
+
+async def test_without_a_leader_nobody_is_asked() -> None:
+    with pytest.raises(KafkaError) as refused:
+        await end_of(Parts(NO_LEADER))
+    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    with pytest.raises(KafkaError) as refused:
+        await end_of(Parts(HERE), TopicPartition("t", 5))
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
