@@ -194,6 +194,10 @@ class Durability:
         self._changes += 1
         self._files[path] = (self._changes, data)
 
+    def awaits(self, path: str) -> bool:
+        """Whether the small file at `path` is to be replaced, so that what is there now is not what was last said."""
+        return path in self._files
+
     def forget_file(self, path: str) -> None:
         self._files.pop(path, None)
 

@@ -570,7 +570,8 @@ class Log(ReadableLog):
         self._snapshot_offset = self._index_written_to = -1
         if last.size_bytes and last.first_append_ms < 0:
             last.first_append_ms = last.last_append_ms()
-        self._write_epochs()
+        if self._durability.awaits(naming.join(self.directory, naming.LEADER_EPOCHS)):
+            self._write_epochs()  # else the truncation itself cuts the file
 
     @property
     def truncation_count(self) -> int:
