@@ -19,6 +19,7 @@ from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
 from odradek.protocol import APIS, Api, Message, RequestHeader, decode, decode_request_header, encode_response
+from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
 from odradek.security.quotas import Quotas
@@ -64,7 +65,8 @@ class Dispatcher:
         circumstances = Circumstances(
             connection=connection, api_version=version, client_id=header.client_id or ""
         )
-        if self._quotas.active:
+        if self._quotas.active and connection.client_software[0] != BROKER_SOFTWARE:
+            # Replication has throttles of its own; a muted broker would fall out of sync.
             now = self._parts.runtime.clock.monotonic
             charge = Charge(self._quotas, now, header.api_key, circumstances, size_bytes)
             response = charge.timed(lambda: served.handle(self._parts, circumstances, request))

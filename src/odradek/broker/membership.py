@@ -27,7 +27,7 @@ from odradek.model.ids import BrokerId
 from odradek.net.peer_connection import PeerUnreachable
 from odradek.protocol import Message
 from odradek.protocol.messages.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
-from odradek.registry import Delete, Registry, RegistryConflict, RegistryError
+from odradek.registry import Delete, Registry, RegistryConflict, RegistryError, SessionExpired
 from odradek.registry.election import CONTROLLER, Election, Term
 from odradek.runtime.ports import Entropy
 from odradek.telemetry import events
@@ -106,7 +106,7 @@ class Membership:
         self._registration, self._load_controller, self._report = registration, load_controller, report
         self.failed = asyncio.get_running_loop().create_future()
         self._registry.on_expired = self._session_is_over
-        self.broker_epoch = await register(self._registry, registration)
+        self.broker_epoch = await self._registered(registration)
         _log.info("broker_registered", broker=registration.broker_id, epoch=self.broker_epoch)
         self._election = Election(
             self._registry,
@@ -168,6 +168,19 @@ class Membership:
             await election.close()
 
     # -- registering
+
+    async def _registered(self, registration: Registration) -> int:
+        """The epoch, however long the registry cannot be reached: its session may have ended while logs were opened."""
+        pause = _Pause(self._entropy)
+        while True:
+            try:
+                return await register(self._registry, registration)
+            except RegistryError as error:
+                _log.warning("registration_retried", reason=str(error))
+                await pause.rest()
+                if isinstance(error, SessionExpired):
+                    with suppress(RegistryError):
+                        await self._registry.renew()
 
     def _session_is_over(self) -> None:
         _log.warning("session_expired", epoch=self.broker_epoch)
