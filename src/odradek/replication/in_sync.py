@@ -117,18 +117,23 @@ class InSync:
         """What the controller says now, of the same leadership.
 
         A newer state decides about a proposal under way, too: it holds the proposal, or made it fail. One that is known already
-        does not: the controller may be carrying the proposal out.
+        does not: the controller may be carrying the proposal out. But who knows a state from the answer to a proposal does not
+        know its replicas: a reassignment may have been completed with it. Whoever is none any more cannot be added.
         """
         self._now = max(self._now, now)
         self._brokers = brokers
         if state.partition_epoch > self.state.partition_epoch:
-            self.state = state
             self.proposal = None
-            for broker in [one for one in self._followers if one not in state.replicas]:
-                del self._followers[broker]
-            for broker in state.replicas:
-                if broker != self._me and broker not in self._followers:
-                    self._followers[broker] = FollowerState()
+        elif state.partition_epoch < self.state.partition_epoch or state.replicas == self.state.replicas:
+            return
+        elif self.proposal is not None and any(one not in state.replicas for one, _ in self.proposal.isr):
+            self.proposal = None
+        self.state = state
+        for broker in [one for one in self._followers if one not in state.replicas]:
+            del self._followers[broker]
+        for broker in state.replicas:
+            if broker != self._me and broker not in self._followers:
+                self._followers[broker] = FollowerState()
 
     @property
     def followers(self) -> Mapping[BrokerId, FollowerState]:

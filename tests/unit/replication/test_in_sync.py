@@ -391,6 +391,25 @@ def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
     assert leading.core.state.partition_epoch == 6
 
 
+def test_replicas_that_went_with_a_confirmed_proposal_are_forgotten_when_their_state_arrives() -> None:
+    """A reassignment completed by it: its answer told the epoch, and names no replicas. Found by the simulator."""
+    leading = Leading(ME, TWO)
+    joining = leading.fetch(THREE, 100)
+    assert joining is not None
+    confirmed = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(7), isr=(ME, THREE), partition_epoch=6)
+    assert leading.core.answered(joining, confirmed)
+    hopeless = leading.fetch(TWO, 100)
+    assert hopeless is not None
+    assert leading.core.maximal_isr == {ME, TWO, THREE}
+    state = image([ME, THREE], partition_epoch=6, replicas=(ME, THREE))
+    leading.core.update(state, leading.brokers, 2.0)
+    assert leading.core.maximal_isr == {ME, THREE}
+    assert TWO not in leading.core.followers
+    leading.append(5)
+    leading.fetch(THREE, 105)
+    assert leading.high_watermark() == 105
+
+
 def test_the_low_watermark_is_the_smallest_start_among_those_who_live() -> None:
     leading = Leading(1, 2)
     leading.fetch(2, 100)
