@@ -139,9 +139,11 @@ class ProducerClient:
         acks: int = -1,
         start_s: float = 5.0,
         pause_s: float = 0.4,
+        first_alone: bool = False,
     ) -> None:
         """`start_s` and `pause_s`: the longest that it waits at first, and between batches."""
         self._acks = acks
+        self._first_alone = first_alone
         self._start_s = start_s
         self._pause_s = pause_s
         self._context = context
@@ -179,13 +181,19 @@ class ProducerClient:
         again = deque(source.to_send_again())
         in_flight: deque[tuple[Batch, asyncio.Future[Message]]] = deque()
         while again or in_flight or not source.is_done:
-            while len(in_flight) < rng.randint(1, _IN_FLIGHT_MAX) and (again or not source.is_drained):
+            while len(in_flight) < rng.randint(1, self._in_flight_max()) and (again or not source.is_drained):
                 batch = again.popleft() if again else source.next_batch()
                 in_flight.append((batch, client.send(self._request(batch), self._version)))
             batch, future = in_flight.popleft()
             self._acknowledged(batch, await client.answer(future, ProduceResponse))
             if rng.random() < 0.5:
                 await asyncio.sleep(rng.uniform(0, self._pause_s))
+
+    def _in_flight_max(self) -> int:
+        """Where a broker may refuse the first batch for a while, and take the second as the first that it sees of a producer
+        (so does Kafka), nothing is sent behind the first one until it is acknowledged."""
+        waits = self._first_alone and self._source.is_idempotent and not self._source.is_begun
+        return 1 if waits else _IN_FLIGHT_MAX
 
     def _request(self, batch: Batch) -> ProduceRequest:
         topic = self._partition.topic

@@ -134,7 +134,7 @@ class ChurnWork:
             record_count=6,
             padding_bytes=(0, 20),
         )
-        producer = ProducerClient(context, name, source)
+        producer = ProducerClient(context, name, source, first_alone=True)
         producer.by_id()
         await producer.run()
         await self.check()

@@ -73,6 +73,7 @@ class PlainWork:
                             acks=acks,
                             start_s=1.0,
                             pause_s=self._setting.pause_s,
+                            first_alone=True,
                         ).run()
                     )
                     for name, source, acks in self._producers
@@ -160,7 +161,12 @@ class KeyedWork:
                 *(
                     self._setting.somewhere(
                         ProducerClient(
-                            context, self._name, one, start_s=1.0, pause_s=self._setting.pause_s
+                            context,
+                            self._name,
+                            one,
+                            start_s=1.0,
+                            pause_s=self._setting.pause_s,
+                            first_alone=True,
                         ).run()
                     )
                     for one in self._sources

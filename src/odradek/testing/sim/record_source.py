@@ -38,6 +38,8 @@ class RecordSource:
     next_number: int = 0
     in_doubt: list[Batch] = field(default_factory=list)
     """Sent and not acknowledged."""
+    is_begun: bool = False
+    """Something was acknowledged."""
 
     @property
     def is_drained(self) -> bool:
@@ -84,3 +86,4 @@ class RecordSource:
         for offset, value in enumerate(batch.values, base_offset):
             self.ledger.acknowledge(value, offset)
         self.in_doubt.remove(batch)
+        self.is_begun = True
