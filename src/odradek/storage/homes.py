@@ -54,6 +54,8 @@ class Homes:
         online = self.online()
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        if len(online) == 1:
+            return online[0]
         counts = {directory.path: 0 for directory in online}
         for homes in self._of.values():
             for directory in homes:

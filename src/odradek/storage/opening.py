@@ -283,15 +283,26 @@ class _Opener:
         if self._opening.recovery_point > self._opening.start_offset:
             raise self._lost(f"no segments are left, the recovery point is {self._opening.recovery_point}")
         if topic_id is None and self._opening.topic_id is not None:
-            # Durable before there is a segment: records are never without the name of their topic.
-            metadata = checkpoints.format_partition_metadata(self._opening.topic_id)
-            self._disk.replace(naming.join(self._directory, naming.PARTITION_METADATA), metadata)
+            self._write_topic_id(self._opening.topic_id)
         segment = self._segment(self._opening.start_offset, 0)
         segment.begin()
-        # If later segments could outlive the name of the first, a log would seem to begin with them.
+        # If later segments could outlive the name of the first, a log would seem to begin with them. The topic's id becomes
+        # durable with it, before there is a record.
         self._disk.sync_directory(self._directory)
         self._segments.append(segment)
         self._end_offset = segment.base_offset
+
+    def _write_topic_id(self, topic_id: UUID) -> None:
+        """Whole, or not there; its name is not durable yet."""
+        path = naming.join(self._directory, naming.PARTITION_METADATA)
+        file = self._disk.open(path + naming.TEMPORARY, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(checkpoints.format_partition_metadata(topic_id), 0)
+            file.sync()
+        finally:
+            file.close()
+        self._disk.rename(path + naming.TEMPORARY, path)
 
     def _check_range(self, start_offset: int) -> None:
         if self._end_offset < self._opening.recovery_point:
