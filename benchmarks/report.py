@@ -23,6 +23,7 @@ CHART_QUANTITIES = (
     "p99.9 ms",
     "PSS MB",
     "ms",
+    "ms for librdkafka",
     "s",
 )
 """What the chart shows, from top to bottom; records/s and RSS would say the same again."""
