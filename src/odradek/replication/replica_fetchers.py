@@ -56,8 +56,9 @@ _TURN_BYTES: Final = 1024 * 1024
 """After so much was appended, others get the loop."""
 _INTERRUPT_AFTER_S: Final = 0.01
 """A poll that is answered within this time is not worth interrupting."""
-_INTERRUPT_AFTER_S_EACH: Final = 0.00003
-"""For each partition that is said again then: what follows one another, as when topics are made, goes together."""
+_INTERRUPT_AFTER_S_EACH: Final = 0.0001
+"""For each partition, since all are said again then: what follows one another, as when topics are made, goes together."""
+_INTERRUPT_AFTER_S_MAX: Final = 0.2
 
 _POLLS_WITHIN_LAG: Final = 6
 """An idle follower still shows itself so often within `replica.lag.time.max.ms`."""
@@ -181,7 +182,8 @@ class _FetchLoop:
         self._changed.set()
         if self._poll is not None and self._poll is not self._doomed:
             self._doomed = self._poll
-            after_s = max(_INTERRUPT_AFTER_S, len(self._state) * _INTERRUPT_AFTER_S_EACH)
+            all_s = min(len(self._state) * _INTERRUPT_AFTER_S_EACH, _INTERRUPT_AFTER_S_MAX)
+            after_s = max(_INTERRUPT_AFTER_S, all_s)
             asyncio.get_running_loop().call_later(after_s, self._interrupt, self._poll)
 
     def unfollow(self, partition: Partition) -> None:
