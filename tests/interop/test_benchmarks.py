@@ -6,6 +6,8 @@ import json
 
 import pytest
 from benchmarks import run
+from benchmarks.cluster.plan import SMOKE, Up
+from benchmarks.cluster.suite import ClusterSuite, in_turn
 from benchmarks.samples import Sample, findings
 
 
@@ -63,3 +65,46 @@ def test_the_benchmark_runs_and_writes_its_results(tmp_path, server_kind, capsys
     assert all(one["value"] >= 0 for one in document["samples"])
     assert "| produce | 100 B, acks=all | MB/s |" in (tmp_path / "results.md").read_text()
     assert "produce" in capsys.readouterr().out
+
+
+def test_the_cluster_suite_runs_and_says_what_failed(tmp_path, server_kind):
+    if server_kind == "kafka":
+        pytest.skip("runs its own brokers")
+    flags = ["--smoke", "--no-peer", "--contender", "odradek", "--out", str(tmp_path)]
+    assert run.main([*flags, "--only", "cluster", "--cluster-part", "failures"]) == 0
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert document["cluster"]["failed"] == []
+    found = {(one["measure"], one["quantity"]): one["value"] for one in document["samples"]}
+    assert found["3 brokers: kill -9 to the next acknowledgement", "ms"] > 0
+    assert found["3 brokers: restart of a broker to full ISR", "s"] > 0
+
+
+def test_each_round_of_the_cluster_suite_begins_with_another_contender():
+    assert [in_turn("abc", number)[0] for number in range(4)] == ["a", "b", "c", "a"]
+
+
+def test_a_case_that_fails_is_told_and_costs_no_other_figure(monkeypatch):
+    told = []
+    revived = []
+    monkeypatch.setattr("benchmarks.cluster.failing.revive", revived.append)
+    suite = ClusterSuite([], {}, SMOKE, _Told(told))
+    one = Up(key="odradek", title="Odradek", cluster="the cluster")
+
+    def case(up, number):
+        yield from up.samples("produce", "1 KiB", number, {"MB/s": (1.0, "higher")})
+        raise TimeoutError("catching up took longer than 90 s")
+
+    assert [sample.value for sample in suite._taken(one, case, 0, 1)] == [1.0]
+    assert suite.failed == ["round 1, Odradek: catching up took longer than 90 s"]
+    assert revived == ["the cluster"]
+
+
+class _Told:
+    def __init__(self, told):
+        self._told = told
+
+    def say(self, text):
+        self._told.append(text)
+
+    def show(self, one, rounds):
+        self._told.append(one.measure)
