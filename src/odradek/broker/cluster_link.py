@@ -19,6 +19,8 @@ from odradek.model.ids import BrokerId
 from odradek.protocol import Message
 from odradek.registry import Registry
 from odradek.runtime.ports import Runtime
+from odradek.runtime.shielded import outcome_of
+from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.broker.forwarding import Forwarding
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from odradek.net.peers import Peers
 
 _LOOPBACK: Final = "127.0.0.1"
+_log = events.get("broker")
 
 Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
 
@@ -49,7 +52,8 @@ class ClusterLink:
         self._apply = apply
         self._request_timeout_s = request_timeout_s
         self._applying = asyncio.Lock()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._takes: dict[asyncio.Task[None], None] = {}
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self._located: dict[BrokerId, tuple[str, int]] = {}
         self._peers: Peers | None = None
         self._forwarding: Forwarding | None = None
@@ -129,10 +133,12 @@ class ClusterLink:
         await self._membership.leave()
 
     async def close(self) -> None:
-        """Give up office; ask nobody any more."""
+        """Give up office; ask nobody any more. An image that is being applied is applied to its end."""
         if self._suspicion is not None:
             await self._suspicion.close()
         await self._membership.close()
+        while self._takes:
+            await asyncio.gather(*self._takes, return_exceptions=True)
         if self._peers is not None:
             await self._peers.close()
 
@@ -149,9 +155,27 @@ class ClusterLink:
             await self.take(after)
 
     async def take(self, after: ClusterImage) -> None:
-        """Apply an image, then show it."""
+        """Apply an image, then show it: to its end, whether or not whoever asked for it is still there.
+
+        One of a controller whose time is over changes nothing: it may be the late answer to a question of long ago, and would
+        take away what was made since.
+        """
+        task = asyncio.get_running_loop().create_task(self._take(after), name="take image")
+        self._takes[task] = None
+        task.add_done_callback(lambda done: self._takes.pop(done, None))
+        await outcome_of(task)
+
+    async def _take(self, after: ClusterImage) -> None:
         async with self._applying:
             before = self._image
+            if after.controller_epoch < before.controller_epoch:
+                _log.warning(
+                    "image_is_of_the_past",
+                    controller=after.controller_id,
+                    controller_epoch=after.controller_epoch,
+                    known_epoch=before.controller_epoch,
+                )
+                return
             try:
                 await self._apply(before, after)
             finally:
@@ -171,15 +195,18 @@ class ClusterLink:
         return True
 
     def changed(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     async def _change(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        await future
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
 
     async def controller_changed(self) -> None:
         """Returns when another broker, or none, may have become the controller."""

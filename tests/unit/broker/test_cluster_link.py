@@ -1,0 +1,113 @@
+"""A broker's image: it never goes back, and what was begun with one is brought to its end."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from odradek.broker.cluster_link import ClusterLink
+from odradek.cluster.image import ClusterImage
+from odradek.model.ids import BrokerId
+from odradek.runtime.ports import Runtime
+
+
+class NoRegistry:
+    """One that nobody asks anything."""
+
+    on_expired: Callable[[], None]
+
+
+class NoRuntime:
+    entropy: Any = None
+
+
+def image(epoch: int, version: int) -> ClusterImage:
+    return ClusterImage(
+        version=version,
+        cluster_id="c",
+        controller_id=BrokerId(1),
+        brokers=(),
+        topics={},
+        topics_by_id={},
+        controller_epoch=epoch,
+    )
+
+
+class Applying:
+    def __init__(self) -> None:
+        self.done: list[tuple[int, int]] = []
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def __call__(self, before: ClusterImage, after: ClusterImage) -> None:
+        await self.go.wait()
+        self.done.append((after.controller_epoch, after.version))
+
+
+@pytest.fixture
+def applying() -> Applying:
+    return Applying()
+
+
+@pytest.fixture
+def link(applying: Applying) -> ClusterLink:
+    return ClusterLink(
+        cast(Runtime, NoRuntime()),
+        cast(Any, NoRegistry()),
+        image(0, 0),
+        broker_id=BrokerId(1),
+        apply=applying,
+        request_timeout_s=1.0,
+    )
+
+
+async def test_what_a_controller_of_the_past_says_is_not_applied(
+    link: ClusterLink, applying: Applying
+) -> None:
+    """A controller that was paused answers a question of long ago when it wakes up: topics that were made since are not in its
+    image, and would be deleted."""
+    await link.take(image(5, 12))
+    await link.take(image(4, 40))
+    assert applying.done == [(5, 12)]
+    assert (link.image.controller_epoch, link.image.version) == (5, 12)
+
+
+async def test_an_image_is_applied_to_its_end_though_nobody_waits_for_it_any_more(
+    link: ClusterLink, applying: Applying
+) -> None:
+    applying.go.clear()
+    taking = asyncio.ensure_future(link.take(image(1, 1)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+    applying.go.set()
+    await link.take(image(1, 2))
+    assert applying.done == [(1, 1), (1, 2)]
+
+
+async def test_closing_waits_for_the_image_that_is_being_applied(
+    link: ClusterLink, applying: Applying
+) -> None:
+    applying.go.clear()
+    taking = asyncio.ensure_future(link.take(image(1, 1)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    taking.cancel()
+    closing = asyncio.ensure_future(link.close())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not closing.done()
+    applying.go.set()
+    await closing
+    assert applying.done == [(1, 1)]
+
+
+async def test_who_gave_up_waiting_is_forgotten(link: ClusterLink) -> None:
+    for _ in range(10):
+        waiting = asyncio.ensure_future(link.reached(9, 9))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert not link._waiting
