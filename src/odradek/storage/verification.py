@@ -77,7 +77,12 @@ class Verifications:
         if entry is None:
             return
         sequence = header.base_sequence
-        lowest = 0 if entry.bumps_epoch and is_first else entry.lowest_sequence
+        if entry.bumps_epoch and is_first:
+            lowest = 0
+        elif entry.epoch == header.producer_epoch:
+            lowest = entry.lowest_sequence
+        else:  # what another epoch sent, perhaps long ago, says nothing about this one
+            return
         if sequence > lowest:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -352,6 +352,17 @@ def test_a_later_batch_does_not_overtake_the_one_whose_verification_failed(lab: 
     assert Writer(lab, ONE, sequence=4).send(log, guard=guard) == 0
 
 
+def test_a_late_request_of_an_older_epoch_does_not_stop_the_transaction_under_way(lab: Lab) -> None:
+    log = lab.open()
+    (first, _) = lab.batch(producer=(ONE, 3, 0), transactional=True)[0]
+    guard = log.producers.begin_verification(first, bumps_epoch=True, now_ms=lab.now_ms)
+    writer = Writer(lab, ONE, epoch=3)
+    assert writer.send(log, guard=guard) == 0
+    (late, _) = lab.batch(producer=(ONE, 2, 0), transactional=True)[0]
+    assert log.producers.begin_verification(late, bumps_epoch=True, now_ms=lab.now_ms) is not None
+    assert writer.send(log, guard=UNVERIFIED) == 1
+
+
 def test_in_version_2_an_unknown_producer_begins_with_sequence_0(lab: Lab) -> None:
     log = lab.open()
     (header, _) = lab.batch(producer=(ONE, 1, 3), transactional=True)[0]
