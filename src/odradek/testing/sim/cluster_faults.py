@@ -25,6 +25,7 @@ KINDS: Final = _CRASHES | {
     "roll",
     "pause",
     "isolate",
+    "exile",
     "alone",
     "deaf",
     "mute",
@@ -124,7 +125,7 @@ _BLACKOUTS: Final = (
 )
 _ZOMBIES: Final = tuple(
     (kind, role)
-    for kind in ("pause", "pause", "cut", "expire", "isolate")
+    for kind in ("pause", "pause", "cut", "expire", "isolate", "exile", "exile")
     for role in ("leader", "controller", "last", "group", "txn", "follower")
 )
 _LINKS: Final = tuple(

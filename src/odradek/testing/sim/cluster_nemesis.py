@@ -146,9 +146,9 @@ class Nemesis:
         me = hit.host.name
         brokers = [one.host.name for one in self._view.keepers if one is not hit]
         match kind:
-            case "isolate":
+            case "isolate" | "exile":  # the exile's clients still reach it
                 self._cut_registry(hit)
-                others = [*brokers, *(one.name for one in self._clients)]
+                others = [*brokers, *(one.name for one in self._clients if kind == "isolate")]
                 undo = self._links.block([(me, one) for one in others] + [(one, me) for one in others])
 
                 def let_in() -> None:
