@@ -221,7 +221,7 @@ class Controller:
         STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when another incarnation, or none, is registered; NOT_CONTROLLER.
         """
         if report.controller_epoch > self.epoch:
-            self.depose()
+            await self._confirm_office()  # anybody can say so; whether it is so, the registry knows
         if not self._brokers.is_settled(report):
             await self._changes.alone(lambda: self._brokers.hear(report))
         if report.controller_epoch == self.epoch:
@@ -263,6 +263,13 @@ class Controller:
     def _keep_up(self, clock: Clock, policy: Callable[[], UpkeepPolicy]) -> None:
         upkeep = Upkeep(self._changes, self._brokers, self._partitions, clock, policy)
         self._upkeep = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
+
+    async def _confirm_office(self) -> None:
+        try:
+            await self._changes.alone(self._store.confirm_office)
+        finally:
+            if self._store.is_deposed:
+                self._publication.end()
 
     async def _look(self, look: Callable[[], Awaitable[None]]) -> None:
         try:

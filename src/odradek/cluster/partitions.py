@@ -47,8 +47,14 @@ class PartitionChanges:
     ) -> IsrOutcomes:
         """What is asked while a commit is under way shares the next one."""
         answer: asyncio.Future[IsrOutcomes] = asyncio.get_running_loop().create_future()
-        self._asked.append(_Asked(broker, epoch, proposals, answer))
-        await self._changes.alone(self._alter_asked)
+        asked = _Asked(broker, epoch, proposals, answer)
+        self._asked.append(asked)
+        try:
+            await self._changes.alone(self._alter_asked)
+        except BaseException:
+            if asked in self._asked:  # it was not looked at, and must not be later: its leader asks again
+                self._asked.remove(asked)
+            raise
         return await answer
 
     async def _alter_asked(self) -> None:

@@ -101,6 +101,16 @@ class ClusterStore:
             self._versions[path] = node.version
         return node
 
+    async def confirm_office(self) -> None:
+        """NOT_CONTROLLER when the term is over, KAFKA_STORAGE_ERROR when the registry cannot be read."""
+        try:
+            await self._registry.sync()
+            await self._check_office()
+        except SessionExpired as error:
+            raise self._over() from error
+        except RegistryError as error:
+            raise _unwritable(error) from error
+
     # -- what to write
 
     def topic(self, topic: TopicImage) -> Operation:

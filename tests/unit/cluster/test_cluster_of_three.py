@@ -1,6 +1,7 @@
 """What the controller does for a cluster of several brokers: who leads, who is in sync, who is told, and who may decide."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from odradek.cluster.reassignment import Reassignment
 from odradek.cluster.sync import UpdateKind
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
+from odradek.registry import Put, RegistryError
 
 
 def brokers(*numbers: int) -> tuple[BrokerId, ...]:
@@ -531,3 +533,48 @@ async def test_requests_about_what_is_not_there_are_refused(three: Any) -> None:
     with pytest.raises(KafkaError) as refused:
         await three.controller.alter_partitions(BrokerId(1), 12345, {})
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_who_claims_to_know_a_later_controller_is_not_believed_without_proof(three: Any) -> None:
+    """Anybody can say so; the registry knows whether the term is over."""
+    forged = replace(three.brokers[2].report(), controller_epoch=99, version=5)
+    answer = await three.controller.sync(forged, max_wait_s=0.0)
+    assert answer.kind is UpdateKind.SNAPSHOT
+    stranger = replace(forged, broker_id=BrokerId(77), broker_epoch=123)
+    with pytest.raises(KafkaError) as refused:
+        await three.controller.sync(stranger, max_wait_s=0.0)
+    assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    await three.topic("t")
+
+
+async def test_who_knows_a_later_controller_tells_an_older_one_that_its_time_is_over(three: Any) -> None:
+    old, session = three.controller, three.brokers[1].session
+    node = await session.get("/controller_epoch")
+    await session.commit([Put(path="/controller_epoch", data=b"2", version=node.version)])
+    report = replace(three.brokers[2].report(), controller_epoch=2)
+    with pytest.raises(KafkaError) as refused:
+        await old.sync(report, max_wait_s=0.0)
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert three.deposed == [1]
+
+
+async def test_proposals_that_were_refused_are_forgotten(three: Any) -> None:
+    """Their leader makes them again; they must not pile up, and be carried out later, while the registry is away."""
+    await three.topic("t")
+    leader = three.brokers[three.partition("t").leader]
+    session = three.brokers[1].session
+    session.fails = ["before"]
+    with pytest.raises(KafkaError):
+        await leader.propose("t", 0, [leader.broker_id])
+
+    async def away() -> None:
+        raise RegistryError("no answer")
+
+    here, session.sync = session.sync, away
+    for _ in range(3):
+        with pytest.raises(KafkaError):
+            await leader.propose("t", 0, [leader.broker_id])
+    session.sync = here
+    isr = three.partition("t").isr
+    await three.controller.alter_partitions(leader.broker_id, leader.epoch, {})
+    assert three.partition("t").isr == isr
