@@ -146,6 +146,26 @@ async def test_a_part_that_fails_to_stop_keeps_no_other_from_stopping(
     await other.stop()
 
 
+async def test_who_stops_a_broker_that_is_stopping_waits_for_its_end(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closes, ended = Replicas.close, False
+
+    async def close(replicas: Replicas) -> None:
+        nonlocal ended
+        await asyncio.sleep(0)
+        await closes(replicas)
+        ended = True
+
+    monkeypatch.setattr(Replicas, "close", close)
+    broker = await scene.start()
+    first = asyncio.ensure_future(broker.stop())
+    await asyncio.sleep(0)
+    await broker.stop()
+    assert ended
+    await first
+
+
 async def test_work_in_the_background_comes_to_its_end_before_what_it_works_on_is_closed(
     scene: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ class Broker:
         self._open_registry = open_registry
         self._background: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
+        self._ending = asyncio.Lock()
         self._directories: LogDirectories | None = None
         self._registry: Registry | None = None
         self._cluster: ClusterLink | None = None
@@ -249,10 +250,15 @@ class Broker:
             self.addresses.append((listener.host, port))
 
     async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:
-        """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent.
+        """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent: whoever calls it
+        while it is under way waits for its end.
 
         A part that fails to stop keeps no other from stopping; what it raised is raised in the end.
         """
+        async with self._ending:
+            await self._stop(drain_seconds)
+
+    async def _stop(self, drain_seconds: float) -> None:
         server, cluster, replicas = self._server, self._cluster, self._replicas
         registry, directories = self._registry, self._directories
         self._server = self._cluster = self._replicas = self._registry = self._directories = None

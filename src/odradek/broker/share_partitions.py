@@ -219,6 +219,14 @@ class SharePartitions:
         return live if live is not None else await outcome_of(self.load(place))
 
     async def _load(self, place: SharePlace) -> LivePartition:
+        try:
+            return await self._read(place)
+        except asyncio.CancelledError:
+            if not self._closed:
+                raise
+            raise _GIVEN_UP from None  # a request that waits is to be answered, and a cancelled one never is
+
+    async def _read(self, place: SharePlace) -> LivePartition:
         partition = self._replicas.leader_by_id(place.topic_id, place.partition)
         leader_epoch = partition.leader_epoch
         state = await self.keeper.read(place, leader_epoch)

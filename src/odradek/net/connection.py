@@ -322,6 +322,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._held is slot:
             self._held = None
         if future.cancelled():
+            # By us, when the connection is lost; else the work was given up: no answer will ever come, nor one behind it.
+            self._drop("the broker gave up a request")
             return
         error = future.exception()
         if error is not None:

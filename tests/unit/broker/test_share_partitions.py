@@ -245,6 +245,22 @@ async def test_who_gives_up_waiting_for_a_load_leaves_it_to_the_others(world: Wo
     assert (await second).core.start_offset == 0
 
 
+async def test_who_waits_for_a_load_when_the_broker_stops_is_told_so(world: World) -> None:
+    begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def read(place: SharePlace, leader_epoch: int) -> ShareState | None:
+        begun.set_result(None)
+        return await asyncio.get_running_loop().create_future()
+
+    world.keeper.read = read  # type: ignore[method-assign]
+    waiting = asyncio.ensure_future(world.shares.get(PLACE))
+    await begun
+    world.shares.close()
+    with pytest.raises(KafkaError) as refused:
+        await waiting
+    assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 async def test_what_nobody_reads_any_more_is_forgotten(world: World) -> None:
     live = await world.given()
     connection: Any = object()

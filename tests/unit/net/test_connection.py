@@ -311,6 +311,16 @@ async def test_stopping_does_not_wait_for_clients_that_always_ask_again() -> Non
         await asking
 
 
+async def test_a_request_that_is_given_up_ends_its_connection_after_the_earlier_answers() -> None:
+    echo = Echo()
+    async with serving(echo) as (_, port), connected(port) as (reader, writer):
+        writer.write(framed(b"first") + framed(b"later:never") + framed(b"behind"))
+        await until(lambda: len(echo.handled) == 3)
+        echo.held[b"later:never"].cancel()
+        assert await read_frame(reader) == b"first"
+        assert await reader.read() == b""
+
+
 async def test_stopping_gives_up_on_what_is_not_answered_in_time() -> None:
     echo = Echo()
     async with serving(echo) as (server, port), connected(port) as (reader, writer):
