@@ -8,7 +8,7 @@ from odradek.config.controller import ControllerConfig
 from odradek.config.definition import Importance, Setting, SettingType, at_least, declare
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ClusterConfig(ControllerConfig):
     """How a broker finds the others, and how they know that it lives."""
 

@@ -8,7 +8,7 @@ from odradek.config.definition import Importance, Setting, SettingType, Update, 
 from odradek.config.replication import ReplicationConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ControllerConfig(ReplicationConfig):
     """When leadership goes back to preferred leaders, when lost replicas are made again, and where."""
 

@@ -46,7 +46,7 @@ def _in_sync(key: str, topic: str, type_: SettingType) -> int:
     return replicas
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class InternalTopicConfig(ClusterConfig):
     """Kafka refuses to make a topic with more replicas than brokers, so with these defaults one broker has no groups. Here a
     topic that everything waits for is made with what there is.

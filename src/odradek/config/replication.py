@@ -28,7 +28,7 @@ def _whole(
     return declared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ReplicationConfig(ZooKeeperConfig):
     """How followers fetch from leaders, and consumers from followers."""
 

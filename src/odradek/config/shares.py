@@ -14,7 +14,7 @@ def _whole(key: str, default: int, valid: Bounds, meaning: str) -> int:
     return declared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ShareConfig(TransactionConfig):
     """What governs share groups (KIP-932) on one broker."""
 

@@ -10,7 +10,7 @@ from odradek.config.internal_topics import InternalTopicConfig
 _INT, _BOOLEAN = SettingType.INT, SettingType.BOOLEAN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class TransactionConfig(InternalTopicConfig):
     """What governs transactions on one broker."""
 

@@ -81,7 +81,7 @@ def _setting(key: str, type_: SettingType, default: object, meaning: str, valid:
 _STORE_TYPE: Final = one_of("PEM")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ZooKeeperConfig:
     """How a broker reaches ZooKeeper, if it is to."""
 
