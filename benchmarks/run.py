@@ -8,6 +8,7 @@ absent: this is said, and only Odradek's own figures are taken.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -212,4 +213,5 @@ class _Progress:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the brokers are ended on the way out
     sys.exit(main())
