@@ -429,8 +429,8 @@ class _Opener:
             self._last_epoch = max(self._last_epoch, before.leader_epoch if before is not None else -1)
         self._keep_active(segment, scanned)
         self._recovered = self._segments[first:]
-        for path in (self._directory, *self._opening.parents):
-            self._disk.sync_directory(path)
+        for path in self._opening.parents:
+            self._disk.sync_directory(path)  # the log's own follows with its producers
         log.info(
             "log_scanned",
             partition=self._opening.topic_partition,
