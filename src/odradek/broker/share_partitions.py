@@ -27,7 +27,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock
 from odradek.runtime.shielded import outcome_of, unheard
-from odradek.shards import Shards
+from odradek.shards import Shards, decided
 from odradek.telemetry import events
 
 _log = events.get("groups")
@@ -260,12 +260,15 @@ class SharePartitions:
         self.drop(place)
 
     async def topics_deleted(self, topic_ids: frozenset[UUID]) -> None:
+        """Forget their state. It waits for no other broker: whoever calls may be about to hear that one is dead."""
         for place in [one for one in self._live if one.topic_id in topic_ids]:
             self.drop(place)
         for _, shard in self._shards:
             try:
-                while not await shard.execute(partial(ShareStates.delete_topics, topic_ids=topic_ids)):
-                    pass
+                is_done = False
+                while not is_done:
+                    is_done = decided(shard, partial(ShareStates.delete_topics, topic_ids=topic_ids))
+                    await asyncio.sleep(0)
             except KafkaError as error:
                 _log.info("state_of_deleted_topics_kept", topics=len(topic_ids), reason=error.message)
 

@@ -34,7 +34,7 @@ from odradek.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from odradek.shards import Shard, Shards, Ticket
+from odradek.shards import Shard, Shards, Ticket, decided
 from odradek.telemetry import events
 
 _log = events.get("groups")
@@ -168,13 +168,17 @@ class GroupService:
         )
 
     async def topics_deleted(self, topics: frozenset[str]) -> None:
-        """Forget what was committed for them. A shard that is not at hand now does so when it cleans up."""
+        """Forget what was committed for them. A shard that is not at hand now does so when it cleans up.
+
+        It waits for no other broker: whoever calls may be about to hear that one is dead.
+        """
         for _, shard in self.shards:
             try:
-                group_ids = await shard.execute(removing.groups_with_offsets)
+                group_ids = decided(shard, removing.groups_with_offsets)
                 while group_ids:
-                    group_ids = await shard.execute(
-                        partial(removing.delete_topics, topics=topics, group_ids=group_ids)
+                    await asyncio.sleep(0)
+                    group_ids = decided(
+                        shard, partial(removing.delete_topics, topics=topics, group_ids=group_ids)
                     )
             except KafkaError as error:
                 _log.info("offsets_of_deleted_topics_kept", topics=len(topics), reason=error.message)

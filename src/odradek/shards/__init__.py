@@ -4,7 +4,7 @@ from odradek.shards.log import ShardLog
 from odradek.shards.machine import Machine, StoredRecord
 from odradek.shards.outcome import Answer, BatchProducer, Moment, NewRecord, Outcome, Ticket
 from odradek.shards.shard import Shard
-from odradek.shards.shards import Shards, java_hash, partition_of
+from odradek.shards.shards import Shards, decided, java_hash, partition_of
 
 __all__ = [
     "Answer",
@@ -18,6 +18,7 @@ __all__ = [
     "Shards",
     "StoredRecord",
     "Ticket",
+    "decided",
     "java_hash",
     "partition_of",
 ]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Clock
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import Machine
-from odradek.shards.shard import Shard
+from odradek.shards.outcome import Moment, Outcome
+from odradek.shards.shard import Operation, Shard
 
 M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
 
 
 class Shards(Generic[M]):
@@ -100,3 +103,24 @@ def java_hash(text: str) -> int:
 def _absolute(value: int) -> int:
     """Kafka's `Utils.abs`: the smallest 32-bit integer, which has no positive twin, becomes 0."""
     return 0 if value == -(1 << 31) else abs(value)
+
+
+def decided(shard: Shard[M], operation: Operation[M, T]) -> T:
+    """The reply of an operation at once, for the broker's own use: it may not be shown, for nothing is durable yet.
+
+    For whoever must not wait for other brokers. Raises as `Shard.execute`; a write that fails later is not told.
+    """
+    replies: list[T] = []
+
+    def noted(machine: M, now: Moment) -> Outcome[T]:
+        outcome = operation(machine, now)
+        replies.append(outcome.reply)
+        return outcome
+
+    shard.execute(noted).add_done_callback(_heard)
+    return replies[0]
+
+
+def _heard(done: asyncio.Future[Any]) -> None:
+    if not done.cancelled():
+        done.exception()
