@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import posixpath
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.cluster.registration import join_cluster
 from odradek.config.broker import BrokerConfig
@@ -21,8 +20,7 @@ _IDENTITY: Final = "meta.properties"
 _CLUSTER_ID: Final = "cluster.id="
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
+class Stores(NamedTuple):
     directories: LogDirectories
     registry: Registry
 

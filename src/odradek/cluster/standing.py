@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -14,8 +14,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(NamedTuple):
     """Brokers as they stand for one partition."""
 
     alive: frozenset[BrokerId]
@@ -66,8 +65,7 @@ def without(standing: Standing, brokers: frozenset[BrokerId]) -> Standing:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRules:
+class TopicRules(NamedTuple):
     """What a topic's settings say about its leaders."""
 
     min_isr: int = 1

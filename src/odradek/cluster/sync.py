@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from odradek.cluster.documents import DOCUMENTS
@@ -42,8 +42,7 @@ class UpdateDoesNotFit(OdradekError):
     """A delta that starts from another image than the one at hand: ask for a snapshot (version -1)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncAnswer:
+class SyncAnswer(NamedTuple):
     """What a broker is told. `payload` is empty when there is nothing new."""
 
     controller_epoch: int

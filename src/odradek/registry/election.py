@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.model.errors import OdradekError
 from odradek.registry.port import (
@@ -38,8 +37,7 @@ _RESIGN_SECONDS: Final = 5.0
 _log = events.get("election")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+class Term(NamedTuple):
     """One time in office. A commit that begins with `check` is refused once the term is over."""
 
     epoch: int

@@ -8,8 +8,7 @@ as it does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.model.errors import OdradekError
 
@@ -29,8 +28,7 @@ class SessionExpired(RegistryError):
     """The session is over, and its ephemeral nodes are gone. `renew` begins another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(NamedTuple):
     """A value and how often it was written (0 for a fresh one).
 
     `created` grows with every commit of the store, so a node that is made again has a higher one. `owner` is the id of the
@@ -43,8 +41,7 @@ class Node:
     owner: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
+class Create(NamedTuple):
     """Make a node that must not exist. Parents need not exist."""
 
     path: str
@@ -52,8 +49,7 @@ class Create:
     ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
+class Put(NamedTuple):
     """Replace a node whose version must be the one given."""
 
     path: str
@@ -61,16 +57,14 @@ class Put:
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
+class Delete(NamedTuple):
     """Remove a node whose version must be the one given."""
 
     path: str
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(NamedTuple):
     """Change nothing, but let the commit fail unless the node has this version."""
 
     path: str

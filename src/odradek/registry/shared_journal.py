@@ -16,7 +16,7 @@ from __future__ import annotations
 import posixpath
 import zlib
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.registry.journal import State, body_of, lines_of
 from odradek.registry.port import RegistryError
@@ -32,8 +32,7 @@ _NO_HEAD: Final = bytes(_HEAD_LENGTH)
 _log = events.get("registry")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(NamedTuple):
     """Up to where the journal is durable."""
 
     generation: int

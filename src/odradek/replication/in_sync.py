@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.cluster.image import PartitionImage
 from odradek.model.errors import ErrorCode, KafkaError
@@ -34,8 +34,7 @@ _PROPOSE_AGAIN_S: Final = 1.0
 """So long a follower that the controller refused is not proposed again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrProposal:
+class IsrProposal(NamedTuple):
     """An ISR that the leader wants; of the state that it knew, so that the controller can refuse what is late."""
 
     leader_epoch: LeaderEpoch
@@ -44,8 +43,7 @@ class IsrProposal:
     """With the epochs of the brokers; -1 of one that has not fetched from this leader yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrAnswer:
+class IsrAnswer(NamedTuple):
     """What the controller made of a proposal: the partition's state from now on."""
 
     leader: BrokerId

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek.model.ids import BrokerId
 from odradek.replication.in_sync import IsrProposal
@@ -24,8 +23,7 @@ class IsrProposals(Protocol):
     def propose(self, partition: Partition, proposal: IsrProposal) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class Membership(NamedTuple):
     """This broker as a member of a cluster, which all of its partitions share."""
 
     broker_id: BrokerId

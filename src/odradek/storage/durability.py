@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from odradek.runtime.ports import Disk
 from odradek.storage import naming
@@ -142,8 +142,7 @@ class FlushJob:
             self.deferred.append(path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosingJob:
+class ClosingJob(NamedTuple):
     """The last flush of a log. `run` on any thread; nothing is done for the log on another one afterwards."""
 
     flush: FlushJob
