@@ -33,6 +33,9 @@ def main() -> int:
     parser.add_argument(
         "--namespaces", action="store_true", help="a network namespace for each broker, and partitions (root)"
     )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="FAULT", help="this fault; may be repeated"
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     chosen = parser.parse_args()
     if chosen.namespaces and hub() is None:
@@ -49,6 +52,8 @@ def main() -> int:
         writers=chosen.writers,
         partitions=chosen.partitions,
         zookeeper=chosen.zookeeper,
+        kinds=tuple(chosen.only),
+        full=True,
     )
     with tempfile.TemporaryDirectory(prefix="odradek-faults-") as temporary:
         directory = chosen.keep or Path(temporary)

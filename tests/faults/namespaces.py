@@ -16,8 +16,20 @@ from contextlib import contextmanager, suppress
 from typing import Final, Self
 
 HUB_ADDRESS: Final = "10.99.0.254"
+ZOOKEEPER_ADDRESS: Final = "10.99.0.253"
+"""The hub's, too: so that a broker can be cut from ZooKeeper alone, or from the clients alone."""
 _HUB_VARIABLE: Final = "ODRADEK_FAULTS_HUB"
 _BRIDGE: Final = "br0"
+_PARTITIONS: Final = (
+    "pair",
+    "pair, one way",
+    "from brokers",
+    "from the clients",
+    "from ZooKeeper",
+    "from the rest, one way",
+    "from the rest",
+    "from all",
+)
 
 
 def absent() -> str | None:
@@ -46,7 +58,8 @@ def enter_hub(arguments: Sequence[str]) -> int:
     try:
         _inside(name, "link", "set", "lo", "up")
         _inside(name, "link", "add", _BRIDGE, "type", "bridge")
-        _inside(name, "addr", "add", f"{HUB_ADDRESS}/24", "dev", _BRIDGE)
+        for address in (HUB_ADDRESS, ZOOKEEPER_ADDRESS):
+            _inside(name, "addr", "add", f"{address}/24", "dev", _BRIDGE)
         _inside(name, "link", "set", _BRIDGE, "up")
         return subprocess.run(
             ["ip", "netns", "exec", name, sys.executable, "-m", "tests.faults", *arguments],
@@ -113,38 +126,37 @@ class Places:
         """One of several kinds of partition, for as long as the block lasts."""
         victim = rng.choice(self._ids)
         other = rng.choice([one for one in self._ids if one != victim])
-        kind = rng.choice(
-            ("pair", "pair, one way", "from brokers", "from the rest", "from the rest, one way", "from all")
-        )
-        try:
-            self._cut_as(kind, victim, other)
+        kind = rng.choice(_PARTITIONS)
+        with self.without(self._links(kind, victim, other)):
             yield f"{kind}: broker {victim}"
+
+    @contextmanager
+    def without(self, links: Sequence[tuple[int, str]]) -> Iterator[None]:
+        """These links are cut, from a broker to an address, for as long as the block lasts."""
+        try:
+            for source, target in links:
+                self.cut(source, target)
+            yield
         finally:
             self.heal()
 
-    def _cut_as(self, kind: str, victim: int, other: int) -> None:
+    def _links(self, kind: str, victim: int, other: int) -> list[tuple[int, str]]:
         others = [one for one in self._ids if one != victim]
-        match kind:
-            case "pair":
-                self.cut(victim, self.address(other))
-                self.cut(other, self.address(victim))
-            case "pair, one way":
-                self.cut(victim, self.address(other))
-            case "from brokers":
-                for one in others:
-                    self.cut(victim, self.address(one))
-                    self.cut(one, self.address(victim))
-            case "from the rest, one way":
-                self.cut(victim, HUB_ADDRESS)
-            case "from the rest":  # ZooKeeper and the clients; the hub has no route of its own to cut
-                self.cut(victim, HUB_ADDRESS)
-                for one in others:
-                    self.cut(victim, self.address(one))
-            case _:
-                self.cut(victim, HUB_ADDRESS)
-                for one in others:
-                    self.cut(victim, self.address(one))
-                    self.cut(one, self.address(victim))
+        to_others = [(victim, self.address(one)) for one in others]
+        from_others = [(one, self.address(victim)) for one in others]
+        # ZooKeeper and the clients: the hub has no route of its own to cut
+        to_hub = [(victim, HUB_ADDRESS), (victim, ZOOKEEPER_ADDRESS)]
+        links = {
+            "pair": [(victim, self.address(other)), (other, self.address(victim))],
+            "pair, one way": [(victim, self.address(other))],
+            "from brokers": to_others + from_others,
+            "from the clients": to_hub[:1],
+            "from ZooKeeper": to_hub[1:],
+            "from the rest, one way": to_hub,
+            "from the rest": to_hub + to_others,
+            "from all": to_hub + to_others + from_others,
+        }
+        return links[kind]
 
 
 def _inside(name: str, *arguments: str) -> None:

@@ -82,6 +82,15 @@ class Nemesis:
         except (KafkaException, KeyError, TimeoutError):
             return None  # nobody answers now: anyone will do
 
+    def is_in_sync(self, node_id: int) -> bool:
+        """Whether all replicas of the topic that this broker has are in sync."""
+        try:
+            admin = AdminClient({"bootstrap.servers": self.fleet.bootstrap, "log_level": 0})
+            found = admin.list_topics(self.topic, timeout=_ASK_SECONDS).topics[self.topic].partitions
+        except (KafkaException, KeyError):
+            return False
+        return bool(found) and all(node_id in one.isrs for one in found.values() if node_id in one.replicas)
+
     def pause(self, low: float, high: float) -> None:
         time.sleep(self.random.uniform(low, high))
 
@@ -90,15 +99,28 @@ def _kill(nemesis: Nemesis) -> str:
     who, broker = nemesis.victim()
     broker.kill()
     nemesis.pause(0.0, 1.5 * nemesis.session_seconds)
-    _revive(broker)
+    revive(broker)
     return who
 
 
 def _kill_and_revive_at_once(nemesis: Nemesis) -> str:
     who, broker = nemesis.victim()
     broker.kill()
-    _revive(broker)
+    revive(broker)
     return who
+
+
+def _kill_two(nemesis: Nemesis) -> str:
+    """A majority: what the third has alone is not acknowledged."""
+    brokers = nemesis.random.sample(nemesis.fleet.brokers, 2)
+    for broker in brokers:
+        broker.kill()
+    nemesis.pause(0.0, 1.5 * nemesis.session_seconds)
+    for broker in brokers:
+        broker.start()
+    for broker in brokers:
+        broker.wait_until_ready()
+    return " and ".join(str(broker.node_id) for broker in brokers)
 
 
 def _kill_all(nemesis: Nemesis) -> str:
@@ -130,16 +152,26 @@ def _stop_long(nemesis: Nemesis) -> str:
 def _restart(nemesis: Nemesis) -> str:
     who, broker = nemesis.victim()
     broker.stop()
-    _revive(broker)
+    revive(broker)
     return who
 
 
 def _rolling_restart(nemesis: Nemesis) -> str:
     for broker in nemesis.fleet.brokers:
         broker.stop()
-        _revive(broker)
+        revive(broker)
         nemesis.pause(0.0, 1.0)
     return "all, one after another"
+
+
+def wait_for(done: Callable[[], bool], timeout_s: float) -> float | None:
+    """Seconds until it was so; None when it was not in time."""
+    began = time.monotonic()
+    while not done():
+        if time.monotonic() - began > timeout_s:
+            return None
+        time.sleep(0.05)
+    return time.monotonic() - began
 
 
 @contextmanager
@@ -151,7 +183,7 @@ def _stopped(broker: BrokerProcess) -> Iterator[None]:
         broker.resume()
 
 
-def _revive(broker: BrokerProcess) -> None:
+def revive(broker: BrokerProcess) -> None:
     broker.start()
     broker.wait_until_ready()
 
@@ -159,6 +191,7 @@ def _revive(broker: BrokerProcess) -> None:
 _FAULTS: Final[dict[str, Callable[[Nemesis], str]]] = {
     "kill -9": _kill,
     "kill -9, back at once": _kill_and_revive_at_once,
+    "kill -9 of two": _kill_two,
     "kill -9 of all": _kill_all,
     "SIGSTOP, short": _stop_short,
     "SIGSTOP, longer than the session": _stop_long,

@@ -120,7 +120,7 @@ def check(address: str, topic: str, partitions: int, writers: list[Writer], *, t
     found = Findings(acknowledged_count=sum(writer.acknowledged_count for writer in writers))
     by_name = {writer.name: writer for writer in writers}
     seen = {writer.name: bytearray(len(writer.acknowledged)) for writer in writers}
-    for message in _read(address, topic, partitions, timeout_s):
+    for message in read_topic(address, topic, partitions, timeout_s):
         found.read_count += 1
         name, _, number_text = message.value().decode().partition(":")
         number = int(number_text)
@@ -139,7 +139,7 @@ def check(address: str, topic: str, partitions: int, writers: list[Writer], *, t
     return found
 
 
-def _read(address: str, topic: str, partitions: int, timeout_s: float) -> Any:
+def read_topic(address: str, topic: str, partitions: int, timeout_s: float) -> Any:
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": address,

@@ -1,0 +1,200 @@
+"""Where the brokers are, who coordinates them, and the faults that this makes possible beside those of every site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from tests.faults import clocks, disks, namespaces
+from tests.faults.clocks import Clocks
+from tests.faults.disks import SmallDisk
+from tests.faults.namespaces import ZOOKEEPER_ADDRESS, Places
+from tests.faults.nemesis import Nemesis, revive, wait_for
+from tests.faults.sessions import Sessions
+
+from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.model.errors import OdradekError
+from odradek.testing.zookeeper import ZooKeeperServer
+
+BROKERS: Final = 3
+_SMALL_DISK: Final = 3
+_ROOT: Final = "/odradek"
+_JUMPS: Final = (-1500, -60, 60, 1500)
+_BACK_SECONDS: Final = 30.0
+_SETTINGS: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "replica.lag.time.max.ms": "3000",
+    "auto.create.topics.enable": "false",
+}
+
+
+@dataclass(slots=True)
+class Site:
+    """Brokers on loopback, or each in a network namespace; with a clock, a small disk, a ZooKeeper, where there can be."""
+
+    fleet: Fleet
+    topic: str
+    places: Places | None = None
+    zookeeper: ZooKeeperServer | None = None
+    clocks: Clocks | None = None
+    disk: SmallDisk | None = None
+    absent: dict[str, str] = field(default_factory=dict)
+    """Faults that there cannot be here, and why."""
+
+    @classmethod
+    def open(
+        cls,
+        ending: ExitStack,
+        directory: Path,
+        *,
+        topic: str,
+        session_seconds: float,
+        zookeeper: bool,
+        full: bool,
+    ) -> Site:
+        """`full`: with everything that this machine allows."""
+        site = cls(Fleet([]), topic)
+        session_ms = str(int(session_seconds * 1000))
+        settings = {**_SETTINGS, "broker.session.timeout.ms": session_ms}
+        if namespaces.hub():
+            site.places = ending.enter_context(Places(range(1, BROKERS + 1)))
+        if zookeeper:
+            bound = {"clientPortAddress": "0.0.0.0"} if site.places else {}
+            site.zookeeper = ending.enter_context(ZooKeeperServer(directory / "zookeeper", settings=bound))
+            host = ZOOKEEPER_ADDRESS if site.places else "127.0.0.1"
+            settings["zookeeper.connect"] = f"{host}:{site.zookeeper.port}{_ROOT}"
+            settings["zookeeper.session.timeout.ms"] = session_ms
+        if full and clocks.absent() is None:
+            site.clocks = Clocks(directory / "clocks")
+        fleet = Fleet.plan(BROKERS, directory, settings=settings)
+        site.fleet = Fleet([site._placed(broker) for broker in fleet.brokers])
+        if full and disks.absent() is None:
+            home = site.fleet.broker(_SMALL_DISK).terms.directory
+            site.disk = ending.enter_context(SmallDisk(home))
+        site._note_absent(full)
+        return site
+
+    def _placed(self, broker: BrokerProcess) -> BrokerProcess:
+        terms, node_id = broker.terms, broker.node_id
+        if self.places is not None:
+            listen = f"{self.places.address(node_id)}:9092"
+            terms = replace(terms, listen=listen, prefix=self.places.prefix(node_id))
+        if self.clocks is not None:
+            terms = replace(terms, prefix=[*terms.prefix, *self.clocks.prefix(node_id)])
+        return BrokerProcess(terms)
+
+    def _note_absent(self, full: bool) -> None:
+        if self.zookeeper is None:
+            self.absent["ZooKeeper's faults"] = "not asked for (--zookeeper)"
+        if self.places is None:
+            self.absent["network partitions"] = "not asked for (--namespaces)"
+        if self.zookeeper is None or self.places is None:
+            self.absent["session expiry"] = "needs --zookeeper and --namespaces"
+        not_full = "" if full else "the short form goes without"
+        if self.clocks is None:
+            self.absent["clock jump"] = not_full or clocks.absent() or ""
+        if self.disk is None:
+            self.absent["full disk"] = not_full or disks.absent() or ""
+
+    def faults(self) -> dict[str, Callable[[Nemesis], str]]:
+        """Those that this site can have beside those of every site."""
+        found: dict[str, Callable[[Nemesis], str]] = {}
+        if self.places is not None:
+            found["network partition"] = self._partition
+            found["rolling restart while partitioned"] = self._rolling_restart_while_partitioned
+        if self.zookeeper is not None:
+            found["restart of ZooKeeper"] = self._restart_zookeeper
+            found["SIGSTOP of ZooKeeper"] = self._stop_zookeeper
+        if self.places is not None and self.zookeeper is not None:
+            found["session expiry"] = self._expire
+        if self.clocks is not None:
+            found["clock jump"] = self._jump
+        if self.disk is not None:
+            found["full disk"] = self._fill
+        return found
+
+    def _partition(self, nemesis: Nemesis) -> str:
+        assert self.places is not None
+        with self.places.partition(nemesis.random) as what:
+            nemesis.pause(0.5, 2.5 * nemesis.session_seconds)
+        return what
+
+    def _rolling_restart_while_partitioned(self, nemesis: Nemesis) -> str:
+        """Each is ended and started, and nobody waits for it to be ready: it may be the one that is cut off."""
+        assert self.places is not None
+        with self.places.partition(nemesis.random) as what:
+            for broker in self.fleet.brokers:
+                broker.stop()
+                broker.start()
+                nemesis.pause(0.5, 2.0)
+        for broker in self.fleet.brokers:
+            try:
+                broker.wait_until_ready()
+            except OdradekError:  # it gave up, as it could not reach ZooKeeper: an operator starts it again
+                broker.stop()
+                revive(broker)
+        return what
+
+    def _restart_zookeeper(self, nemesis: Nemesis) -> str:
+        assert self.zookeeper is not None
+        self.zookeeper.kill()
+        nemesis.pause(0.0, nemesis.session_seconds)
+        self.zookeeper.start()
+        return "ZooKeeper"
+
+    def _stop_zookeeper(self, nemesis: Nemesis) -> str:
+        """Longer than sessions last: when it wakes up, it ends those that it did not hear of."""
+        assert self.zookeeper is not None
+        self.zookeeper.pause()
+        nemesis.pause(nemesis.session_seconds, 1.5 * nemesis.session_seconds)
+        self.zookeeper.resume()
+        return "ZooKeeper"
+
+    def _expire(self, nemesis: Nemesis) -> str:
+        """The broker's packets to ZooKeeper, and no others, are lost until ZooKeeper has ended its session."""
+        assert self.places is not None
+        assert self.zookeeper is not None
+        who, broker = nemesis.victim()
+        with Sessions(self.zookeeper.address, _ROOT) as sessions:
+            before = sessions.owner(broker.node_id)
+            with self.places.without([(broker.node_id, ZOOKEEPER_ADDRESS)]):
+                gone = wait_for(
+                    lambda: sessions.owner(broker.node_id) != before, 10 * nemesis.session_seconds
+                )
+            back = wait_for(lambda: sessions.owner(broker.node_id) not in (None, before), _BACK_SECONDS)
+        if gone is None:
+            return f"{who}, whose session did not end"
+        told = f"back after {back:.1f} s" if back is not None else f"not back within {_BACK_SECONDS:.0f} s"
+        return f"{who}, ended after {gone:.1f} s, {told}"
+
+    def _jump(self, nemesis: Nemesis) -> str:
+        assert self.clocks is not None
+        who, broker = nemesis.victim()
+        seconds = nemesis.random.choice(_JUMPS)
+        with self.clocks.jump(broker.node_id, seconds):
+            nemesis.pause(0.5, 2.0 * nemesis.session_seconds)
+        return f"{who} by {seconds} s, and back"
+
+    def _fill(self, nemesis: Nemesis) -> str:
+        """Full for a while. A broker that ended, or that does not come back by itself, is started anew."""
+        assert self.disk is not None
+        broker = self.fleet.broker(_SMALL_DISK)
+        with self.disk.full():
+            nemesis.pause(nemesis.session_seconds, 3.0 * nemesis.session_seconds)
+        back = None
+        if broker.is_alive:
+            back = wait_for(lambda: nemesis.is_in_sync(broker.node_id), _BACK_SECONDS)
+        if back is not None:
+            return f"broker {broker.node_id}, in sync {back:.1f} s after"
+        did = "did not come back by itself" if broker.is_alive else "ended"
+        with suppress(OdradekError):
+            broker.stop()
+        revive(broker)
+        return f"broker {broker.node_id}, which {did}, and was started again"

@@ -1,0 +1,139 @@
+"""What goes on beside the ledger: a writer's topic that is copied with exactly once, and read by a group that commits."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.faults.commits import Commits, CommitWatch
+from tests.faults.copier import Copier, miscopied
+from tests.faults.members import Member
+from tests.faults.writers import Writer, read_topic
+
+SOURCE: Final = "source"
+COPIES: Final = "copies"
+PARTITIONS: Final = 3
+_COPIERS: Final = 2
+_MEMBERS: Final = 3
+_COPIERS_GROUP: Final = "copiers"
+_READERS_GROUP: Final = "readers"
+_END_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class WorkFindings:
+    """What the copiers and the readers of the group did wrong, if anything: `wrongs` by kind."""
+
+    source_count: int = 0
+    copied_count: int = 0
+    commits_read: int = 0
+    wrongs: dict[str, list[str]] = field(default_factory=dict)
+    troubles: Counter[str] = field(default_factory=Counter)
+    """Errors that the clients were told, and that they outlived."""
+    seconds_to_catch_up: float = 0.0
+
+    @property
+    def is_clean(self) -> bool:
+        return not any(self.wrongs.values())
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source_count,
+            "copied": self.copied_count,
+            "commits_read": self.commits_read,
+            "wrongs": {kind: found[:20] for kind, found in self.wrongs.items() if found},
+            "troubles": dict(self.troubles),
+            "seconds_to_catch_up": round(self.seconds_to_catch_up, 2),
+        }
+
+    def text(self) -> list[str]:
+        troubles = ", ".join(f"{count} x {name}" for name, count in self.troubles.most_common(6))
+        return [
+            f"copied {self.copied_count:,} of {self.source_count:,}, read_committed; caught up in"
+            f" {self.seconds_to_catch_up:.1f} s; committed offsets read {self.commits_read:,} times",
+            f"errors that copiers and readers outlived: {troubles or 'none'}",
+            *(
+                f"  {kind}: {len(found)}: {', '.join(found[:5])}"
+                for kind, found in self.wrongs.items()
+                if found
+            ),
+        ]
+
+
+class Workloads:
+    """Begun with `start`, ended with `finish` (the cluster is whole by then), which says what they found."""
+
+    def __init__(self, address: str, *, per_second: int) -> None:
+        self._address = address
+        self._commits = Commits()
+        self._writer = Writer("s", address, SOURCE, partitions=PARTITIONS, per_second=per_second)
+        self._copiers = [
+            Copier(number, address, SOURCE, COPIES, _COPIERS_GROUP, self._commits)
+            for number in range(_COPIERS)
+        ]
+        self._members = [
+            Member(number, address, SOURCE, _READERS_GROUP, self._commits) for number in range(_MEMBERS)
+        ]
+        self._watch = CommitWatch(
+            address, SOURCE, PARTITIONS, (_COPIERS_GROUP, _READERS_GROUP), self._commits
+        )
+
+    def start(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._address, "log_level": 0})
+        made = admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (SOURCE, COPIES)])
+        for future in made.values():
+            future.result(30)
+        self._writer.start()
+        for one in (*self._copiers, *self._members):
+            one.start()
+        self._watch.start()
+
+    def finish(self, timeout_s: float) -> WorkFindings:
+        found = WorkFindings()
+        began = time.monotonic()
+        unanswered = self._writer.finish(timeout_s)
+        behind = self._until_caught_up(began + timeout_s)
+        found.seconds_to_catch_up = time.monotonic() - began
+        stuck = [one.name for one in (*self._copiers, *self._members) if not one.finish(_END_SECONDS)]
+        self._watch.finish()
+        sources = [message.value() for message in read_topic(self._address, SOURCE, PARTITIONS, timeout_s)]
+        copies = [message.value() for message in read_topic(self._address, COPIES, PARTITIONS, timeout_s)]
+        seen = set[bytes]().union(*(member.seen for member in self._members))
+        found.source_count, found.copied_count = len(sources), len(copies)
+        found.commits_read = self._commits.asked_count
+        found.wrongs = {
+            **miscopied(sources, copies),
+            "written twice": [value.decode() for value, count in Counter(sources).items() if count > 1],
+            "written, and lost": self._lost(sources),
+            "not seen by the group": sorted(value.decode() for value in set(sources) - seen),
+            "committed offsets that went back": self._commits.gone_back,
+            "not caught up": behind,
+            "did not end": stuck,
+            "not answered": [f"{unanswered} records"] if unanswered else [],
+        }
+        for one in (*self._copiers, *self._members):
+            found.troubles.update(one.troubles)
+        return found
+
+    def _until_caught_up(self, deadline: float) -> list[str]:
+        """Those that are behind at last."""
+        behind = ["nobody answered"]
+        while behind and time.monotonic() < deadline:
+            try:
+                behind = self._watch.behind()
+            except KafkaException as error:
+                behind = [str(error)]
+            time.sleep(0.2)
+        return behind
+
+    def _lost(self, sources: list[bytes]) -> list[str]:
+        there = set(sources)
+        return [
+            f"s:{number}"
+            for number, told in enumerate(self._writer.acknowledged)
+            if told >= 0 and f"s:{number}".encode() not in there
+        ]
