@@ -3,6 +3,8 @@
 Theory. A follower asks for each partition "from the offset up to which I have made everything durable, which I know to be of
 epoch E". So the question itself is the acknowledgement, and the leader can tell whether the logs have parted: then it answers
 where its own epoch E ended, and the follower cuts its log there. Nothing else cuts a log, least of all a high watermark.
+That holds only of the end of a log: a leader that was deposed asks when its last records are durable, too. Asked from below
+them, the new leader might see no difference, and what it answers would be taken for the successor of records that it lacks.
 
 A fetch session (KIP-227) keeps the questions small: the leader remembers what was asked, and only what changed is said. What
 may have changed is known (`_dirty`): thousands of partitions in which nothing happens cost nothing. A partition that got an
@@ -37,6 +39,8 @@ _FULL: Final = 0
 _EPOCH_MAX: Final = 0x7FFF_FFFF
 _PAUSE_S_MIN: Final = 0.02
 _DOUBLINGS_MAX: Final = 16
+_FLUSH_S: Final = 0.005
+"""Until another look whether a log is durable up to its end."""
 IDLE_FROM: Final = 2
 """After so many empty answers in a row the waits grow."""
 _IDLE_DOUBLINGS_MAX: Final = 10
@@ -75,6 +79,8 @@ class Replica(Protocol):
     def start_offset(self) -> int: ...
     @property
     def durable_offset(self) -> int: ...
+    @property
+    def is_durable(self) -> bool: ...
     @property
     def log(self) -> EpochLog: ...
 
@@ -210,7 +216,7 @@ class FetchState:
         for key in self._dirty:
             followed = self._followed.get(key)
             asked = self._asked.get(key)
-            if followed is None or key in self._paused:
+            if followed is None or key in self._paused or self._awaits_flush(followed, now):
                 if asked is not None:
                     del self._asked[key]
                     forgotten.append(key)
@@ -226,6 +232,13 @@ class FetchState:
             self._epoch = _FULL
             return None
         return self._request(wishes, forgotten, terms, self._wait_ms(now, terms))
+
+    def _awaits_flush(self, followed: Followed, now: float) -> bool:
+        if followed.replica.is_durable:
+            return False
+        followed.due_at = now + _FLUSH_S
+        self._paused[followed.key] = None
+        return True
 
     def _resume_due(self, now: float) -> None:
         for key in [key for key in self._paused if self._followed[key].due_at <= now]:

@@ -85,6 +85,11 @@ class Replica(ABC):
         return self.log.flushed_offset if self.log.config.flush_before_ack else self.log.end_offset
 
     @property
+    def is_durable(self) -> bool:
+        """Whether nothing in the log is beyond `durable_offset`."""
+        return self.durable_offset >= self.log.end_offset
+
+    @property
     def last_epoch(self) -> int:
         """The newest leader epoch that the log knows; -1 when it knows none. One that wrote nothing here counts, too: a leader
         that does not have it says so, and then it is cut off (KAFKA-10706)."""

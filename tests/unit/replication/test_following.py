@@ -41,6 +41,7 @@ class Replica:
     high_watermark: int = 0
     start_offset: int = 0
     durable_offset: int = 0
+    is_durable: bool = True
     log: Log = field(default_factory=Log)
 
     @property
@@ -125,6 +126,20 @@ def test_a_high_watermark_that_moved_is_told_to_the_leader() -> None:
     request = state.next(0.0, TERMS)
     assert request is not None
     assert [part.high_watermark for topic in request.topics for part in topic.partitions] == [8]
+
+
+def test_a_log_that_is_not_durable_up_to_its_end_is_asked_for_when_it_is() -> None:
+    one, two = Replica(0, durable_offset=5, is_durable=False), Replica(1)
+    state = following(one, two)
+    request = state.next(0.0, TERMS)
+    assert asked(request) == {1: (1, 0, 0)}
+    assert request is not None
+    assert request.max_wait_ms < 10
+    state.answered(answer(told(1)))
+    assert asked(state.next(0.1, TERMS)) == {}
+    state.answered(answer())
+    one.durable_offset, one.is_durable = 7, True
+    assert asked(state.next(0.2, TERMS)) == {0: (1, 7, 0)}
 
 
 def test_what_is_followed_no_longer_leaves_the_session() -> None:

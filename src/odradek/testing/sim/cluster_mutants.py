@@ -14,7 +14,7 @@ from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId, Offset
 from odradek.records import BatchHeader
 from odradek.replication.acknowledgements import Acknowledgements
-from odradek.replication.following import Followed, Wish
+from odradek.replication.following import FetchState, Followed, Wish
 from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
 from odradek.replication.partition import Partition
 from odradek.replication.replica_fetchers import _FetchLoop
@@ -53,6 +53,7 @@ def follower_acknowledges_unflushed() -> Patches:
         return None
 
     yield patch.object(Followed, "wish", wish)
+    yield patch.object(FetchState, "_awaits_flush", lambda *_: False)
     yield patch.object(_FetchLoop, "_durable", durable)
 
 
