@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -76,11 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ALONE:
         if name in wanted:
             samples += _measure_alone(who, plan, name, progress)
-    cluster_facts = {}
+    cluster_facts: dict[str, Any] = {}
     if CLUSTER in wanted:
-        by_key = cluster_contenders(jars)
-        titles = {one.key: one.title for one in who}
-        suite = ClusterSuite([by_key[one.key] for one in who], titles, cluster_plan.PLANS[kind], progress)
+        suite = _cluster_suite(options, kind, who, jars, progress)
         samples += suite.run(options.cluster_part or PARTS)
         cluster_facts = {CLUSTER: suite.facts()}
     found = findings(samples, PEER)
@@ -118,6 +117,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--cluster-part", action="append", choices=PARTS, help="of the cluster, this alone; may be repeated"
     )
     parser.add_argument(
+        "--cluster-partitions", type=int, metavar="N", help="partitions of the cluster that is restarted"
+    )
+    parser.add_argument(
         "--contender",
         action="append",
         choices=[PEER, DURABLE, PAGE_CACHE],
@@ -143,6 +145,21 @@ def _peer(version: str | None) -> PeerJars | None:
     except PeerAbsentError as reason:
         print(f"Apache Kafka is absent: {reason}. Measuring Odradek alone.", file=sys.stderr)
         return None
+
+
+def _cluster_suite(
+    options: argparse.Namespace,
+    kind: str,
+    who: Sequence[Contender],
+    jars: PeerJars | None,
+    progress: _Progress,
+) -> ClusterSuite:
+    sizes = cluster_plan.PLANS[kind]
+    if options.cluster_partitions is not None:
+        sizes = replace(sizes, partitions=options.cluster_partitions)
+    by_key = cluster_contenders(jars)
+    titles = {one.key: one.title for one in who}
+    return ClusterSuite([by_key[one.key] for one in who], titles, sizes, progress)
 
 
 def _measure_together(
