@@ -24,9 +24,7 @@ from odradek.cluster.registration import BROKERS, Registration, register, regist
 from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, UpdateKind, apply_update
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
-from odradek.net.peer_connection import PeerUnreachable
 from odradek.protocol import Message
-from odradek.protocol.messages.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
 from odradek.registry import Delete, Registry, RegistryConflict, RegistryError, SessionExpired
 from odradek.registry.election import CONTROLLER, Election, Term
 from odradek.runtime.ports import Entropy
@@ -288,6 +286,9 @@ class Membership:
             if self.controller is None:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
             return await self.controller.sync(report, max_wait_s=max_wait_s)
+        # Not needed before there is another broker.
+        from odradek.protocol.messages.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
+
         request = ClusterSyncRequest(
             broker_id=report.broker_id,
             broker_epoch=report.broker_epoch,
@@ -347,6 +348,8 @@ class Membership:
 
     async def _not_told(self, controller: BrokerId, error: OdradekError) -> None:
         """No news: the controller is gone or deposed, moved to another address, or does not know us."""
+        from odradek.net.peer_connection import PeerUnreachable  # not needed before there is another broker
+
         code = error.code if isinstance(error, KafkaError) else None
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             self._unregistered.set()

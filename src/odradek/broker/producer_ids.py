@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from odradek.broker.asking import AskPeer
 from odradek.cluster.image import NO_LEADER, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, ProducerId
 from odradek.runtime.shielded import outcome_of
+
+if TYPE_CHECKING:
+    from odradek.broker.asking import AskPeer
 
 _ALLOCATE_PRODUCER_IDS: Final = 67
 _ATTEMPTS_MAX: Final = 5

@@ -20,14 +20,13 @@ from odradek.cluster.brokers import BrokerChanges
 from odradek.cluster.changes import Changes
 from odradek.cluster.documents import BROKER_CONFIGS, RESOURCE_CONFIGS, Document
 from odradek.cluster.image import NO_LEADER, ClusterImage, TopicImage
-from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
 from odradek.cluster.publishing import Apply, Publication
 from odradek.cluster.settings import SettingChanges
 from odradek.cluster.store import PRODUCER_ID_BLOCK, ClusterStore
 from odradek.cluster.sync import BrokerReport, SyncAnswer
 from odradek.cluster.topics import ConfigChange, TopicChanges
-from odradek.cluster.upkeep import Upkeep
+from odradek.cluster.upkeep import Upkeep, UpkeepPolicy
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.registry import Registry
@@ -35,8 +34,8 @@ from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.cluster.healing import UpkeepPolicy
     from odradek.cluster.isr_changes import IsrProposal
+    from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
     from odradek.cluster.reassignment import Reassignment
     from odradek.registry.election import Term
 
@@ -71,7 +70,7 @@ class Controller:
         self._topics = TopicChanges(self._changes, entropy, defaults, me)
         self._settings = SettingChanges(self._changes, defaults.rules)
         self._brokers = BrokerChanges(self._changes, clock, defaults.rules)
-        self._partitions = PartitionChanges(self._changes, self._brokers)
+        self._made_partitions: PartitionChanges | None = None
         self._looking_again: asyncio.Task[None] | None = None
         self._upkeep: asyncio.Task[None] | None = None
 
@@ -201,6 +200,10 @@ class Controller:
         """The registrations may have changed: read them, and let partitions follow. Raises nothing: it is tried again."""
         await self._look(self._brokers.look)
 
+    def check_broker(self, broker: BrokerId, epoch: int) -> None:
+        """BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH unless this incarnation of it is registered."""
+        self._brokers.check_epoch(broker, epoch)
+
     def applied_versions(self) -> dict[BrokerId, int]:
         """Which version of the image each broker in service has applied, as far as it said; -1 if it said nothing yet."""
         versions = {
@@ -260,8 +263,17 @@ class Controller:
 
     # -- inside
 
+    @property
+    def _partitions(self) -> PartitionChanges:
+        """Made, and imported, for the first change of what several brokers hold."""
+        if self._made_partitions is None:
+            from odradek.cluster.partitions import PartitionChanges
+
+            self._made_partitions = PartitionChanges(self._changes, self._brokers)
+        return self._made_partitions
+
     def _keep_up(self, clock: Clock, policy: Callable[[], UpkeepPolicy]) -> None:
-        upkeep = Upkeep(self._changes, self._brokers, self._partitions, clock, policy)
+        upkeep = Upkeep(self._changes, self._brokers, lambda: self._partitions, clock, policy)
         self._upkeep = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
 
     async def _confirm_office(self) -> None:

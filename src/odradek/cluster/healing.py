@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from uuid import UUID
 
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
@@ -17,18 +16,6 @@ from odradek.cluster.standing import Standing
 from odradek.model.ids import BrokerId, TopicPartition
 
 StandingFor = Callable[[UUID, int], Standing]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpkeepPolicy:
-    """What the settings say."""
-
-    rebalances_leaders: bool = True
-    rebalance_interval_s: float = 300.0
-    imbalance_percentage: int = 10
-    healing_delay_s: float | None = 1800.0
-    """None: never."""
-    healing_partitions_max: int = 20
 
 
 def replicas_to_heal(

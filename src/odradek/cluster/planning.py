@@ -13,7 +13,6 @@ from uuid import UUID
 
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.placement import check_assignment, place
-from odradek.cluster.reassignment import original_of
 from odradek.cluster.standing import DEFAULT_RULES, TopicRules
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, check_topic_name
@@ -109,6 +108,8 @@ class Planner:
             numbered = dict(enumerate(more.assignment, start=present))
             replica_lists = check_assignment(numbered, self._brokers, first_partition=present)
         else:
+            from odradek.cluster.reassignment import original_of  # not before a topic grows
+
             factor = len(original_of(topic.partitions[0]))
             replica_lists = place(added, factor, self._image.brokers, first=self._start + present)
         fresh = tuple(_fresh_partition(replicas) for replicas in replica_lists)

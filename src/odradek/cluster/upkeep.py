@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.cluster.brokers import BrokerChanges
 from odradek.cluster.changes import Changes
-from odradek.cluster.healing import UpkeepPolicy, leaders_to_bring_back, replicas_to_heal
-from odradek.cluster.partitions import PartitionChanges
 from odradek.config.controller import ControllerConfig
 from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
+if TYPE_CHECKING:
+    from odradek.cluster.partitions import PartitionChanges
+
 _LOOK_SECONDS: Final = (1.0, 30.0)
 """Between looks for what is to be healed: the healing delay, within these bounds."""
 _log = events.get("cluster")
+
+
+class UpkeepPolicy(NamedTuple):
+    """What the settings say."""
+
+    rebalances_leaders: bool = True
+    rebalance_interval_s: float = 300.0
+    imbalance_percentage: int = 10
+    healing_delay_s: float | None = 1800.0
+    """None: never."""
+    healing_partitions_max: int = 20
 
 
 class Upkeep:
@@ -27,7 +39,7 @@ class Upkeep:
         self,
         changes: Changes,
         brokers: BrokerChanges,
-        partitions: PartitionChanges,
+        partitions: Callable[[], PartitionChanges],
         clock: Clock,
         policy: Callable[[], UpkeepPolicy],
     ) -> None:
@@ -58,22 +70,26 @@ class Upkeep:
         dead = frozenset(broker for broker, when in self._brokers.dead_since.items() if when <= since)
         if not dead:
             return
+        from odradek.cluster.healing import replicas_to_heal  # not before a broker died
+
         moves = replicas_to_heal(self._changes.image, dead, partitions_max=policy.healing_partitions_max)
         if moves:
             _log.warning("replicas_healed", brokers=sorted(dead), partitions=len(moves))
-            await self._partitions.reassign(moves, allow_factor_change=False)
+            await self._partitions().reassign(moves, allow_factor_change=False)
 
     async def bring_back_leaders(self, policy: UpkeepPolicy) -> None:
         """Let preferred leaders lead again."""
         if not policy.rebalances_leaders or len(self._changes.image.brokers) < 2:
             return
+        from odradek.cluster.healing import leaders_to_bring_back  # not before there are several brokers
+
         names = leaders_to_bring_back(
             self._changes.image,
             self._brokers.liveness().standing_for,
             percentage=policy.imbalance_percentage,
         )
         if names:
-            await self._partitions.elect(names, unclean=False)
+            await self._partitions().elect(names, unclean=False)
 
 
 def policy_of(config: ControllerConfig) -> UpkeepPolicy:

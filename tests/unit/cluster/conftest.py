@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 
 from odradek.cluster.controller import Controller
-from odradek.cluster.healing import UpkeepPolicy
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import IsrProposal
 from odradek.cluster.planning import ClusterDefaults, NewTopic
 from odradek.cluster.registration import Registration, register
 from odradek.cluster.standing import TopicRules
 from odradek.cluster.sync import BrokerReport, ReplicaId, SyncAnswer, UpdateKind, apply_update
+from odradek.cluster.upkeep import UpkeepPolicy
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
 from odradek.registry import Check, Create, Node, Operation, Put, RegistryError, SessionExpired

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from odradek.cluster.documents import RESOURCE_CONFIGS
-from odradek.cluster.healing import UpkeepPolicy, leaders_to_bring_back, replicas_to_heal
+from odradek.cluster.healing import leaders_to_bring_back, replicas_to_heal
 from odradek.cluster.image import NO_LEADER
 from odradek.cluster.reassignment import Reassignment
 from odradek.cluster.standing import Liveness
-from odradek.cluster.upkeep import Upkeep, policy_of
+from odradek.cluster.upkeep import Upkeep, UpkeepPolicy, policy_of
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId
 
@@ -25,7 +25,7 @@ def upkeep_of(controller: Any) -> Any:
     return Upkeep(
         controller._changes,
         controller._brokers,
-        controller._partitions,
+        lambda: controller._partitions,
         controller._brokers._clock,
         UpkeepPolicy,
     )
