@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import KafkaError
+from odradek.model.ids import BrokerId
 from odradek.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -14,6 +15,7 @@ async def handle(
     parts: Parts, circumstances: Circumstances, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
     try:
+        parts.controller.check_broker(BrokerId(request.broker_id), request.broker_epoch)
         ids = await parts.controller.allocate_producer_ids()
     except KafkaError as error:
         return AllocateProducerIdsResponse(error_code=error.code)

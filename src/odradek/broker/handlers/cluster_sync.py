@@ -44,7 +44,7 @@ def _report(request: ClusterSyncRequest) -> BrokerReport:
     )
     try:
         return report.with_data(request.payload)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the report does not read: {error}") from error
 
 

@@ -1,6 +1,8 @@
 """Forward (10001, between brokers): serve, as the controller, a request that another broker passes on (`broker/forwarding.py`).
 
-Version 0. NOT_CONTROLLER when this broker is not the controller, INVALID_REQUEST for a request that brokers serve themselves.
+Version 0. NOT_CONTROLLER when this broker is not the controller, INVALID_REQUEST for a request that brokers serve themselves or
+that cannot be read, UNSUPPORTED_VERSION for one of a version that only the newer broker that passes it on knows. The connection
+stays: other requests of that broker are on it.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.forwarded import FORWARDED
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, OdradekError
 from odradek.net.connection import Chunks, Held, Reply
-from odradek.protocol import decode_request_header
+from odradek.protocol import APIS, decode_request_header
 from odradek.protocol.messages.forward import ForwardRequest, ForwardResponse
+from odradek.telemetry import events
 
+_log = events.get("broker")
 _SIZE_BYTES: Final = 4
 
 
@@ -22,10 +26,16 @@ async def handle(parts: Parts, circumstances: Circumstances, request: ForwardReq
     if not parts.cluster.leads:
         return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
     frame = memoryview(request.request_data)
-    header, _ = decode_request_header(frame)
-    if header.api_key not in FORWARDED:
+    try:
+        header, _ = decode_request_header(frame)
+        if header.api_key not in FORWARDED:
+            return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if header.api_version not in APIS[header.api_key].versions:
+            return ForwardResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        chunks = await _settled(parts.serve(circumstances.connection, frame))
+    except OdradekError as error:
+        _log.warning("forwarded_request_refused", client=request.client_host, reason=str(error))
         return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
-    chunks = await _settled(parts.serve(circumstances.connection, frame))
     if chunks is None:
         return ForwardResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     image = parts.image

@@ -1,0 +1,175 @@
+"""What brokers say to each other, said by anybody: each request is answered with a code, and breaks nothing."""
+
+import logging
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.protocol import RequestHeader, api_by_name, encode_request
+from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.cluster_sync import ClusterSyncRequest
+from odradek.protocol.messages.forward import ForwardRequest
+
+STALE = 3
+
+
+@pytest.fixture
+async def hostile(scene: Any, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Any]:
+    """A connection; afterwards the broker must be well, and have logged no traceback."""
+    await scene.start()
+    wire = await scene.connect()
+    yield wire
+    other = await scene.connect()
+    assert (await other.create("after")).error_code == ErrorCode.NONE
+    assert (await other.produce("after", [b"x"])).error_code == ErrorCode.NONE
+    assert not [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR]
+
+
+def own_epoch(scene: Any) -> int:
+    return int(scene.broker._parts.cluster.broker_epoch)
+
+
+@pytest.mark.parametrize(
+    ("broker", "epoch", "code"),
+    [
+        (1, STALE + 10**6, ErrorCode.STALE_BROKER_EPOCH),
+        (1, -1, ErrorCode.STALE_BROKER_EPOCH),
+        (77, 5, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (-1, -1, ErrorCode.BROKER_ID_NOT_REGISTERED),
+    ],
+)
+@pytest.mark.parametrize("controller_epoch", [-1, 10**6])
+async def test_a_report_of_no_broker_that_is_there(
+    hostile: Any, broker: int, epoch: int, code: ErrorCode, controller_epoch: int
+) -> None:
+    request = ClusterSyncRequest(
+        broker_id=broker, broker_epoch=epoch, controller_epoch=controller_epoch, version=5, max_wait_ms=0
+    )
+    assert (await hostile.call("ClusterSync", 0, request)).error_code == code
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b'{"damaged": 5}',
+        b'{"damaged": [[1, 2]]}',
+        b'{"damaged": [["00000000-0000-0000-0000-000000000001", 1e999]]}',
+        b'{"offline": [["x"]]}',
+        b"[" * 200_000,
+    ],
+)
+async def test_a_report_that_does_not_read(hostile: Any, scene: Any, payload: bytes) -> None:
+    request = ClusterSyncRequest(
+        broker_id=1,
+        broker_epoch=own_epoch(scene),
+        controller_epoch=-1,
+        version=-1,
+        max_wait_ms=0,
+        payload=payload,
+    )
+    assert (await hostile.call("ClusterSync", 0, request)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_report_of_a_broker_by_somebody_else_deposes_nobody(hostile: Any, scene: Any) -> None:
+    request = ClusterSyncRequest(
+        broker_id=1, broker_epoch=own_epoch(scene), controller_epoch=10**6, version=5, max_wait_ms=0
+    )
+    assert (await hostile.call("ClusterSync", 0, request)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("broker", "epoch", "code"),
+    [(1, STALE + 10**6, ErrorCode.STALE_BROKER_EPOCH), (77, 5, ErrorCode.BROKER_ID_NOT_REGISTERED)],
+)
+async def test_producer_ids_for_no_broker_that_is_there(
+    hostile: Any, broker: int, epoch: int, code: ErrorCode
+) -> None:
+    request = AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
+    assert (await hostile.call("AllocateProducerIds", 0, request)).error_code == code
+
+
+@pytest.mark.parametrize(
+    ("partition", "isr", "code"),
+    [
+        (0, [], ErrorCode.INVALID_REQUEST),
+        (0, [1, 1], ErrorCode.INVALID_REQUEST),
+        (0, [77], ErrorCode.INVALID_REQUEST),
+        (-1, [1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (9, [1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_an_isr_that_cannot_be(
+    hostile: Any, scene: Any, partition: int, isr: list[int], code: ErrorCode
+) -> None:
+    topic_id = (await hostile.create("t")).topic_id
+    state = scene.broker._parts.image.topics["t"].partitions[0]
+    data = PartitionData(
+        partition_index=partition,
+        leader_epoch=state.leader_epoch,
+        new_isr_with_epochs=[BrokerState(broker_id=one, broker_epoch=1) for one in isr],
+        partition_epoch=state.partition_epoch,
+    )
+    request = AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=own_epoch(scene),
+        topics=[TopicData(topic_id=topic_id, partitions=[data])],
+    )
+    response = await hostile.call("AlterPartition", 3, request)
+    assert response.topics[0].partitions[0].error_code == code
+
+
+async def test_an_isr_of_a_topic_that_is_not(hostile: Any, scene: Any) -> None:
+    data = PartitionData(partition_index=0, leader_epoch=0, new_isr_with_epochs=[], partition_epoch=0)
+    topics = [TopicData(topic_id=UUID(int=5), partitions=[data])]
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=own_epoch(scene), topics=topics)
+    response = await hostile.call("AlterPartition", 3, request)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def frame(key: int, version: int, body: bytes = b"") -> bytes:
+    return struct.pack(">hhih", key, version, 7, -1) + body
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        b"",
+        b"\x00",
+        frame(19, 2),
+        frame(19, 2, b"\xff" * 50),
+        frame(20, 1, b"\x7f\xff\xff\xff"),
+        frame(999, 0),
+        frame(0, 9),
+        frame(10001, 0),
+    ],
+)
+async def test_a_forwarded_request_that_is_none(hostile: Any, inner: bytes) -> None:
+    request = ForwardRequest(request_data=inner, principal="User:x", client_host="h")
+    assert (await hostile.call("Forward", 0, request)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_forwarded_request_of_a_version_of_the_future(hostile: Any) -> None:
+    request = ForwardRequest(request_data=frame(19, 99, b"\x00"), principal="User:x", client_host="h")
+    assert (await hostile.call("Forward", 0, request)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_forwarded_request_that_brokers_serve_themselves(hostile: Any) -> None:
+    api = api_by_name("ApiVersions")
+    header = RequestHeader(api_key=api.key, api_version=0, correlation_id=1, client_id="x")
+    inner = encode_request(header, ApiVersionsRequest())[4:]
+    request = ForwardRequest(request_data=inner, principal="User:x", client_host="h")
+    assert (await hostile.call("Forward", 0, request)).error_code == ErrorCode.INVALID_REQUEST
