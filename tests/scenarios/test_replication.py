@@ -584,3 +584,24 @@ async def test_a_marked_replica_out_of_sync_is_copied_at_the_rate_and_others_at_
         assert b.partition(0).log.end_offset < end  # perhaps 0: an answer that is given up counts, too
         slow.configure(normal)
         await until(lambda: b.partition(0).log.end_offset == end, "so is the marked one, at last")
+
+
+async def test_a_replica_that_cannot_take_its_role_keeps_no_other_from_its_own(
+    tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is offline, and reported as such, so that another broker leads."""
+    async with nodes(controller, tmp_path, 1) as (a,):
+        controller.has(led_by(0, 0), led_by(-1, 0), led_by(0, 0))
+        await controller.tell()
+
+        def refuse(epoch: int) -> None:
+            raise OSError(5, "no disk")
+
+        monkeypatch.setattr(a.partition(0).log, "begin_epoch", refuse)
+        controller.has(led_by(0, 0, epoch=1), led_by(0, 0, epoch=1), led_by(0, 0, epoch=1))
+        await controller.tell()
+        assert [a.partition(index).leader_epoch for index in (1, 2)] == [1, 1]
+        assert a.replicas.offline == {(FIRST_ID, 0)}
+        with pytest.raises(KafkaError) as refused:
+            a.partition(0)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR

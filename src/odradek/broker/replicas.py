@@ -18,7 +18,7 @@ from uuid import UUID
 from odradek.broker.held_replicas import HeldReplicas, ReplicaId
 from odradek.broker.replica_opening import ReplicaOpening, Wanted
 from odradek.broker.replica_roles import Following, ReplicaRoles
-from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, TopicImage
+from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import LONG_MAX
 from odradek.config.topic import LogConfig, topic_config
@@ -234,11 +234,18 @@ class Replicas:
         if self._held.me in state.replicas:
             if partition is not None:
                 if self._held.has_roles:
-                    self._roles.assume(partition, state)
+                    self._assume(partition, state)
             elif not is_away:
                 wanted.append(Wanted(topic, index, log_config))
         elif partition is not None or is_away:
             gone.append((topic, index))
+
+    def _assume(self, partition: Partition, state: PartitionImage) -> None:
+        try:
+            self._roles.assume(partition, state)
+        except Exception as error:  # noqa: BLE001 - what stops one partition must not leave the others without a role
+            _log.exception("role_not_taken", partition=partition.name, leader=state.leader)
+            self._take_offline(partition, f"it could not take its role: {error}")
 
     def _why_gone(self, topic: TopicImage, index: int) -> KafkaError:
         if self._held.topic(topic.topic_id) is None:
