@@ -30,8 +30,10 @@ from odradek.storage.tail import Tail
 from odradek.storage.transactions import Transactions
 from odradek.storage.verification import Verifications
 from odradek.testing.sim import (  # noqa: F401  their mutants are of the bank, too
+    cluster_mutants,
     compaction_mutants,
     consumer_group_mutants,
+    controller_mutants,
     coordinator_mutants,
     follower_mutants,
     group_mutants,
