@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 _LARGE: Final = 2 << 30
-_LEFT: Final = 64 << 10
+_LEFT: Final = 8 << 10
 _ATTEMPTS: Final = 50
 
 

