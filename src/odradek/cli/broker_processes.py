@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -138,14 +139,16 @@ class BrokerProcess:
 
     def stop(self, timeout_s: float = _STOP_SECONDS) -> int | None:
         """End it cleanly and return its exit code; killed when that takes longer than `timeout_s`. Idempotent."""
-        if self.is_alive:
-            if self._is_paused:
-                self.resume()
-            self._signal(signal.SIGTERM)
-            try:
+        try:
+            if self.is_alive:
+                if self._is_paused:
+                    self.resume()
+                self._signal(signal.SIGTERM)
                 self._wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        except subprocess.TimeoutExpired:
+            self.kill()
+        except OdradekError:
+            pass  # it ended by itself just now
         self._let_go()
         return None if self._process is None else self._process.returncode
 
@@ -237,12 +240,14 @@ class Fleet:
         raise OdradekError(f"there is no broker {node_id}; there are {known}")
 
     def stop(self) -> None:
-        """End them all cleanly. Idempotent."""
-        for broker in self.brokers:
-            if broker.is_paused:
-                broker.resume()
-        for broker in reversed(self.brokers):
-            broker.stop()
+        """End them all cleanly. Idempotent. One that cannot be ended keeps no other from ending."""
+        with ExitStack() as ending:
+            for broker in self.brokers:
+                ending.callback(broker.stop)
+            for broker in self.brokers:  # first of all: the others may wait for them
+                if broker.is_paused:
+                    with suppress(OdradekError):
+                        broker.resume()
 
     def __enter__(self) -> Self:
         return self.start()
