@@ -46,8 +46,10 @@ sim: $(READY) ## broker and cluster on simulated clock, network, disk: SEEDS=200
 	$(BIN)/python -m odradek.testing.sim --scenario cluster --seeds $(CLUSTER_SEEDS) --once
 	$(BIN)/python -m odradek.testing.sim --mutants
 
-faults: $(READY) ## three real brokers, killed, paused and restarted for MINUTES=30 while clients write: what was lost?
+faults: $(READY) ## three real brokers, killed, paused and restarted for MINUTES=30; power cuts; rot: what was lost?
 	$(BIN)/python -m tests.faults --minutes $(MINUTES)
+	$(BIN)/python -m tests.faults.power --cuts 300
+	$(BIN)/python -m tests.faults.corruption
 
 interop: $(READY) ## unmodified third-party clients, in five languages, against one broker
 	$(BIN)/python -m tests.interop.languages.prepare

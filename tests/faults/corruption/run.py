@@ -13,9 +13,15 @@ from tests.faults.corruption.damage import IDENTITY, KINDS, REGISTRY
 from tests.faults.corruption.dataset import Dataset, make
 from tests.faults.corruption.trial import Outcome, try_running, try_stopped
 
-_ALONE: Final = (IDENTITY, REGISTRY)
-"""A broker may refuse to start because of these: nothing else is damaged with them."""
-_WHILE_RUNNING: Final = (".log", ".index", ".timeindex", ".txnindex")
+LIMITS: Final = {
+    ".txnindex": "what it says is believed: nothing in Kafka's format tells a damaged one from a good one",
+    "log-start-offset-checkpoint": "without it, records that were deleted by request are there again",
+}
+"""Kinds of files whose damage can be noticed by readers, and why. What comes of them is told, and counted apart."""
+_ALONE: Final = (IDENTITY, REGISTRY, *LIMITS)
+"""A broker may refuse to start because of these, or they are limits: nothing else is damaged with them."""
+_WHILE_RUNNING: Final = (".log", ".index", ".timeindex")
+"""What is there was there before the broker began to run: what it wrote itself, or checked, it does not check again."""
 _EXAMPLES: Final = 4
 
 
@@ -26,6 +32,7 @@ class Result:
     refusals: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     bad: list[Outcome] = field(default_factory=list)
+    limits: list[Outcome] = field(default_factory=list)
     trials: int = 0
 
     @property
@@ -38,7 +45,8 @@ class Result:
         self.refusals.update(damage.kind for damage in outcome.damages if outcome.refusal)
         self.acknowledged += outcome.finding.acknowledged
         if not outcome.finding.is_clean:
-            self.bad.append(outcome)
+            is_known = bool(outcome.damages) and all(damage.kind in LIMITS for damage in outcome.damages)
+            (self.limits if is_known else self.bad).append(outcome)
 
     def text(self) -> str:
         lines = [
@@ -49,14 +57,21 @@ class Result:
             f"  {count:4} x {kind}" + (f" ({self.refusals[kind]} refused)" if self.refusals[kind] else "")
             for kind, count in sorted(self.damages.items())
         ]
+        lines.append(f"trials in which a known limit showed: {len(self.limits)}")
+        lines += [line for outcome in self.limits for line in _told(outcome)]
         lines.append(f"trials after which something was wrong: {len(self.bad)}")
-        for outcome in self.bad:
-            lines.append(f"  {outcome.text()}")
-            lines += [
-                f"    {kind} {len(found)}: {', '.join(found[:_EXAMPLES])}"
-                for kind, found in outcome.finding.everything().items()
-            ]
+        lines += [line for outcome in self.bad for line in _told(outcome)]
         return "\n".join(lines)
+
+
+def _told(outcome: Outcome) -> list[str]:
+    return [
+        f"  {outcome.text()}",
+        *(
+            f"    {kind} {len(found)}: {', '.join(found[:_EXAMPLES])}"
+            for kind, found in outcome.finding.everything().items()
+        ),
+    ]
 
 
 def run(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 import time
+from pathlib import Path
 from typing import TextIO
 
 from tests.faults.power.images import absent, room
@@ -22,6 +24,9 @@ def main() -> int:
     parser.add_argument(
         "--planted", action="store_true", help="with flush.before.ack=false: something must be lost"
     )
+    parser.add_argument(
+        "--keep", type=Path, help="a directory for what a cut left, if something is wrong with it"
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     chosen = parser.parse_args()
     reason = absent()
@@ -33,8 +38,10 @@ def main() -> int:
         seed=chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 31),
         cuts_per_start=chosen.per_start,
         per_second=chosen.per_second,
+        keep=chosen.keep,
         settings={"log.flush.before.ack": "false"} if chosen.planted else {},
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing stays mounted
     began = time.monotonic()
     with room() as directory:
         result = run(terms, directory, tell=lambda line: _say(line, sys.stderr))

@@ -133,11 +133,14 @@ class PoweredCluster:
 
     # -- afterwards
 
-    def examine(self, cut: Cut) -> Finding:
-        """Start brokers on what a cut left, and compare; nothing of it remains afterwards."""
+    def examine(self, cut: Cut, keep: Path | None) -> Finding:
+        """Start brokers on what a cut left, and compare. Nothing of it remains, but below `keep` where something is wrong."""
         try:
             with mounted_copies(cut.directory, cut.images):
-                return self._compare(cut)
+                found = self._compare(cut)
+            if keep is not None and not found.is_clean:
+                shutil.copytree(cut.directory, keep / f"{self.directory.name}-{cut.directory.name}")
+            return found
         finally:
             shutil.rmtree(cut.directory)
 

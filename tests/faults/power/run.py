@@ -24,6 +24,7 @@ ONE: Final = "one broker, the others go on"
 _KINDS: Final = (TOGETHER, TOGETHER, ONE_AFTER_ANOTHER, ONE)
 _HEAL_SECONDS: Final = 90.0
 _EXAMPLES: Final = 5
+_TOLD_MAX: Final = 3000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,8 @@ class Terms:
     settings: Mapping[str, str] = field(default_factory=dict)
     kinds: tuple[str, ...] = _KINDS
     rest_seconds: tuple[float, float] = (0.05, 0.6)
+    keep: Path | None = None
+    """Where what is left by a cut is kept, if something is wrong with it."""
 
 
 @dataclass(slots=True)
@@ -83,8 +86,11 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
         home.mkdir()
         cluster = PoweredCluster(home, terms.settings, registry_survives=start % 3 == 2)
         name = f"start {start}{', the registry survives' if start % 3 == 2 else ''}"
+        before = len(result.bad)
         with cluster.running():
             _one_start(cluster, terms, rng, result, name)
+        for bad, found in list(result.bad.items())[before:]:
+            tell(f"{bad}: {found}"[:_TOLD_MAX])
         tell(f"{name}: {result.cuts.total()} cuts, {len(result.bad)} of them bad, {result.checked:,} checked")
         start += 1
     return result
@@ -126,7 +132,7 @@ def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result
         if differing:
             result.bad[f"{name}, replicas differ"] = {"misplaced": differing}
     for number, cut in enumerate(left):
-        result.note(f"{name}, cut {number} ({cut.kind})", cluster.examine(cut))
+        result.note(f"{name}, cut {number} ({cut.kind})", cluster.examine(cut, terms.keep))
 
 
 def _check_the_living(cluster: PoweredCluster, witnesses: Witnesses, result: Result, name: str) -> None:

@@ -49,9 +49,11 @@ class _Thread:
     """Does `step` until it is told to stop; what a step raises is a failure to report, and ends it."""
 
     def __init__(self, name: str, step: Callable[[int], None]) -> None:
+        self.name = name
+        self.step = 0
         self.failure: str | None = None
         self._stopping = threading.Event()
-        self._step = step
+        self._do = step
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -65,14 +67,13 @@ class _Thread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        number = 0
         while not self._stopping.is_set():
             try:
-                self._step(number)
+                self._do(self.step)
             except (confluent_kafka.KafkaException, AssertionError) as error:
-                self.failure = f"{self._thread.name}: {error}"
+                self.failure = f"{self.name}: {error}"
                 return
-            number += 1
+            self.step += 1
             self._stopping.wait(0.01)
 
 
@@ -220,6 +221,9 @@ class Witnesses:
             if (left := writer.finish(timeout_s)) and timeout_s
         ]
         if timeout_s:
-            stuck = [thread for thread in self._threads if not thread.join(timeout_s)]
-            unanswered += [f"{len(stuck)} clients are stuck"] if stuck else []
+            unanswered += [
+                f"{thread.name} is stuck in its step {thread.step}"
+                for thread in self._threads
+                if not thread.join(timeout_s)
+            ]
         return unanswered + self.failures()

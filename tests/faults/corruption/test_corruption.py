@@ -1,0 +1,20 @@
+"""The short form of `python -m tests.faults.corruption`: some damage, and nothing acknowledged is lost or served wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from tests.faults.corruption.run import run
+
+
+def test_damage_to_one_replica_loses_nothing_and_is_not_served(tmp_path: Path) -> None:
+    kinds = [".log", "a partition's directory", "replication-offset-checkpoint"]
+
+    result = run(2, 3, tmp_path, kinds=kinds, seconds=1.0)
+
+    assert result.is_clean, result.text()
+    assert result.damages.total() >= 3
