@@ -63,7 +63,7 @@ class ReplicaRoles:
         if not leads:
             partition.follow(state)
             if self._me not in state.isr:
-                _mend(partition)
+                _mend(partition, counts=self._me in state.eligible)
             self._follow(partition, state.leader)
             return
         self._unfollow(partition)
@@ -110,11 +110,16 @@ def _moment(state: PartitionImage) -> tuple[int, int]:
     return state.leader_epoch, state.partition_epoch
 
 
-def _mend(partition: Partition) -> None:
-    """What was found damaged is cut off, to be fetched again. Only a replica that counts for nothing may do this."""
+def _mend(partition: Partition, *, counts: bool) -> None:
+    """What was found damaged is cut off, to be fetched again. Only a replica that is not in the ISR may do this.
+
+    One that has nothing, and counts for nothing, lacks nothing any more: it joins the ISR as a new one does.
+    """
     damaged_from = partition.log.damage_offset
     if damaged_from is not None:
         partition.truncate(EpochEnd(partition.log.epoch_of(damaged_from), damaged_from))
+    elif partition.log.damage is not None and not partition.log.end_offset and not counts:
+        partition.log.mended()
 
 
 def _ignore(_: Partition) -> None:

@@ -184,10 +184,10 @@ class LogDirectories:
     ) -> Log:
         """Open a partition's log, or create it in the directory with the fewest. Only one call at a time for a name.
 
-        `repairable`: there are other replicas, so one that lost something durable is opened with what it has, see `damaged`.
-        Files of another topic that once had the name are set aside. KAFKA_STORAGE_ERROR when the log is damaged below
-        its recovery point, or when it is not found while a directory is offline that may have it; `is_new` says that
-        it cannot be there.
+        `repairable`: there are other replicas, so one that lost something durable is opened with what it has, see `damaged`;
+        one that is not found, though it is not new, lost everything. Files of another topic that once had the name are set
+        aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it is not found while a directory
+        is offline that may have it; `is_new` says that it cannot be there.
         """
         directory = self._homes.usable(name)
         if directory is not None:
@@ -202,11 +202,15 @@ class LogDirectories:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{name} may be in a log directory that is offline"
             )
         directory = self._homes.emptiest()
+        mark = max(directory.high_watermarks.get(name, 0), 1)
         directory.forget(name)
         if directory.is_stale(name):
             # The files must not go on speaking of an older partition of this name: recovery would miss its records.
             await self._checkpoints.write(directory)
-        return await self._open(directory, name, topic_id, config)
+        opened = await self._open(directory, name, topic_id, config)
+        if repairable and not is_new:
+            opened.lacks(mark, f"{name} was not found in a log directory, though it should be there")
+        return opened
 
     async def _open(
         self,

@@ -262,7 +262,7 @@ class _Opener:
         return segments
 
     def _segment(self, base_offset: int, size_bytes: int) -> Segment:
-        return Segment(
+        segment = Segment(
             self._disk,
             self._files,
             self._directory,
@@ -270,6 +270,8 @@ class _Opener:
             size_bytes,
             index_interval_bytes=self._opening.config.index_interval_bytes,
         )
+        segment.trust.gaps_below = self._opening.cleaned_offset
+        return segment
 
     def _drop_empty(self, segments: list[Segment]) -> None:
         """Remove empty segments that others follow: a roll that did not succeed, after which the log went on."""
@@ -465,6 +467,7 @@ class _Opener:
     def _keep_sealed(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync a scanned segment that others follow: what was read may have been in the page cache only."""
         self._last_epoch = scanned.last_epoch
+        segment.trust.all()
         scanned.index.seal()
         write_index_files(self._disk, self._files, segment, scanned.index)
         rewrite(self._disk, segment, scanned, self._opening.recovery_point)
@@ -477,6 +480,7 @@ class _Opener:
 
     def _keep_active(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync the last scanned segment and make it the active one."""
+        segment.trust.all()
         rewrite(self._disk, segment, scanned, self._opening.recovery_point)
         writer = segment.open_writer()
         writer.log_file.sync()

@@ -28,6 +28,7 @@ from odradek.storage.sparse_index import (
     TimeIndexFile,
 )
 from odradek.storage.transaction_index import TransactionIndex
+from odradek.storage.trust import Trust
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -110,6 +111,7 @@ class Segment:
         "index_interval_bytes",
         "pinned",
         "size_bytes",
+        "trust",
         "writer",
     )
 
@@ -132,6 +134,8 @@ class Segment:
         self._max_time: TimeEntry | None = None
         self.base_offset = base_offset
         self.size_bytes = size_bytes
+        self.trust = Trust(size_bytes)
+        """In what was in the file before; what is written is trusted."""
         self.index_interval_bytes = index_interval_bytes
         self.forget_aborted()
         self.appended_ms = -1
@@ -203,6 +207,7 @@ class Segment:
         writer.index_files, writer.transaction_file = (), None
         self.index = index
         self.size_bytes = position
+        self.trust.cut(position)
         self._hints.clear()
         self._max_time = None
         self._offsets_checked = self._times_checked = True
@@ -297,25 +302,33 @@ class Segment:
         data may be a range of the file that only the kernel may read.
         """
         start = self.locate(offset)
-        limit = self.size_bytes if end_offset >= segment_end else self.locate(end_offset)
+        to_end = end_offset >= segment_end
+        limit = self.size_bytes if to_end else self.locate(end_offset)
         if start >= limit:
+            if to_end:
+                self.trust.check_end(offset, segment_end, self._directory)
             return None
         wanted = min(max_bytes, limit - start)
-        if to_send and wanted >= _MAP_BYTES_MIN:
+        if to_send and wanted >= _MAP_BYTES_MIN and not self.trust.is_doubtful(start, start + wanted):
             end = min(end_offset, segment_end) if start + wanted == limit else None
             chunk = self._mapped(start, start + wanted, end)
             if chunk is not None:
                 return chunk
         data = self.log_file.pread(wanted, start) if wanted > 0 else b""
         if start + len(data) == limit:
-            next_offset = min(end_offset, segment_end)
-            self.remember(next_offset, limit)
-            return Chunk(data, next_offset)
+            chunk = Chunk(data, min(end_offset, segment_end))
+            return self._sound(chunk, start, offset, segment_end if to_end else -1)
         whole, next_offset = self._whole_batches(data, start)
         if whole:
-            self.remember(next_offset, start + whole)
-            return Chunk(data if whole == len(data) else memoryview(data)[:whole], next_offset)
-        return self._first_batch(start, limit) if at_least_one else Chunk(b"", offset)
+            chunk = Chunk(data if whole == len(data) else memoryview(data)[:whole], next_offset)
+            return self._sound(chunk, start, offset)
+        return self._first_batch(start, limit, offset) if at_least_one else Chunk(b"", offset)
+
+    def _sound(self, chunk: Chunk, start: int, offset: int, segment_end: int = -1) -> Chunk:
+        """The same, once it is known to be what was written; the next reader will ask for what follows it."""
+        self.trust.check(chunk.data, start, offset, self._directory, segment_end)
+        self.remember(chunk.next_offset, start + len(chunk.data))
+        return chunk
 
     def _mapped(self, start: int, limit: int, next_offset: int | None) -> Chunk | None:
         """The batches between the positions, uncopied; `next_offset` is known where `limit` is a boundary of batches.
@@ -340,12 +353,12 @@ class Segment:
         self.remember(next_offset, limit)
         return Chunk(data, next_offset)
 
-    def _first_batch(self, start: int, limit: int) -> Chunk:
+    def _first_batch(self, start: int, limit: int, offset: int) -> Chunk:
         mark = self.mark(start)
         if start + mark.size_bytes > limit:
             raise self._damaged(BrokenChain(start, f"a batch of {mark.size_bytes} bytes cut short"))
-        self.remember(mark.last_offset + 1, start + mark.size_bytes)
-        return Chunk(self.log_file.pread(mark.size_bytes, start), mark.last_offset + 1)
+        chunk = Chunk(self.log_file.pread(mark.size_bytes, start), mark.last_offset + 1)
+        return self._sound(chunk, start, offset)
 
     def _whole_batches(self, data: bytes, start: int) -> tuple[int, int]:
         """How many bytes of `data` are whole batches, and the offset behind them. It hops from the last index entry."""

@@ -132,6 +132,37 @@ async def test_a_log_that_ends_below_its_high_watermark_says_so_until_it_is_mend
     assert lab.disk.read("/data/replication-offset-checkpoint") == b"0\n1\nflights 0 55\n"
 
 
+async def test_a_replica_that_is_not_found_says_that_it_lost_all_unless_it_is_new(
+    lab: Lab, small: LogConfig
+) -> None:
+    from uuid import UUID
+
+    from odradek.model.ids import TopicPartition
+
+    names = [TopicPartition("flights", 0), TopicPartition("planes", 0)]
+    topic_id = UUID(int=7, version=4)
+    directories = lab.directories()
+    log = await directories.open_log(names[0], topic_id, small)
+    lab.fill(log, 60)
+    lab.flush(log)
+    before = batches_of(log)
+    await directories.write_checkpoints({names[0]: 50})
+    await directories.close_logs()
+    directories.close()
+    for name in lab.disk.list_directory("/data/flights-0"):
+        lab.disk.remove(f"/data/flights-0/{name}")
+    lab.disk.remove_directory("/data/flights-0")
+
+    directories = lab.directories()
+    log = await directories.open_log(names[0], topic_id, small, repairable=True)
+    await directories.open_log(names[1], UUID(int=8, version=4), small, is_new=True, repairable=True)
+
+    assert (list(directories.damaged), log.end_offset) == ([names[0]], 0)
+    log.append_as_follower([batch for batch in before if batch[0].last_offset < 50], now_ms=lab.now_ms)
+    lab.flush(log)
+    assert directories.damaged == {}, "all that it is known to have had is back"
+
+
 # -- high watermarks
 
 
@@ -196,6 +227,55 @@ async def test_a_truncation_that_no_checkpoint_knows_lowers_the_high_watermark(
 
 
 # -- while it runs
+
+
+@pytest.mark.parametrize("byte", [3, 30, 80], ids=["base offset", "header", "records"])
+@pytest.mark.parametrize("to_send", [False, True])
+def test_what_rotted_while_nobody_ran_is_not_served(
+    lab: Lab, small: LogConfig, byte: int, to_send: bool
+) -> None:
+    heard: list[int] = []
+    log, before = filled(lab, small)
+    mark = [*log._segments[0].marks()][2]
+    log.close()
+    damage(lab, LOG, mark.position + byte)
+
+    log = lab.open(small, on_damaged=lambda name, error: heard.append(error.offset))
+    offset = mark.base_offset
+    assert log.read(0, mark.position, end_offset=60, to_send=to_send).next_offset == offset
+    with pytest.raises(DamagedBatchError) as caught:
+        log.read(0, 1 << 20, end_offset=60, to_send=to_send)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert caught.value.offset <= offset
+    assert heard == [caught.value.offset]
+    log.truncate_to(heard[0])
+    kept = batches_of(log)
+    assert kept == before[: len(kept)]
+    log.append_as_follower(before[len(kept) :], now_ms=lab.now_ms)
+    lab.flush(log)
+    assert batches_of(log) == before
+    assert log.damage is None
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+def test_a_segment_that_is_gone_from_the_middle_is_missed(lab: Lab, small: LogConfig, max_bytes: int) -> None:
+    log, before = filled(lab, small)
+    bounds = [segment.base_offset for segment in log._segments]
+    log.close()
+    lab.disk.remove(f"/data/flights-0/{lab.segment_names()[1]}")
+
+    def read_all(log: Any) -> None:
+        offset = 0
+        while offset < 60:
+            offset = log.read(offset, max_bytes, end_offset=60, at_least_one=True).next_offset
+
+    log = lab.open(small)
+    with pytest.raises(DamagedBatchError) as caught:
+        read_all(log)
+    assert caught.value.offset == bounds[1]
+    log.truncate_to(bounds[1])
+    log.append_as_follower(before[bounds[1] :], now_ms=lab.now_ms)
+    assert batches_of(log) == before
 
 
 def test_a_reader_that_meets_a_broken_batch_names_its_offset(lab: Lab, small: LogConfig) -> None:

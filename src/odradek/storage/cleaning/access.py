@@ -186,6 +186,7 @@ class CleaningAccess:
             target.size_bytes,
             index_interval_bytes=group.segments[0].index_interval_bytes,
         )
+        new.trust.all()
         new.appended_ms = group.modified_ms
         new.first_append_ms = group.segments[0].first_append_ms
         new.pinned, new.index = target.file, target.index
