@@ -14,6 +14,7 @@ from typing import Any, Final
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 from tests.faults.commits import Commits
+from tests.faults.whereabouts import whereabouts
 
 _BATCH: Final = 200
 _SECONDS: Final = 10.0
@@ -45,11 +46,11 @@ class Copier:
     def start(self) -> None:
         self._thread.start()
 
-    def finish(self, timeout_s: float) -> bool:
-        """Whether it ended in time."""
+    def finish(self, timeout_s: float) -> str | None:
+        """Where it hangs, if it did not end in time."""
         self._stopping.set()
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return whereabouts(self._thread)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

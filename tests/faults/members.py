@@ -9,6 +9,7 @@ from typing import Any, Final
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 from tests.faults.commits import Commits
+from tests.faults.whereabouts import whereabouts
 
 _BATCH: Final = 200
 
@@ -30,11 +31,11 @@ class Member:
     def start(self) -> None:
         self._thread.start()
 
-    def finish(self, timeout_s: float) -> bool:
-        """Whether it ended in time."""
+    def finish(self, timeout_s: float) -> str | None:
+        """Where it hangs, if it did not end in time."""
         self._stopping.set()
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return whereabouts(self._thread)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

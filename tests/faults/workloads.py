@@ -21,7 +21,7 @@ _COPIERS: Final = 2
 _MEMBERS: Final = 3
 _COPIERS_GROUP: Final = "copiers"
 _READERS_GROUP: Final = "readers"
-_END_SECONDS: Final = 60.0
+_END_SECONDS: Final = 75.0  # longer than librdkafka waits for an answer
 
 
 @dataclass(slots=True)
@@ -88,7 +88,8 @@ class Workloads:
         for future in made.values():
             future.result(30)
         self._writer.start()
-        for one in (*self._copiers, *self._members):
+        workers: list[Copier | Member] = [*self._copiers, *self._members]
+        for one in workers:
             one.start()
         self._watch.start()
 
@@ -98,7 +99,8 @@ class Workloads:
         unanswered = self._writer.finish(timeout_s)
         behind = self._until_caught_up(began + timeout_s)
         found.seconds_to_catch_up = time.monotonic() - began
-        stuck = [one.name for one in (*self._copiers, *self._members) if not one.finish(_END_SECONDS)]
+        workers: list[Copier | Member] = [*self._copiers, *self._members]
+        hanging = [where for one in workers if (where := one.finish(_END_SECONDS)) is not None]
         self._watch.finish()
         sources = [message.value() for message in read_topic(self._address, SOURCE, PARTITIONS, timeout_s)]
         copies = [message.value() for message in read_topic(self._address, COPIES, PARTITIONS, timeout_s)]
@@ -112,10 +114,10 @@ class Workloads:
             "not seen by the group": sorted(value.decode() for value in set(sources) - seen),
             "committed offsets that went back": self._commits.gone_back,
             "not caught up": behind,
-            "did not end": stuck,
+            "did not end": hanging,
             "not answered": [f"{unanswered} records"] if unanswered else [],
         }
-        for one in (*self._copiers, *self._members):
+        for one in workers:
             found.troubles.update(one.troubles)
         return found
 
