@@ -355,12 +355,17 @@ class Broker:
 
 
 async def _import_handlers(handlers: Handlers) -> None:
-    """Those that no client does without; one a round, for requests wait meanwhile."""
+    """Those that no client does without; one a round, for requests wait meanwhile.
+
+    Whoever waits for the start hears of it first.
+    """
+    await asyncio.sleep(_IMPORT_AFTER_SECONDS)
     for name in DATA_PATH:
         await asyncio.sleep(0)
         handlers.load(api_by_name(name))
 
 
+_IMPORT_AFTER_SECONDS: Final = 0.001
 _STORAGE_CHECK_SECONDS: Final = 2.0
 _FLUSH_CHECK_SECONDS: Final = 0.5
 _INTERVAL_SECONDS_MIN: Final = 0.05

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -27,15 +27,14 @@ class Standing(NamedTuple):
     """Those that are in service, and not about to leave."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Liveness:
+class Liveness(NamedTuple):
     """All brokers as they stand; `offline` are replicas that their broker cannot use: (topic id, partition) by broker."""
 
     brokers: Mapping[BrokerId, BrokerImage]
     """In service."""
     awaited: frozenset[BrokerId] = frozenset()
     """Registered, but not heard of under this controller yet."""
-    offline: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = field(default_factory=dict)
+    offline: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
 
     def standing(self) -> Standing:
         """For every partition without offline replicas."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from odradek.config.definition import (
     Bounds,
@@ -28,12 +28,12 @@ SASL: Final = "sasl"
 _DEFAULT_PORT: Final = 2181
 _TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _PLAIN_SOCKET: Final = "org.apache.zookeeper.ClientCnxnSocketNIO"
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+)(?::([0-9]{1,5}))?\Z")
-_CHROOT = re.compile(r"(/(?!\.{1,2}(/|\Z))[^\x00-\x1f\x7f/]+)+\Z")
+# Patterns are compiled when there is a text: most brokers have none.
+_HOST: Final = r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+)(?::([0-9]{1,5}))?\Z"
+_CHROOT: Final = r"(/(?!\.{1,2}(/|\Z))[^\x00-\x1f\x7f/]+)+\Z"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectString:
+class ConnectString(NamedTuple):
     """Servers, and the path below which all znodes are (empty: the root)."""
 
     servers: tuple[tuple[str, int], ...]
@@ -53,12 +53,12 @@ def parse_connect(text: str) -> ConnectString:
     chroot = (slash + path).rstrip("/")
     servers = []
     for address in addresses.split(","):
-        match = _HOST.match(address.strip())
+        match = re.match(_HOST, address.strip())
         port = int(match[2] or _DEFAULT_PORT) if match else 0
         if match is None or not 0 < port < 65536:
             raise ConfigError(f"{address.strip()!r} is no HOST:PORT")
         servers.append((match[1].strip("[]"), port))
-    if chroot and not _CHROOT.match(chroot):
+    if chroot and not re.match(_CHROOT, chroot):
         raise ConfigError(f"{chroot!r} is no path of a znode")
     return ConnectString(servers=tuple(servers), chroot=chroot)
 
@@ -81,6 +81,8 @@ def _setting(key: str, type_: SettingType, default: object, meaning: str, valid:
 _STORE_TYPE: Final = one_of("PEM")
 
 
+# This class and those derived from it, but for `BrokerConfig` in the end, are only parts: making methods for each of them
+# would cost as much of a broker's start as the one that is used.
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ZooKeeperConfig:
     """How a broker reaches ZooKeeper, if it is to."""

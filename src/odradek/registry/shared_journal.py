@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import posixpath
 import zlib
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from odradek.registry.journal import State, body_of, lines_of
@@ -39,8 +38,7 @@ class Head(NamedTuple):
     length: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class News(NamedTuple):
     """What the journal says beyond, or instead of, the state."""
 
     bodies: list[bytes]
@@ -186,7 +184,7 @@ class SharedJournal:
         if is_headless:
             self._disk.sync_directory(self._directory)
         self._publish((news.state or self.state).generation, news.position + length)
-        return replace(news, bodies=[*news.bodies, *bodies], position=news.position + length)
+        return news._replace(bodies=[*news.bodies, *bodies], position=news.position + length)
 
     def append(self, line: bytes) -> News:
         """Under the lock, settled: make a line durable."""
