@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.faults.corruption.damage import IDENTITY, KINDS, REGISTRY
+from tests.faults.corruption.damage import IDENTITY, KINDS, REGISTRY, Damage
 from tests.faults.corruption.dataset import Dataset, make
 from tests.faults.corruption.trial import Outcome, try_running, try_stopped
 
@@ -45,7 +45,7 @@ class Result:
         self.refusals.update(damage.kind for damage in outcome.damages if outcome.refusal)
         self.acknowledged += outcome.finding.acknowledged
         if not outcome.finding.is_clean:
-            is_known = bool(outcome.damages) and all(damage.kind in LIMITS for damage in outcome.damages)
+            is_known = bool(outcome.damages) and all(_is_limit(damage) for damage in outcome.damages)
             (self.limits if is_known else self.bad).append(outcome)
 
     def text(self) -> str:
@@ -62,6 +62,11 @@ class Result:
         lines.append(f"trials after which something was wrong: {len(self.bad)}")
         lines += [line for outcome in self.bad for line in _told(outcome)]
         return "\n".join(lines)
+
+
+def _is_limit(damage: Damage) -> bool:
+    """A journal that was cut says what it said before: it looks like one whose last line is torn."""
+    return damage.kind in LIMITS or (damage.kind == REGISTRY and damage.what.startswith("cut"))
 
 
 def _told(outcome: Outcome) -> list[str]:
