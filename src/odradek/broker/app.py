@@ -33,6 +33,7 @@ from odradek.cluster.upkeep import policy_of
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
+from odradek.model.errors import OdradekError
 from odradek.model.ids import BrokerId
 from odradek.net.server import OpenListener, Server, ServerLimits
 from odradek.protocol import api_by_name
@@ -184,6 +185,13 @@ class Broker:
         assert self._replicas is not None
         self._replicas.report_to(cluster.report_now)
         await cluster.join(me, load_controller, self._report)
+        if cluster.failed is not None:
+            cluster.failed.add_done_callback(self._cannot_go_on)
+
+    def _cannot_go_on(self, failed: asyncio.Future[None]) -> None:
+        """Another broker has this one's id now: to go on would be to serve as a ghost."""
+        if not failed.cancelled() and failed.exception() is not None:
+            self.fatal.set()
 
     def _report(self) -> BrokerReport:
         replicas = self._wired().replicas  # also while it stops
@@ -308,11 +316,7 @@ class Broker:
         if after.client_quotas != before.client_quotas:
             parts.quotas.update(after.client_quotas)
         if _dynamic(self._config, after) != _dynamic(self._config, before):
-            parts.config = self._with_dynamic(after)
-            parts.quotas.update(after.client_quotas, quota_terms(parts.config))
-            await parts.replicas.reconfigure(after, parts.config)
-            if self._server is not None:
-                self._server.limits = _limits(parts.config)
+            await self._reconfigure(parts, after)
         await parts.replicas.apply(before, after, parts.config)
         gone = frozenset(before.topics.keys() - after.topics.keys())
         groups = parts.coordinators.made(CONSUMER_OFFSETS)
@@ -321,6 +325,18 @@ class Broker:
         shares = parts.coordinators.made(SHARE_GROUP_STATE)
         if gone and shares is not None:
             await shares.topics_deleted(frozenset(before.topics[name].topic_id for name in gone))
+
+    async def _reconfigure(self, parts: Parts, image: ClusterImage) -> None:
+        try:
+            config = self._with_dynamic(image)
+        except OdradekError as error:  # the controller took what this broker, with its own file, cannot
+            _log.error("settings_not_applied", reason=str(error))
+            return
+        parts.config = config
+        parts.quotas.update(image.client_quotas, quota_terms(config))
+        await parts.replicas.reconfigure(image, config)
+        if self._server is not None:
+            self._server.limits = _limits(config)
 
     async def _prune_share_state(self) -> None:
         shares = self._coordinators.made(SHARE_GROUP_STATE)

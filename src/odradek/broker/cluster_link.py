@@ -104,6 +104,8 @@ class ClusterLink:
         membership = self._membership
         await membership.join(registration, load_controller, report)
         while not (membership.has_applied and self._knows_me()):
+            if membership.failed is not None and membership.failed.done():
+                membership.failed.result()
             await self._change()
 
     @property

@@ -25,8 +25,8 @@ from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, Upd
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.protocol import Message
-from odradek.registry import Delete, Registry, RegistryConflict, RegistryError, SessionExpired
-from odradek.registry.election import CONTROLLER, Election, Term
+from odradek.registry import Check, Delete, Registry, RegistryConflict, RegistryError, SessionExpired
+from odradek.registry.election import CONTROLLER, CONTROLLER_EPOCH, Election, Term
 from odradek.runtime.ports import Entropy
 from odradek.telemetry import events
 
@@ -152,8 +152,12 @@ class Membership:
             await self._has_to_report.wait()
             self._has_to_report.clear()
             if self._has_applied and self.controller_id is not None:
-                with suppress(OdradekError):
+                try:
                     await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
+                except OdradekError as error:  # the next question tells it
+                    _log.info("report_not_heard", reason=str(error))
+                except Exception:  # noqa: BLE001 - the root of a task
+                    _log.exception("reporting_failed")
 
     async def close(self) -> None:
         """Nothing runs afterwards; the registration goes when the registry is closed. Idempotent."""
@@ -197,6 +201,9 @@ class Membership:
             except KafkaError as error:
                 self._give_up(error)
                 return
+            except Exception:  # noqa: BLE001 - the root of a task
+                _log.exception("registering_failed")
+                await pause.rest()
             else:
                 pause.over()
                 self._unregistered.clear()
@@ -209,6 +216,7 @@ class Membership:
         _log.error("broker_cannot_go_on", reason=error.message)
         if self.failed is not None and not self.failed.done():
             self.failed.set_exception(error)
+        self._wake()
 
     # -- standing
 
@@ -216,7 +224,11 @@ class Membership:
         assert self._load_controller is not None
         controller = await self._load_controller(term)
         if self._has_applied:
-            await self._cluster.take(controller.image)
+            try:
+                await self._cluster.take(controller.image)
+            except BaseException:
+                await controller.close()
+                raise
         self.controller = controller
         self._brokers_changed.set()
         self._end_watch = self._registry.watch(BROKERS, self._brokers_changed.set)
@@ -247,6 +259,10 @@ class Membership:
                 _log.warning("brokers_not_read", reason=str(error))
                 self._brokers_changed.set()
                 await pause.rest()
+            except Exception:  # noqa: BLE001 - the root of a task
+                _log.exception("brokers_not_read")
+                self._brokers_changed.set()
+                await pause.rest()
             else:
                 pause.over()
 
@@ -270,15 +286,36 @@ class Membership:
                 await self._news.wait()
                 continue
             try:
-                answer = await self._ask(controller, max_wait_s=_POLL_SECONDS, lane=_IMAGES)
-                await self._take(answer)
+                answer = await self._news_of(controller)
+                if answer is not None:
+                    await self._take(answer)
             except UpdateDoesNotFit:
                 self._has_applied = False
             except OdradekError as error:
                 await self._not_told(controller, error)
                 await pause.rest()
+            except Exception:  # noqa: BLE001 - the root of a task: without it this broker would never hear of anything
+                _log.exception("following_failed", controller=controller)
+                await pause.rest()
             else:
                 pause.over()
+
+    async def _news_of(self, controller: BrokerId) -> SyncAnswer | None:
+        """None as soon as another is the controller: this one may be paused, or cut off."""
+        asking = asyncio.get_running_loop().create_task(
+            self._ask(controller, max_wait_s=_POLL_SECONDS, lane=_IMAGES)
+        )
+        asking.add_done_callback(lambda _: self._news.set())
+        try:
+            while not asking.done():
+                self._news.clear()
+                if self.controller_id != controller:
+                    return None
+                await self._news.wait()
+            return asking.result()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
     async def _ask(self, controller: BrokerId, *, max_wait_s: float, lane: str) -> SyncAnswer:
         report = self._own_report()
@@ -356,9 +393,8 @@ class Membership:
         elif isinstance(error, PeerUnreachable) and not self._is_me(controller):
             refuses = self._refused_by == controller and error.refused
             self._refused_by = controller if error.refused else None
-            with suppress(
-                RegistryConflict, RegistryError
-            ):  # others know better, or the session's end will do
+            # A conflict: others know better. No registry: the end of the session will do.
+            with suppress(RegistryConflict, RegistryError):
                 await self._locate(controller, is_dead=refuses)
 
     async def _locate(self, broker: BrokerId, *, is_dead: bool) -> None:
@@ -366,8 +402,9 @@ class Membership:
         registration are taken from it without waiting for the end of its session.
         """
         await self._registry.sync()
+        epoch = await self._registry.get(CONTROLLER_EPOCH)
         node = await self._registry.get(f"{BROKERS}/{broker}")
-        if node is None:
+        if node is None or epoch is None:
             return
         found = registration_from(broker, node.data)
         moved = self._cluster.locate(broker, found.host, found.port)
@@ -376,6 +413,7 @@ class Membership:
             return
         await self._registry.commit(
             [
+                Check(path=CONTROLLER_EPOCH, version=epoch.version),
                 Delete(path=CONTROLLER, version=office.version),
                 Delete(path=f"{BROKERS}/{broker}", version=node.version),
             ]
