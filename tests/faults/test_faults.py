@@ -12,7 +12,7 @@ from tests.faults.run import Terms, run
 
 
 def test_nothing_acknowledged_is_lost_or_doubled_by_kills_pauses_and_restarts(tmp_path: Path) -> None:
-    terms = Terms(seconds=8.0, seed=20, per_second=600, session_seconds=2.0, rest_seconds=(0.2, 1.0))
+    terms = Terms(seconds=10.0, seed=20, per_second=600, session_seconds=2.0, rest_seconds=(0.2, 1.0))
 
     result = run(terms, tmp_path)
 
