@@ -17,7 +17,6 @@ FOUND_SOON = frozenset(
         "begins_again_too_soon",
         "cuts_too_little",
         "divergence_ignored",
-        "follower_acknowledges_unflushed",
         "follower_gives_up",
         "follower_shows_all",
         "follower_watermark_unbounded",

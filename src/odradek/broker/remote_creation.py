@@ -48,7 +48,10 @@ async def create_topics(cluster: Cluster, wanted: Sequence[NewTopic]) -> list[To
     )
     header = RequestHeader(_API.key, _API.latest_stable, 0, "broker")
     frame = encode_request(header, request)[_SIZE_BYTES:]
-    answer = await cluster.forwarding.answer(frame, ANONYMOUS, "")
+    try:
+        answer = await cluster.forwarding.answer(frame, ANONYMOUS, "")
+    except KafkaError as error:
+        return [error] * len(wanted)
     if answer is None:
         return None
     _, made = decode_response(_API.key, _API.latest_stable, b"".join(answer)[_SIZE_BYTES:])

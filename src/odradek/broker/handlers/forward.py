@@ -12,7 +12,7 @@ from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.forwarded import FORWARDED
-from odradek.model.errors import ErrorCode, OdradekError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.connection import Chunks, Held, Reply
 from odradek.protocol import APIS, decode_request_header
 from odradek.protocol.messages.forward import ForwardRequest, ForwardResponse
@@ -33,6 +33,9 @@ async def handle(parts: Parts, circumstances: Circumstances, request: ForwardReq
         if header.api_version not in APIS[header.api_key].versions:
             return ForwardResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         chunks = await _settled(parts.serve(circumstances.connection, frame))
+    except KafkaError as error:  # the term may have ended meanwhile: NOT_CONTROLLER
+        _log.warning("forwarded_request_refused", client=request.client_host, reason=error.message)
+        return ForwardResponse(error_code=error.code)
     except OdradekError as error:
         _log.warning("forwarded_request_refused", client=request.client_host, reason=str(error))
         return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
