@@ -101,6 +101,7 @@ class Registry(Protocol):
     def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call `on_change` on the loop whenever the node at `path`, or the set of its children, may have changed.
 
+        A child that was removed and made again is another one, even if both happened in one commit.
         It may be called without need, also after a lost connection is back, and it is never lost: a change that follows a read
         made after `watch` returned is told. Returns a function that ends the watch.
         """

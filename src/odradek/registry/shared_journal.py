@@ -5,7 +5,8 @@ journal is durable, and which rewriting of it that is about: readers go by the h
 lock, appends, syncs, and only then moves the head. What lies behind the head was left by a writer that was killed: whole lines
 are written anew and kept (the power may have taken the head of a commit that was acknowledged), a torn one is cut. Rewriting
 the journal makes the head invalid, replaces the file, and publishes a head of the next generation; who has the old file open
-learns of it there. The head itself is never synced: after a power cut the journal is the truth.
+learns of it there. The head itself is never synced: after a power cut it may say less than the journal, which is
+the truth then. It says more only if the journal lost what was durable: that is refused.
 
 Methods that block are called on a thread; they leave the state alone and return `News`, which `accept` takes in on the loop,
 so that nobody there sees half a commit. Those that write need the lock.
@@ -168,7 +169,10 @@ class SharedJournal:
         if (
             news is None
         ):  # the head is of no use: the name leads to the journal, and all that reads is part of it
-            _, news = self._read_anew(None)
+            file, news = self._read_anew(None)
+            if (problem := self._lacking(news)) is not None:
+                file.close()
+                raise RegistryError(problem)
         file = news.file or self._opened()
         excess = file.length() - news.position
         if excess == 0 and not is_headless:
@@ -185,6 +189,17 @@ class SharedJournal:
             self._disk.sync_directory(self._directory)
         self._publish((news.state or self.state).generation, news.position + length)
         return news._replace(bodies=[*news.bodies, *bodies], position=news.position + length)
+
+    def _lacking(self, all_there_is: News) -> str | None:
+        """What was durable once, for the head speaks of nothing else, and does not read any more: no crash does that."""
+        head, state = self.head(), all_there_is.state
+        if head is None or state is None or head <= (state.generation, all_there_is.position):
+            return None
+        return (
+            f"{self.path} is damaged: its commits were durable up to byte {head.length} of rewriting {head.generation}, and it "
+            f"reads up to byte {all_there_is.position} of rewriting {state.generation}. Put the file back from a copy; or, to "
+            f"go on with the commits that are left, remove {self.lock_path}"
+        )
 
     def append(self, line: bytes) -> News:
         """Under the lock, settled: make a line durable."""

@@ -65,6 +65,8 @@ class Tree:
         for path, node in changes:
             touched[path] = None
             present = self.nodes.get(path)
+            if _made(present) != _made(node):  # made again, it is another child of its parent
+                touched[path.rpartition("/")[0] or "/"] = None
             if node is not None:
                 self.nodes[path] = node
                 if present is None:
@@ -97,9 +99,23 @@ def changes_between(old: Tree, new: Tree) -> list[str]:
     paths = {**dict.fromkeys(old.nodes), **dict.fromkeys(new.nodes)}
     touched = [path for path in paths if old.nodes.get(path) != new.nodes.get(path)]
     above: dict[str, None] = {}
+    remade: dict[str, None] = {}
     for path in touched:
         parent = path.rpartition("/")[0]
+        if _made(old.nodes.get(path)) != _made(new.nodes.get(path)):
+            remade[parent] = None
         while parent not in above:
             above[parent] = None
             parent = parent.rpartition("/")[0]
-    return [*touched, *(parent or "/" for parent in above if old.children(parent) != new.children(parent))]
+    return [
+        *touched,
+        *(
+            parent or "/"
+            for parent in above
+            if parent in remade or old.children(parent) != new.children(parent)
+        ),
+    ]
+
+
+def _made(node: Node | None) -> int | None:
+    return None if node is None else node.created

@@ -16,7 +16,7 @@ try:
     from kazoo.handlers.threading import SequentialThreadingHandler
     from kazoo.retry import KazooRetry
 except ModuleNotFoundError:
-    raise ConfigError("zookeeper.connect needs kazoo: pip install 'odradek[zookeeper]'") from None
+    raise ConfigError("zookeeper.connect needs kazoo: pip install kazoo") from None
 
 _RECONNECT_SECONDS_MAX: Final = 1.0
 
@@ -124,9 +124,7 @@ def _credentials(config: ZooKeeperConfig) -> dict[str, Any]:
     if config.zookeeper_auth_scheme != SASL:
         return {"auth_data": [("digest", f"{config.zookeeper_username}:{config.zookeeper_password}")]}
     if importlib.util.find_spec("puresasl") is None:
-        raise ConfigError(
-            "odradek.zookeeper.auth.scheme=sasl needs pure-sasl: pip install 'odradek[zookeeper]'"
-        )
+        raise ConfigError("odradek.zookeeper.auth.scheme=sasl needs pure-sasl: pip install pure-sasl")
     user, password = config.zookeeper_username, config.zookeeper_password
     return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": user, "password": password}}
 

@@ -203,6 +203,8 @@ class Session:
                 if type(result) in _REFUSALS:
                     return Refused(step=step, why=_REFUSALS[type(result)])
                 raise self._trouble(result, step.path)
+        if any(isinstance(result, Exception) for result in results):
+            raise self._trouble(results[-1], "")  # it says of no step that it was the reason
         return None
 
     def watch(self, path: str) -> None:

@@ -369,6 +369,31 @@ def test_a_watch_is_told_of_each_kind_of_change(
     store.run(scenario)
 
 
+@pytest.mark.parametrize("by_another", [False, True])
+def test_a_watch_of_a_parent_is_told_of_a_child_that_is_replaced_in_one_commit(
+    store: Store, eventually: Eventually, by_another: bool
+) -> None:
+    """So is a broker that was killed and comes back before its session has run out."""
+
+    async def scenario() -> None:
+        registry = await store.open()
+        writer = await store.open() if by_another else registry
+        await writer.commit([Create(path="/t/a", data=b"")])
+        await registry.sync()
+        calls: list[int] = []
+        registry.watch("/t", lambda: calls.append(1))
+        await registry.children("/t")
+        told_before = len(calls)
+        await writer.commit([Delete(path="/t/a", version=0), Create(path="/t/a", data=b"")])
+
+        async def told() -> bool:
+            return len(calls) > told_before
+
+        await eventually(told)
+
+    store.run(scenario)
+
+
 def test_a_watch_that_was_ended_is_not_called(store: Store, eventually: Eventually) -> None:
     async def scenario() -> None:
         registry = await store.open()

@@ -277,7 +277,7 @@ async def test_a_reader_follows_through_any_number_of_rewritings() -> None:
     await asyncio.gather(writer.close(), reader.close())
 
 
-async def test_a_deleted_or_restored_journal_is_what_the_name_leads_to() -> None:
+async def test_a_journal_that_was_put_back_is_believed_once_it_is_said_that_commits_are_lost() -> None:
     medium = machine()
     disk, first_runtime = process(medium, "first")
     first = EmbeddedRegistry.open(first_runtime, _DIRECTORY)
@@ -287,10 +287,38 @@ async def test_a_deleted_or_restored_journal_is_what_the_name_leads_to() -> None
     await first.commit([Create(path="/b", data=b"")])
     await first.close()
     disk.replace(path, backup)
+    with pytest.raises(RegistryError, match=r"go on with the commits that are left, remove .*registry.lock"):
+        EmbeddedRegistry.open(process(medium, "refused")[1], _DIRECTORY)
+    disk.remove(f"{_DIRECTORY}/{shared_journal.LOCK_NAME}")
     restored = EmbeddedRegistry.open(process(medium, "second")[1], _DIRECTORY)
     assert await restored.children("/") == ["a"]
     await restored.commit([Create(path="/c", data=b"")])
     await restored.close()
+
+
+@pytest.mark.parametrize("rot", ["zeroed", "cut off", "torn", "all of it", "an older rewriting"])
+async def test_what_rots_at_the_end_of_the_journal_is_not_taken_for_a_torn_commit(rot: str) -> None:
+    medium = machine()
+    disk, first_runtime = process(medium, "first")
+    with rewriting_often():
+        first = EmbeddedRegistry.open(first_runtime, _DIRECTORY)
+        await first.commit([Create(path="/a", data=b"")])
+        older = disk.read(_JOURNAL)
+        for version in range(20):
+            await first.commit([Put(path="/a", data=b"x" * 30, version=version)])
+    before = disk.length(_JOURNAL)
+    await first.commit([Create(path="/b", data=b"")])
+    after = disk.length(_JOURNAL)
+    assert after > before
+    journal = disk.open(_JOURNAL)
+    if rot == "zeroed":
+        journal.pwrite(bytes(after - before), before)
+    elif rot == "an older rewriting":
+        disk.replace(_JOURNAL, older)
+    else:
+        journal.truncate({"cut off": before, "torn": after - 7, "all of it": 0}[rot])
+    with pytest.raises(RegistryError, match=r"registry\.journal is damaged: its commits were durable up to"):
+        EmbeddedRegistry.open(process(medium, "second")[1], _DIRECTORY)
 
 
 def test_while_a_process_is_stopped_in_the_middle_of_a_commit_the_others_read_and_refuse_to_write() -> None:

@@ -40,9 +40,16 @@ def grown(steps: list[tuple[str, str]]) -> tuple[Tree, list[tuple[dict[str, obje
 
 def readable(tree: Tree) -> dict[str, object]:
     parents = {"/", *(path.rsplit("/", count)[0] for path in _PATHS for count in (1, 2))} - {""}
-    return {
-        **{path: (tree.nodes.get(path), tree.children(path)) for path in (*_PATHS, *parents)},
-    }
+    return {path: (tree.nodes.get(path), lives(tree, path)) for path in (*_PATHS, *parents)}
+
+
+def lives(tree: Tree, path: str) -> list[tuple[str, int]]:
+    """The children, each with when it was made: one that was made again is another."""
+    found = []
+    for name in tree.children(path):
+        node = tree.nodes.get(f"{path.rstrip('/')}/{name}")
+        found.append((name, node.created if node is not None else 0))
+    return found
 
 
 def differing(before: dict[str, object], after: dict[str, object]) -> set[str]:
@@ -70,3 +77,16 @@ def test_a_node_made_again_in_the_commit_that_removes_it_is_another() -> None:
     tree.apply(tree.decide([Delete(path="/a", version=0), Create(path="/a", data=b"new", ephemeral=True)], 9))
     assert tree.nodes == {"/a": Node(data=b"new", version=0, created=2, owner=9)}
     assert tree.owned_by(9) == ["/a"]
+
+
+def test_a_node_that_is_replaced_in_one_commit_is_another_child_of_its_parent() -> None:
+    """Else nobody who watches the brokers would hear of one that was restarted within its session's time."""
+    old, tree = Tree(), Tree()
+    for each in (old, tree):
+        each.apply(each.decide([Create(path="/brokers/1", data=b"one", ephemeral=True)], 7))
+    again: list[Operation] = [
+        Delete(path="/brokers/1", version=0),
+        Create(path="/brokers/1", data=b"one", ephemeral=True),
+    ]
+    assert tree.apply(tree.decide(again, 8)) == ["/brokers/1", "/brokers"]
+    assert sorted(changes_between(old, tree)) == ["/brokers", "/brokers/1"]
