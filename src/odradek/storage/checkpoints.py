@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from odradek.model.ids import TopicPartition
+from odradek.records.crc import crc32c
 from odradek.storage.epochs import EpochStart
 
 T = TypeVar("T")
@@ -95,6 +96,56 @@ def parse_partition_metadata(data: bytes) -> UUID:
     if values.get("version") != str(_VERSION):
         raise BadCheckpointError(f"version {values.get('version')!r} is unknown")
     return parse_kafka_id(values.get("topic_id", ""))
+
+
+def format_start_offset(offset: int) -> bytes:
+    """`log-start-offset`, a file of ours: records below it were deleted by request, though their segment is still there."""
+    return sealed({"version": str(_VERSION), "start_offset": str(offset)})
+
+
+def parse_start_offset(data: bytes) -> int:
+    values = unsealed(data)
+    try:
+        return _number(values["start_offset"], _INT64_MAX)
+    except (KeyError, ValueError) as error:
+        raise BadCheckpointError(f"it does not follow its format: {error}") from None
+
+
+def format_transaction_sums(sums: Mapping[int, int]) -> bytes:
+    """`transaction-index-sums`, a file of ours: by base offset, the CRC of each transaction index that is complete."""
+    pairs = " ".join(f"{base_offset}:{crc}" for base_offset, crc in sums.items())
+    return sealed({"version": str(_VERSION), "sums": pairs})
+
+
+def parse_transaction_sums(data: bytes) -> dict[int, int]:
+    try:
+        pairs = [pair.split(":") for pair in unsealed(data)["sums"].split()]
+        return {_number(base_offset, _INT64_MAX): _number(crc, _INT64_MAX) for base_offset, crc in pairs}
+    except (KeyError, ValueError) as error:
+        raise BadCheckpointError(f"it does not follow its format: {error}") from None
+
+
+def format_sums(contents: Iterable[bytes]) -> bytes:
+    """What the CRC of a file may be that has no checksum in it: before it is replaced, and afterwards."""
+    return sealed({"version": str(_VERSION), "crcs": " ".join(str(crc32c(one)) for one in contents)})
+
+
+def is_among(data: bytes, sums: bytes) -> bool:
+    """Whether a file's content is one that `format_sums` was given."""
+    return str(crc32c(data)) in unsealed(sums).get("crcs", "").split(" ")
+
+
+def sealed(values: Mapping[str, str]) -> bytes:
+    """`key=value` lines, and a last one with their CRC."""
+    body = format_properties(values)
+    return body + format_properties({"crc": str(crc32c(body))})
+
+
+def unsealed(data: bytes) -> dict[str, str]:
+    values = parse_properties(data)
+    if values.get("crc") != str(crc32c(data[: data.rfind(b"crc=")])):
+        raise BadCheckpointError("its CRC is wrong")
+    return values
 
 
 def format_properties(values: Mapping[str, str]) -> bytes:

@@ -65,6 +65,8 @@ class LogDirectories:
         self._files = OpenFiles(runtime.disk, open_files_max)
         self._homes = Homes(directories)
         self._logs: dict[TopicPartition, Log] = {}
+        self._named: set[TopicPartition] = set()
+        """Logs that were found at the start, when their directories' names were made durable, all at once."""
         self._doomed: list[str] = []
         self._checkpoints = Checkpointing(runtime.offload, self._homes, self._logs)
         self.cluster_id: Final = cluster_id
@@ -143,6 +145,7 @@ class LogDirectories:
             partition = naming.parse_partition_directory(name)
             if partition is not None and self._runtime.disk.is_directory(naming.join(directory.path, name)):
                 self._homes.found(partition, directory)
+                self._named.add(partition)
 
     # ---- what there is ---------------------------------------------------------------------------------------------
 
@@ -222,6 +225,8 @@ class LogDirectories:
         repairable: bool = False,
     ) -> Log:
         is_new = name not in self._homes
+        if is_new:
+            self._named.discard(name)
         self._homes.opening(name, directory)
         try:
             opened = await self._runtime.offload.run(
@@ -266,7 +271,9 @@ class LogDirectories:
             cleaned_offset=directory.cleaned_offsets.get(name, 0),
             topic_id=topic_id,
             files=self._files,
+            is_named=name in self._named,
             repairable=repairable,
+            start_is_checkpointed=directory.knows_starts or is_new,
             on_broken=self._broken,
             on_damaged=self._met_damage,
         )
@@ -349,6 +356,7 @@ class LogDirectories:
         )
         await self._blocking(source, take_away, disk, copy, replaced)
         self._homes.forget(name)
+        self._named.discard(name)
         source.forget(name)
         await self._blocking(target, put_in_place, disk, copy.target, naming.join(target.path, str(name)))
         self._doomed.append(replaced)
@@ -451,11 +459,10 @@ class LogDirectories:
         """Open logs that lack, or hold damaged, what was durable once; and how. Another replica must give it back."""
         return {name: one.damage for name, one in self._logs.items() if one.damage is not None}
 
-    def mended(self, name: TopicPartition) -> None:
-        """The log has again what it lacked: a leader says that it has all."""
-        opened = self._logs.get(name)
-        if opened is not None and opened.damage is not None:
-            opened.mended()
+    @property
+    def doubtful(self) -> list[TopicPartition]:
+        """Open logs of which nothing here says where they begin: another replica must."""
+        return [name for name, one in self._logs.items() if one.start_is_doubted]
 
     def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
         if self.on_damaged is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from odradek.runtime.ports import Disk
 from odradek.storage import naming
-from odradek.storage.segment import SegmentWriter
+from odradek.storage.segment_writer import SegmentWriter
 
 if TYPE_CHECKING:
     from odradek.storage.truncation import Truncation

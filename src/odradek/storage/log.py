@@ -14,33 +14,27 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchHeader, ControlKind, control_batch, read_header
-from odradek.runtime.ports import DiskFile, Runtime
+from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming
 from odradek.storage.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.appending import note_batches, note_fetched, place
-from odradek.storage.cleaning.choice import roll_due
-from odradek.storage.cutting import find_cut
 from odradek.storage.damage import OnDamaged
-from odradek.storage.deletion import candidates, take_out
 from odradek.storage.durability import ClosingJob, Durability, FlushJob, Life
 from odradek.storage.epochs import EpochEnd
-from odradek.storage.faults import Fault, Health, OnBroken, RepairJob
+from odradek.storage.faults import Health, OnBroken, RepairJob
 from odradek.storage.following import Portion, check_fetched, portions
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.opening import OpenedLog, Opening, open_log
 from odradek.storage.producer_snapshot import encode_snapshot
-from odradek.storage.producers import Marker, Producers, WrittenBatch, check_marker
-from odradek.storage.readable import ReadableLog
+from odradek.storage.producers import Marker, WrittenBatch, check_marker
 from odradek.storage.removal import RemovalJob, Removals
 from odradek.storage.results import AppendResult, DeletedSegment, LogRead
-from odradek.storage.retention import RetentionTerms, deletable
-from odradek.storage.rolling import RollReason
-from odradek.storage.segment import OFFSET_MAX, Segment, SegmentWriter
+from odradek.storage.segment import OFFSET_MAX, Segment
+from odradek.storage.shrinking import ShrinkingLog
 from odradek.storage.tail import Batches, Tail
 from odradek.storage.transaction_index import AbortedTransaction
-from odradek.storage.truncation import NoteRemoval, Truncation, TruncationPlan
+from odradek.storage.truncatable import TruncatableLog
 from odradek.storage.verification import Guard
-from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.storage.cleaning.access import CleaningAccess
@@ -56,10 +50,8 @@ __all__ = [
     "RepairJob",
 ]
 
-log = events.get("storage")
 
-
-class Log(ReadableLog):
+class Log(TruncatableLog, ShrinkingLog):
     """See the module. Make one with `Log.open`."""
 
     def __init__(
@@ -95,10 +87,12 @@ class Log(ReadableLog):
         self._snapshot_offset = opened.snapshot_offset
         self._index_written_to = opened.end_offset if opened.index_is_written else -1
         """Where the log ended when the active segment's index files were complete; a truncation voids it."""
+        self._transaction_sums = opened.transaction_sums
+        self._start_path = naming.join(opening.directory, naming.START_OFFSET)
         self._on_damaged = on_damaged
         self.config = opening.config
         self.topic_partition = opening.topic_partition
-        self.directory: Final = opening.directory
+        self.directory = opening.directory
         self.topic_id: Final = opened.topic_id
         self.producers = opened.producers
         """Who wrote, and which of their transactions are open. Only this log puts anything in."""
@@ -114,6 +108,8 @@ class Log(ReadableLog):
         self._damage_offset: int | None = None
         self.damage: str | None = opened.damage
         """What is not here, or not right, though it was durable once: another replica must give it back."""
+        self.start_is_doubted = opened.start_is_doubted
+        """Records that were deleted by request may be here again: another replica must say where the log begins."""
         self.cut_at_recovery: Final = opened.cut_at_recovery
         """Recovery found good batches behind a bad one and set them aside: let another replica lead if one can."""
         if opened.names_changed:
@@ -140,7 +136,9 @@ class Log(ReadableLog):
         cleaned_offset: int = 0,
         topic_id: UUID | None = None,
         files: OpenFiles | None = None,
+        is_named: bool = False,
         repairable: bool = False,
+        start_is_checkpointed: bool = True,
         on_broken: OnBroken | None = None,
         on_damaged: OnDamaged | None = None,
     ) -> Log:
@@ -149,15 +147,16 @@ class Log(ReadableLog):
         `clean`: it was closed cleanly, so it is opened without reading it. Otherwise everything from `recovery_point` on
         is scanned, cut at the last good batch, and synced. Raises KAFKA_STORAGE_ERROR when what lies below the recovery
         point, which was once durable, is damaged or missing: no log is better than one that silently lost records.
-        Between segments below `cleaned_offset` a compaction may have left gaps.
+        Between segments below `cleaned_offset` a compaction may have left gaps. `is_named`: the directory's name is durable.
         INCONSISTENT_TOPIC_ID, and nothing is touched, when the directory is of another topic than `topic_id`.
         `repairable`: another replica can give back what is damaged or missing, so it is opened with what is left, cut at the
-        first bad batch, and `damage` says so. `on_broken` hears of an error in reading or writing that is final, `on_damaged`
-        of the first batch that a reader met damaged.
+        first bad batch, and `damage` says so. `start_is_checkpointed`: `start_offset` is of a checkpoint that is there and
+        sound; else it may be doubted (`start_is_doubted`). `on_broken` hears of an error in reading or writing that is final,
+        `on_damaged` of the first batch that a reader met damaged.
         """
         opening = Opening(
             directory=directory,
-            parents=(directory.rpartition("/")[0],),
+            parents=() if is_named else (directory.rpartition("/")[0],),
             config=config,
             topic_partition=topic_partition,
             clean=clean,
@@ -167,6 +166,7 @@ class Log(ReadableLog):
             topic_id=topic_id,
             files=files if files is not None else OpenFiles(runtime.disk),
             repairable=repairable,
+            start_is_checkpointed=start_is_checkpointed,
         )
         try:
             opened = open_log(runtime, opening)
@@ -219,6 +219,7 @@ class Log(ReadableLog):
             active.write_index()
         if active.writer.transaction_file is not None:
             self._durability.names_changed(self.directory)
+        self._note_transaction_sums()
         if active.size_bytes and self.end_offset != self._snapshot_offset:
             self._write_snapshot()
         flush = self._durability.job(self.end_offset, active.writer)
@@ -373,363 +374,3 @@ class Log(ReadableLog):
         """This replica leads from now on: what is appended next is of `leader_epoch`, even before anything is."""
         if self._epochs.assign(leader_epoch, self.end_offset):
             self._write_epochs()
-
-    def _write_epochs(self) -> None:
-        path = naming.join(self.directory, naming.LEADER_EPOCHS)
-        self._durability.file_changed(path, checkpoints.format_epochs(self._epochs.entries))
-
-    def _write_snapshot(self) -> None:
-        path = naming.join(self.directory, naming.offset_file(self.end_offset, naming.SNAPSHOT))
-        self._durability.file_changed(path, encode_snapshot(self.producers))
-
-    # ---- durability and disk errors --------------------------------------------------------------------------------
-
-    @property
-    def flushed_offset(self) -> int:
-        """Everything below it survives a power cut."""
-        return self._durability.flushed_offset
-
-    @property
-    def recovery_point(self) -> int:
-        """Below it nothing has to be looked at after a crash; at most `flushed_offset`.
-
-        Not the end of an active segment with aborted transactions: when it is sealed there, the index that names them is still
-        to be written, and may be lost.
-        """
-        return self._recovery_point(self.end_offset)
-
-    def _recovery_point(self, end_offset: int) -> int:
-        point, active = min(self._durability.recovery_point, end_offset), self._segments.active
-        return point - 1 if point == end_offset > active.base_offset and len(active.aborted) else point
-
-    @property
-    def flush_due(self) -> bool:
-        """Whether a flush is called for, whatever the acks: by a finished segment, `flush.messages` or `flush.ms`."""
-        if self._durability.has_sealed or self._durability.truncation is not None:
-            return True
-        unflushed = self.end_offset - self._durability.flushed_offset
-        if unflushed <= 0 or self._unflushed_since is None:
-            return False
-        if unflushed >= self.config.flush_messages:
-            return True
-        return (self._runtime.clock.monotonic() - self._unflushed_since) * 1000 >= self.config.flush_ms
-
-    def flush_job(self) -> FlushJob | None:
-        """What must be synced so that all that was appended so far is durable; None when it is."""
-        active = self._segments.active
-        if active.writer is None or self._health.is_broken:
-            return None
-        job = self._durability.job(self.end_offset, active.writer)
-        if job is not None:
-            # Readers stop at the flushed offset: they will ask for this position.
-            active.remember(self.end_offset, active.size_bytes)
-            self._unflushed_since = None
-        return job
-
-    def flushed(self, job: FlushJob) -> None:
-        """`job.run()` returned."""
-        if job.life.alive and not self._health.is_broken:
-            if job.truncation is not None:
-                self._files_followed(job.truncation)
-            self._durability.done(job)
-            if self.damage is not None and self.flushed_offset >= self._lost_below:
-                self.mended()
-
-    @property
-    def failed(self) -> Fault | None:
-        """Why the log takes no appends; None when it does."""
-        return self._health.fault
-
-    def disk_failed(self, error: OSError) -> None:
-        """The log's directory failed: until a restart nothing is appended, read or flushed."""
-        self._health.broken(str(error))
-
-    def repair_job(self) -> RepairJob | None:
-        """After a full disk, once there is space again: what brings the log back. None when it is not (yet) possible."""
-        return self._tail.repair_job(self._life) if self._health.is_full else None
-
-    def repaired(self, job: RepairJob) -> None:
-        """`job.run()` returned: appends are welcome again."""
-        if job.life is not self._life or job.truncation_count != self._durability.truncation_count:
-            return
-        if job.truncation is not None:
-            self._files_followed(job.truncation)
-        if self._durability.truncation is None:
-            self._health.recovered()
-
-    # ---- truncating ------------------------------------------------------------------------------------------------
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop everything at and above `offset`, from the start of the batch that holds it on: `end_offset` says from where.
-
-        Nothing waits for the disk here: the files follow with the next `flush_job`, and until then a crash leaves the log as it
-        was. An append that comes first makes the files follow at once, on the loop: flush before. An epoch that began at the
-        log's end and wrote nothing goes, too, even when nothing else does. At or below `start_offset` this is `restart_at`.
-        """
-        self._health.check_readable()
-        if offset >= self.end_offset:
-            if self._epochs.truncate_from_end(self.end_offset):
-                self._write_epochs()
-            return
-        if offset <= self.start_offset:
-            self.restart_at(offset)
-            return
-        self._finish_truncation()
-        try:
-            cut = find_cut(self._segments, offset)
-            sweeps = False
-            if cut is None or cut.number + 1 < len(self._segments):
-                sweeps = self._cleaning is not None and self._cleaning.abort()
-                cut = find_cut(self._segments, offset)
-            if cut is None or cut.end_offset <= self.start_offset:
-                self._begin_anew(self.start_offset, self.start_offset, sweeps=sweeps)
-                return
-            stale = self._segments[cut.number].cut(cut.position, cut.end_offset)
-        except OSError as error:
-            raise self._health.failed(error) from error
-        dropped = self._segments.keep_first(cut.number + 1)
-        self._epochs.truncate_from_end(cut.end_offset)
-        self._truncated(cut.position, cut.end_offset, self.start_offset, dropped, stale, sweeps=sweeps)
-
-    def restart_at(self, offset: int) -> None:
-        """Drop everything: the log is empty and begins at `offset`, which may lie anywhere. As with `truncate_to` the files
-        follow.
-        """
-        self._health.check_readable()
-        if offset < 0:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} cannot begin at {offset}"
-            )
-        self._begin_anew(offset, offset)
-
-    def _begin_anew(self, base_offset: int, start_offset: int, *, sweeps: bool = False) -> None:
-        self._finish_truncation()
-        new = Segment(
-            self._runtime.disk,
-            self._files,
-            self.directory,
-            base_offset,
-            0,
-            index_interval_bytes=self.config.index_interval_bytes,
-        )
-        try:
-            sweeps |= self._cleaning is not None and self._cleaning.abort()
-            new.begin_aside()
-        except OSError as error:
-            raise self._health.failed(error) from error
-        dropped = self._segments.keep_first(0)
-        self._segments.add(new)
-        self._epochs.truncate_from_end(0)
-        self._removals.all_gone()
-        self.producers = Producers()
-        self._truncated(0, base_offset, start_offset, dropped, [], sweeps=sweeps)
-        self._write_snapshot()
-
-    def _truncated(
-        self,
-        position: int,
-        end_offset: int,
-        start_offset: int,
-        dropped: list[Segment],
-        stale: list[DiskFile],
-        *,
-        sweeps: bool,
-    ) -> None:
-        """The segments in memory are what is left. `stale`: open files of the last one that nobody needs any more."""
-        last, now_ms = self._segments.active, self._runtime.clock.wall_ms()
-        plan = TruncationPlan(
-            base_offset=last.base_offset,
-            position=position,
-            end_offset=end_offset,
-            start_offset=start_offset,
-            recovery_point=self._recovery_point(end_offset),
-            high_watermark_max=min(self.high_watermark_max, end_offset),
-            is_anew=not position,
-            sweeps=sweeps,
-        )
-        truncation = Truncation(
-            self._runtime.disk,
-            self.directory,
-            plan,
-            life=self._life,
-            number=self._durability.truncation_count + 1,
-            segments=[(segment.base_offset, segment.size_bytes) for segment in self._segments],
-            now_ms=now_ms,
-        )
-        if self._damage_offset is not None and end_offset <= self._damage_offset:
-            self._damage_offset, self._lost_below = None, self.end_offset
-        self._durability.truncated(truncation, [*stale, *self._let_go(dropped)])
-        due_ms = now_ms + self.config.file_delete_delay_ms
-        self._removals.renamed((segment.base_offset for segment in dropped), due_ms)
-        log.warning("log_truncated", partition=self.topic_partition, before=self.end_offset, now=end_offset)
-        self._size_bytes = self._segments.size_bytes
-        self.start_offset, self.end_offset = start_offset, end_offset
-        self.truncated_to = min(self.truncated_to, end_offset)
-        self.high_watermark_max = plan.high_watermark_max
-        self._unflushed_since = None
-        self._snapshot_offset = self._index_written_to = -1
-        if last.size_bytes and last.first_append_ms < 0:
-            last.first_append_ms = last.last_append_ms()
-        if self._durability.awaits(naming.join(self.directory, naming.LEADER_EPOCHS)):
-            self._write_epochs()  # else the truncation itself cuts the file
-
-    @property
-    def truncation_count(self) -> int:
-        """How often it was truncated since it was opened."""
-        return self._durability.truncation_count
-
-    def truncation_note(self) -> NoteRemoval | None:
-        """What may be done once the checkpoints of the log's directory, as of now, are durable; None when there is nothing."""
-        if not self._truncation_noted or self._durability.truncation is not None:
-            return None
-        return NoteRemoval(
-            disk=self._runtime.disk,
-            directory=self.directory,
-            life=self._life,
-            truncation_count=self._durability.truncation_count,
-        )
-
-    def truncation_forgotten(self, note: NoteRemoval) -> None:
-        """`note.run()` succeeded."""
-        if note.truncation_count == self._durability.truncation_count:
-            self._truncation_noted = False
-            self.high_watermark_max = OFFSET_MAX
-
-    def _let_go(self, dropped: list[Segment]) -> list[SegmentWriter]:
-        """The writers of segments that go; their other files are closed here."""
-        writers = []
-        for segment in dropped:
-            for kind in (naming.LOG, *naming.INDEX_SUFFIXES):
-                self._files.forget(segment.path(kind))
-            if segment.writer is not None:
-                writers.append(segment.writer)
-                segment.writer = None
-        return writers
-
-    def _check_ready(self) -> None:
-        """For an append: the disk works, and the files are those that the log believes it has."""
-        self._health.check_writable()
-        if self._durability.truncation is not None:
-            self._finish_truncation()
-
-    def _finish_truncation(self) -> None:
-        """Let the files follow now, on the loop. KAFKA_STORAGE_ERROR when they do not."""
-        truncation = self._durability.truncation
-        if truncation is None:
-            return
-        try:
-            self._life.run(truncation.run)
-            if truncation.refused is not None:
-                raise truncation.refused
-        except OSError as error:
-            raise self._health.failed(error) from error
-        self._files_followed(truncation)
-
-    def _files_followed(self, truncation: Truncation) -> None:
-        """Unless they did not, or it is known already."""
-        if truncation.finished and self._durability.truncation is truncation:
-            self._durability.truncation_finished()
-            self.producers = truncation.producers
-            self._truncation_noted = True
-
-    # ---- deleting --------------------------------------------------------------------------------------------------
-
-    def delete_records(self, offset: int) -> int:
-        """Nothing below `offset` may be read from now on; return the new start offset. It never goes back.
-
-        Whole segments below it go with the next `apply_retention`. OFFSET_OUT_OF_RANGE above the log's end. The caller
-        keeps `offset` at or below the high watermark.
-        """
-        self._health.check_readable()
-        if not 0 <= offset <= self.end_offset:
-            message = f"{self.topic_partition} ends at {self.end_offset}: cannot delete up to {offset}"
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
-        self._move_start(offset)
-        return self.start_offset
-
-    def _move_start(self, offset: int) -> None:
-        self.start_offset = max(self.start_offset, offset)
-        if self._epochs.truncate_from_start(self.start_offset):
-            self._write_epochs()
-
-    def apply_retention(self, now_ms: int, *, below: int | None = None) -> list[DeletedSegment]:
-        """Take out of the log what its topic's settings no longer keep, and return it, the oldest first.
-
-        Only segments that end at or below `below` (by default what is durable): the high watermark. Their files follow
-        with `removal_job`. When the active segment is due, too, a new one is begun. It works on a full disk as well, where
-        it is the cure.
-        """
-        self._health.check_readable()
-        if self._durability.truncation is not None:
-            return []
-        deletable_below = self.flushed_offset if below is None else min(below, self.flushed_offset)
-        terms = RetentionTerms.of(
-            self.config, start_offset=self.start_offset, deletable_below=deletable_below, now_ms=now_ms
-        )
-        try:
-            reasons = deletable(candidates(self._segments, self.end_offset), self._size_bytes, terms)
-        except OSError as error:
-            raise self._health.failed(error) from error
-        if len(reasons) == len(self._segments):
-            if self._health.is_full:
-                reasons.pop()
-            else:
-                self._tail.roll(RollReason.AGE, self.end_offset)
-        deleted = take_out(self._segments, reasons, self.end_offset)
-        for segment, one in deleted:
-            self._size_bytes -= one.size_bytes
-            self._files.forget(segment.path(naming.LOG))
-            self._durability.forget_file(segment.path(naming.SNAPSHOT))
-            log.info(
-                "segment_deleted",
-                partition=self.topic_partition,
-                base_offset=one.base_offset,
-                reason=one.reason.value,
-            )
-        if deleted:
-            self._removals.add([segment for segment, _ in deleted])
-            self._move_start(self._segments[0].base_offset)
-        return [one for _, one in deleted]
-
-    @property
-    def cleaning(self) -> CleaningAccess:
-        """What compaction may do here. Most logs are never compacted, so it is made, and imported, when it is asked for."""
-        if self._cleaning is None:
-            from odradek.storage.cleaning.access import CleaningAccess
-
-            self._cleaning = CleaningAccess(
-                disk=self._runtime.disk,
-                directory=self.directory,
-                segments=self._segments,
-                files=self._files,
-                life=self._life,
-                resized=self._resized,
-            )
-        return self._cleaning
-
-    def _resized(self, change_bytes: int) -> None:
-        self._size_bytes += change_bytes
-
-    def roll_for_compaction(self, now_ms: int) -> bool:
-        """End the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); whether it did."""
-        active = self._segments.active
-        if self._health.fault is not None or not active.size_bytes or self._durability.truncation is not None:
-            return False
-        if not roll_due(active.first_append_ms, self.config, now_ms):
-            return False
-        self._tail.roll(RollReason.AGE, self.end_offset)
-        return True
-
-    def removal_job(self, now_ms: int) -> RemovalJob | None:
-        """What must be done on disk about deleted segments; None when there is nothing to do yet."""
-        if self._health.is_broken:
-            return None
-        return self._removals.job(now_ms, self.flush_job, self._durability.truncation_count)
-
-    def removed(self, job: RemovalJob, now_ms: int) -> None:
-        """`job.run()` returned."""
-        if job.flush is not None:
-            self.flushed(job.flush)
-        if job.truncation_count != self._durability.truncation_count:
-            return
-        self._removals.done(job, now_ms + self.config.file_delete_delay_ms)

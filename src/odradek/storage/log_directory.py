@@ -82,6 +82,8 @@ class LogDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         """As last written down, of partitions that are not open, too."""
         self.start_offsets: dict[TopicPartition, int] = {}
+        self.knows_starts = True
+        """Nothing is missing in `start_offsets`."""
         self.cleaned_offsets: dict[TopicPartition, int] = {}
         """Up to where compaction got."""
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -146,16 +148,36 @@ class LogDirectory:
         """A checkpoint that is damaged is worth nothing: the logs are then scanned from their start."""
         path = naming.join(self.path, name)
         if not self._disk.exists(path):
+            if name == naming.START_OFFSETS:
+                sums = naming.join(self.path, naming.START_OFFSETS_SUMS)
+                self.knows_starts = not self._disk.exists(sums)  # they are written first
             return {}
         try:
             data = self._disk.read(path)
+            if name == naming.START_OFFSETS:
+                self._check_sums(data)
             offsets = checkpoints.parse_offsets(data)
         except BadCheckpointError as error:
             log.warning("checkpoint_ignored", path=path, reason=str(error))
             self.was_clean = False
+            if name == naming.START_OFFSETS:
+                self.knows_starts = False
             return {}
         self._written[name] = data
         return offsets
+
+    def _check_sums(self, data: bytes) -> None:
+        """Of the one checkpoint that nothing else contradicts: too high a start offset hides records."""
+        path = naming.join(self.path, naming.START_OFFSETS_SUMS)
+        if not self._disk.exists(path):
+            return
+        try:
+            is_ours = checkpoints.is_among(data, self._disk.read(path))
+        except BadCheckpointError as error:
+            log.warning("checkpoint_ignored", path=path, reason=str(error))
+            return
+        if not is_ours:
+            raise BadCheckpointError(f"its CRC is not in {naming.START_OFFSETS_SUMS}")
 
     def forget(self, name: TopicPartition) -> None:
         """The partition is gone."""
@@ -187,6 +209,9 @@ class LogDirectory:
     def write(self, checkpoint: Checkpoint) -> None:
         """Blocks; one call at a time, on any thread."""
         for name, data in checkpoint.files:
+            if name == naming.START_OFFSETS:
+                sums = checkpoints.format_sums([data, self._written.get(name, b"")])
+                self._disk.replace(naming.join(self.path, naming.START_OFFSETS_SUMS), sums)
             self._disk.replace(naming.join(self.path, name), data)
             self._written[name] = data
 

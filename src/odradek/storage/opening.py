@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
+from zlib import crc32
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
@@ -39,7 +40,7 @@ class Opening:
 
     directory: str
     parents: tuple[str, ...]
-    """Directories whose names change when `directory` is created."""
+    """Directories whose names change when `directory` is created; none if its name is durable already."""
     config: LogConfig
     topic_partition: TopicPartition
     clean: bool
@@ -52,6 +53,8 @@ class Opening:
     """Up to where compaction got: below it offsets may be missing between segments. Ours leave none, Kafka's do."""
     repairable: bool = False
     """Another replica can give back what is damaged or missing: open with what is left."""
+    start_is_checkpointed: bool = True
+    """`start_offset` is what a checkpoint says, or would say if it was not 0: the file is there, and sound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,8 @@ class OpenedLog:
     topic_id_changed: bool
     """The file does not have it."""
     producers: Producers
+    transaction_sums: dict[int, int] | None
+    """What the file says of the transaction indexes; None when that cannot be read."""
     snapshot_offset: int
     """Of the newest snapshot; 0 without any."""
     index_is_written: bool
@@ -73,6 +78,8 @@ class OpenedLog:
     snapshot_due: bool
     """No snapshot is as new as the active segment: with the others gone the producers could not be known again."""
     start_offset: int
+    start_is_doubted: bool
+    """Another replica may know of records that were deleted by request and are here again."""
     end_offset: int
     flushed_offset: int
     names_changed: bool
@@ -114,9 +121,11 @@ class _Opener:
         self._end_offset = 0
         self._last_epoch = -1
         self._cut_aside = False
+        self._start_is_doubted = False
         self._truncation_noted = False
         self._high_watermark_max = OFFSET_MAX
         self._damage = damage
+        self._sums: dict[int, int] | None = {}
         self._snapshot_offset = 0
         self._index_is_written = False
         self._recovered: list[Segment] = []
@@ -153,7 +162,9 @@ class _Opener:
             self._rebuild_epochs()
         elif self._recovered:
             self._find_first_epochs()
-        start_offset = max(self._opening.start_offset, self._segments[0].base_offset)
+        start_offset = max(
+            self._opening.start_offset, self._segments[0].base_offset, self._load_start_offset(names)
+        )
         if self._truncation_noted or self._damage is not None:
             # It may have begun inside of a batch that never came; or the batches behind its start are lost.
             start_offset = min(start_offset, self._end_offset)
@@ -164,6 +175,7 @@ class _Opener:
         self._trim_epochs(start_offset)
         for segment in self._segments:
             segment.share(self._opening.files)
+            segment.trust.epoch_max = self._epochs.latest
         return OpenedLog(
             segments=SegmentList(self._segments),
             epochs=self._epochs,
@@ -171,10 +183,12 @@ class _Opener:
             topic_id=self._opening.topic_id or topic_id,
             topic_id_changed=not created and topic_id is None and self._opening.topic_id is not None,
             producers=producers,
+            transaction_sums=self._sums,
             snapshot_offset=self._snapshot_offset,
             index_is_written=self._index_is_written,
             snapshot_due=self._snapshot_offset < self._segments[-1].base_offset,
             start_offset=start_offset,
+            start_is_doubted=self._start_is_doubted,
             end_offset=self._end_offset,
             flushed_offset=self._end_offset,
             names_changed=created,
@@ -247,7 +261,7 @@ class _Opener:
                 self._disk.remove(path)
 
     def _list_segments(self, names: list[str]) -> list[Segment]:
-        """By name and size; nothing is opened."""
+        """By name and size; only transaction indexes, which few have, are read."""
         segments: list[Segment] = []
         present = frozenset(names)
         for name in names:
@@ -257,8 +271,8 @@ class _Opener:
                 segments.append(self._segment(file.offset, size_bytes))
                 index = naming.offset_file(file.offset, naming.TRANSACTION_INDEX)
                 if index in present:
-                    length = self._disk.length(naming.join(self._directory, index))
-                    segments[-1].aborted.found(length)
+                    data = self._disk.read(naming.join(self._directory, index))
+                    segments[-1].aborted.found(len(data), crc32(data))
         return segments
 
     def _segment(self, base_offset: int, size_bytes: int) -> Segment:
@@ -433,7 +447,7 @@ class _Opener:
         self._recovered = self._segments[first:]
         for path in self._opening.parents:
             self._disk.sync_directory(path)  # the log's own follows with its producers
-        log.info(
+        log.debug(
             "log_scanned",
             partition=self._opening.topic_partition,
             recovery_point=point,
@@ -532,6 +546,29 @@ class _Opener:
         self._epochs.truncate_from_end(self._end_offset + 1)
         self._epochs.truncate_from_start(start_offset)
 
+    def _load_start_offset(self, names: list[str]) -> int:
+        """What the log's own directory says of it: the checkpoint may be lost, or older. 0 when that is nothing.
+
+        If it cannot be read, the checkpoint is believed after a clean close alone. If it is not there, most likely nothing was
+        ever deleted; but if the checkpoint is lost, too, nobody knows.
+        """
+        if naming.START_OFFSET not in names:
+            self._doubt_start(self._opening.start_is_checkpointed)
+            return 0
+        path = naming.join(self._directory, naming.START_OFFSET)
+        try:
+            offset = checkpoints.parse_start_offset(self._read_if_there(path))
+        except BadCheckpointError as error:
+            log.warning("start_offset_ignored", path=path, reason=str(error))
+            self._doubt_start(self._opening.start_is_checkpointed and self._opening.clean)
+            return 0
+        return offset if offset <= self._end_offset else 0
+
+    def _doubt_start(self, is_known: bool) -> None:
+        if self._opening.repairable and not is_known:
+            log.warning("log_start_doubted", partition=self._opening.topic_partition)
+            self._start_is_doubted = True
+
     def _load_topic_id(self, names: list[str]) -> UUID | None:
         if naming.PARTITION_METADATA not in names:
             return None
@@ -547,7 +584,11 @@ class _Opener:
 
         The transaction indexes of segments that were scanned are made again, for which all of their batches are gone through.
         """
-        scanned = self._recovered[0].base_offset if self._recovered else OFFSET_MAX
+        self._sums = self._load_sums(names)
+        scanned = min(
+            self._recovered[0].base_offset if self._recovered else OFFSET_MAX, self._first_doubtful()
+        )
+        is_remade = scanned < OFFSET_MAX
         loaded = self._load_snapshots(names, scanned)
         if loaded:
             self._snapshot_offset = loaded[0][0]
@@ -557,9 +598,33 @@ class _Opener:
             self._replay(*loaded[-1], index_from=scanned)
             scanned = OFFSET_MAX
         self._replay(*loaded[0], index_from=scanned)
-        if self._recovered:
+        if is_remade:
             self._disk.sync_directory(self._directory)
         return loaded[0][1]
+
+    def _load_sums(self, names: list[str]) -> dict[int, int] | None:
+        """Of the transaction indexes; None when the file cannot be read, so that all of them are in doubt."""
+        if naming.TRANSACTION_SUMS not in names:
+            return {}
+        path = naming.join(self._directory, naming.TRANSACTION_SUMS)
+        try:
+            return checkpoints.parse_transaction_sums(self._read_if_there(path))
+        except BadCheckpointError as error:
+            log.warning("transaction_sums_ignored", path=path, reason=str(error))
+            return None
+
+    def _first_doubtful(self) -> int:
+        """The first segment whose transaction index is not what was written down of it. Kafka writes nothing down."""
+        for segment in self._segments:
+            if segment in self._recovered:
+                break
+            if (
+                self._sums is None
+                or self._sums.get(segment.base_offset, segment.aborted.sum) != segment.aborted.sum
+            ):
+                log.warning("transaction_index_doubted", path=segment.path(naming.TRANSACTION_INDEX))
+                return segment.base_offset
+        return OFFSET_MAX
 
     def _load_snapshots(self, names: list[str], scanned: int) -> list[tuple[int, Producers]]:
         """The newest good one, and, if that is behind the offset `scanned`, the newest that is not. Others may go."""

@@ -54,6 +54,10 @@ class SegmentList:
                 break
         return found
 
+    def transaction_sums(self) -> dict[int, int]:
+        """By base offset: the CRC of each transaction index that is not empty."""
+        return {base: self._segments[self.number_of(base)].aborted.sum for base in self._aborted_bases}
+
     def note_aborted(self, segment: Segment, transaction: AbortedTransaction) -> None:
         """Its marker is the newest batch of the segment, the last one."""
         segment.aborted.note(transaction)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.open_files import OpenFiles
@@ -70,7 +71,7 @@ def is_sound(data: bytes, base_offset: int, end_offset: int) -> bool:
 class TransactionIndex:
     """The index of one segment. Used on the event loop only."""
 
-    __slots__ = ("_disk", "_files", "_path", "_pending", "_written_count", "file")
+    __slots__ = ("_disk", "_files", "_path", "_pending", "_written_count", "file", "sum")
 
     def __init__(self, disk: Disk, files: OpenFiles, path: str) -> None:
         self._disk = disk
@@ -78,6 +79,8 @@ class TransactionIndex:
         self._path = path
         self._pending = bytearray()
         self._written_count = 0
+        self.sum = 0
+        """CRC-32 of all entries: what tells them from others later (`naming.TRANSACTION_SUMS`)."""
         self.file: DiskFile | None = None
         """Open for writing, while its segment is; whoever makes the segment durable syncs it."""
 
@@ -91,13 +94,16 @@ class TransactionIndex:
     def share(self, files: OpenFiles) -> None:
         self._files = files
 
-    def found(self, length: int) -> None:
-        """The file is there, with so many bytes."""
+    def found(self, length: int, sum_: int) -> None:
+        """The file is there, with so many bytes, and this CRC."""
         self._written_count = length // ENTRY.size
+        self.sum = sum_
 
     def note(self, entry: AbortedTransaction) -> None:
         """Behind all others."""
-        self._pending += encode_aborted(entry)
+        encoded = encode_aborted(entry)
+        self._pending += encoded
+        self.sum = crc32(encoded, self.sum)
 
     def write(self) -> None:
         """Put entries that are only in memory into the file. An OSError leaves everything as it was."""
@@ -118,6 +124,7 @@ class TransactionIndex:
     def cut(self, end_offset: int) -> DiskFile | None:
         """Forget what markers from `end_offset` on said. Returns the open file, if any: the next `write` opens it anew."""
         kept = bisect_left(range(len(self)), end_offset, key=self._last_offset)
+        self.sum = crc32(self._read(0, kept))
         del self._pending[max(kept - self._written_count, 0) * ENTRY.size :]
         self._written_count = min(kept, self._written_count)
         file, self.file = self.file, None

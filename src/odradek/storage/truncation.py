@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from odradek.records.crc import crc32c
 from odradek.runtime.ports import Disk
 from odradek.storage import checkpoints, naming
 from odradek.storage.batch_walk import BrokenChain
@@ -59,17 +58,15 @@ class TruncationPlan:
 
     def format(self) -> bytes:
         values = {field.name: str(int(getattr(self, field.name))) for field in fields(self)}
-        body = checkpoints.format_properties({"version": _VERSION, **values})
-        return body + checkpoints.format_properties({"crc": str(crc32c(body))})
+        return checkpoints.sealed({"version": _VERSION, **values})
 
     @classmethod
     def parse(cls, data: bytes) -> TruncationPlan:
         """BadCheckpointError for bytes that are damaged."""
-        values = checkpoints.parse_properties(data)
-        body = data[: data.rfind(b"crc=")]
+        values = checkpoints.unsealed(data)
         try:
-            if values["version"] != _VERSION or int(values["crc"]) != crc32c(body):
-                raise BadCheckpointError("its CRC or its version is wrong")
+            if values["version"] != _VERSION:
+                raise BadCheckpointError(f"version {values['version']} is unknown")
             numbers = {field.name: int(values[field.name]) for field in fields(cls)}
         except (KeyError, ValueError) as error:
             raise BadCheckpointError(f"it does not follow its format: {error}") from None
@@ -107,6 +104,9 @@ def carry_out(disk: Disk, directory: str, plan: TruncationPlan) -> None:
                 disk.remove(old)
     if is_begun:
         disk.rename(begun, path)
+    start = naming.join(directory, naming.START_OFFSET)
+    if plan.is_anew and disk.exists(start):
+        disk.remove(start)  # it may begin earlier than it did
     _cut_log(disk, path, plan)
     _cut_transactions(disk, directory, plan)
     _cut_epochs(disk, directory, plan)

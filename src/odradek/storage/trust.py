@@ -5,16 +5,20 @@ What it wrote or scanned itself is; what was there before may have rotted, and i
 
 from __future__ import annotations
 
+from typing import Final
+
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import check_crc, split_batches
 from odradek.runtime.ports import Buffer
 from odradek.storage.damage import DamagedBatchError
 
+_EPOCH_MAX: Final = 2**31 - 1
+
 
 class Trust:
     """Bytes from `checked` to `doubted` are in doubt."""
 
-    __slots__ = ("checked", "doubted", "gaps_below")
+    __slots__ = ("checked", "doubted", "epoch_max", "gaps_below")
 
     def __init__(self, size_bytes: int) -> None:
         """The file was there before, with so many bytes."""
@@ -22,6 +26,8 @@ class Trust:
         self.doubted = size_bytes
         self.gaps_below = 0
         """Up to this offset a compaction may have left nothing between two segments."""
+        self.epoch_max = _EPOCH_MAX
+        """No batch that was there before is of a later leader epoch."""
 
     def all(self) -> None:
         """Every byte is this process's own, or was scanned by it."""
@@ -39,20 +45,27 @@ class Trust:
 
         DamagedBatchError for the first that is not sound: KAFKA_STORAGE_ERROR, upon which clients look for another leader.
         """
-        end, before, damaged_from = start + len(data), -1, offset
+        end, before, damaged_from, epoch = start + len(data), -1, offset, -1
+        position = start
         if not self.is_doubtful(start, end):
             return
         try:
             for header, batch in split_batches(data):
                 check_crc(batch)
-                if (
-                    header.base_offset <= before
-                ):  # which the CRC does not cover: either of the two may be wrong
+                # Offset and epoch are not covered by it. Where they do not follow, either of the two batches may be wrong.
+                if header.base_offset <= before:
                     raise KafkaError(
                         ErrorCode.CORRUPT_MESSAGE, f"offset {header.base_offset} follows {before}"
                     )
+                if header.partition_leader_epoch < epoch:
+                    problem = f"epoch {header.partition_leader_epoch} follows {epoch}"
+                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, problem)
                 damaged_from = max(before + 1, offset)
-                before = header.last_offset
+                before, epoch = header.last_offset, header.partition_leader_epoch
+                if epoch > self.epoch_max and position < self.doubted:
+                    problem = f"its epoch is {epoch}, the log's latest {self.epoch_max}"
+                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, problem)
+                position += header.size_bytes
         except KafkaError as error:
             message = f"{path}: the batch at offset {damaged_from} is damaged: {error.message}"
             raise DamagedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, message, damaged_from) from None

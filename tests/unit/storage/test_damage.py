@@ -229,7 +229,7 @@ async def test_a_truncation_that_no_checkpoint_knows_lowers_the_high_watermark(
 # -- while it runs
 
 
-@pytest.mark.parametrize("byte", [3, 30, 80], ids=["base offset", "header", "records"])
+@pytest.mark.parametrize("byte", [3, 14, 30, 80], ids=["base offset", "epoch", "header", "records"])
 @pytest.mark.parametrize("to_send", [False, True])
 def test_what_rotted_while_nobody_ran_is_not_served(
     lab: Lab, small: LogConfig, byte: int, to_send: bool
@@ -255,6 +255,18 @@ def test_what_rotted_while_nobody_ran_is_not_served(
     lab.flush(log)
     assert batches_of(log) == before
     assert log.damage is None
+
+
+def test_what_a_later_leader_appends_is_no_damage_to_who_reads_it_with_what_was_there_before(
+    lab: Lab,
+) -> None:
+    log = lab.open()
+    lab.append(log, b"a", epoch=1)
+    lab.flush(log)
+    log.close()
+    log = lab.open()
+    lab.append(log, b"b", epoch=4)
+    assert log.read(0, 1 << 20, end_offset=2).next_offset == 2
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20])

@@ -433,6 +433,49 @@ async def test_a_directory_that_a_killed_broker_made_is_made_durable_by_the_next
     assert lab.values(await open_flights(lab.directories("/data/deep/below"))) == [b"kept"]
 
 
+async def test_after_a_kill_the_names_of_all_logs_are_made_durable_at_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of logs a sync of the same directory for each is most of the time that a start takes."""
+    names = [TopicPartition("many", index) for index in range(20)]
+    directories = lab.directories()
+    for name in names:
+        lab.append(await directories.open_log(name, TOPIC_ID, CONFIG), b"not synced")
+    lab.kill()
+    synced: list[str] = []
+    sync = lab.disk.sync_directory
+
+    def counted(path: str) -> None:
+        synced.append(path)
+        sync(path)
+
+    monkeypatch.setattr(lab.disk, "sync_directory", counted)
+    directories = lab.directories()
+    logs = [await directories.open_log(name, TOPIC_ID, CONFIG) for name in names]
+    assert synced.count("/data") == 1
+    assert all(lab.values(log) == [b"not synced"] for log in logs)
+    monkeypatch.undo()
+    lab.cut_power()
+    directories = lab.directories()
+    for name in names:
+        assert lab.values(await directories.open_log(name, TOPIC_ID, CONFIG)) == [b"not synced"]
+
+
+async def test_a_log_that_is_made_anew_under_an_old_name_has_its_name_made_durable(lab: Lab) -> None:
+    log = await open_flights(lab.directories())
+    lab.append(log, b"of a former topic")
+    lab.flush(log)
+    lab.kill()
+    directories = lab.directories()
+    await open_flights(directories)
+    await directories.delete_log(FLIGHTS)
+    log = await open_flights(directories, OTHER_ID)
+    lab.append(log, b"kept")
+    lab.flush(log)
+    lab.cut_power()
+    assert lab.values(await open_flights(lab.directories(), OTHER_ID)) == [b"kept"]
+
+
 async def test_a_log_that_nobody_touched_costs_nothing_to_close(lab: Lab) -> None:
     directories = lab.directories()
     log = await open_flights(directories)

@@ -277,6 +277,51 @@ def test_an_index_that_cannot_be_of_its_segment_is_made_again(lab: Lab) -> None:
         assert lab.read("00000000000000000000.txnindex") == good
 
 
+@pytest.mark.parametrize("how", ["closed", "killed"])
+@pytest.mark.parametrize("rot", [0, 9, 17, 25, 33, "lost", "cut", "longer", "the sums"])
+def test_an_index_that_is_not_what_was_written_is_made_again(
+    lab: Lab, small: LogConfig, how: str, rot: int | str
+) -> None:
+    log = lab.open(small)
+    first = Writer(lab, ONE).send(log)
+    Writer(lab, TWO).send(log)
+    lab.end(log, ONE, commit=False)
+    lab.end(log, TWO, commit=True)
+    lab.fill(log, 40)
+    lab.flush(log)
+    point = log.recovery_point
+    assert log.segment_count > 2, "the index is of a sealed segment, below the recovery point"
+    log.close() if how == "closed" else lab.kill()
+    name = "00000000000000000000.txnindex"
+    good, sums = lab.read(name), lab.read("transaction-index-sums")
+    changed = {"cut": good[:-9], "longer": good + good}
+    if rot == "lost":
+        lab.disk.remove(f"/data/flights-0/{name}")
+    elif rot == "the sums":
+        lab.write("transaction-index-sums", sums[:-4] + b"!!!\n")
+    elif isinstance(rot, int):
+        lab.medium.file(f"/data/flights-0/{name}").flip_bit(rot, 2)
+    else:
+        lab.write(name, changed[rot])
+
+    log = lab.open(small, clean=how == "closed", recovery_point=point)
+    assert log.aborted_transactions(0, log.end_offset) == [(ONE, first)]
+    assert lab.read(name) == good
+    log.close()
+    assert lab.read("transaction-index-sums") == sums
+
+
+def test_indexes_that_nobody_wrote_down_are_believed(lab: Lab, small: LogConfig) -> None:
+    log = lab.open(small)
+    first = Writer(lab, ONE).send(log)
+    lab.end(log, ONE, commit=False)
+    lab.fill(log, 40)
+    log.close()
+    lab.disk.remove("/data/flights-0/transaction-index-sums")
+    log = lab.open(small, recovery_point=log.end_offset)
+    assert log.aborted_transactions(0, log.end_offset) == [(ONE, first)]
+
+
 def test_an_index_goes_with_its_segment(lab: Lab, small: LogConfig) -> None:
     log = lab.open(small)
     Writer(lab, ONE).send(log)

@@ -207,8 +207,9 @@ class CleaningAccess:
         self._forget((segment,))
         segment.unpin()
         segment.held = False
+        sum_ = segment.aborted.sum
         segment.aborted = TransactionIndex(self._disk, self._files, segment.path(naming.TRANSACTION_INDEX))
-        segment.aborted.found(len(target.aborted) * ENTRY.size)
+        segment.aborted.found(len(target.aborted) * ENTRY.size, sum_)
         target.close()
 
     def _forget(self, segments: Iterable[Segment]) -> None:
