@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.cluster.placement import replacement_for
-from odradek.cluster.reassignment import Reassignment, target_of
+from odradek.cluster.reassignment import Reassignment
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 
@@ -75,7 +75,7 @@ class _Sheet:
         self, image: ClusterImage, sizes: Mapping[TopicPartition, int], drained: Collection[BrokerId]
     ) -> None:
         self._before = {
-            TopicPartition(topic.name, index): target_of(partition)
+            TopicPartition(topic.name, index): partition.target
             for topic in image.topics.values()
             for index, partition in enumerate(topic.partitions)
         }

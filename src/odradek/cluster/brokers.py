@@ -3,7 +3,7 @@
 A broker that registers is taken into service with its first report, for only then is known which of its replicas are damaged.
 If it comes anew, whatever its former self led or was in sync with is decided first, as if that had died (the registry may not
 have told). A broker that was in service under the last controller goes on as it was; until it reports, it keeps its place, but
-not for ever. A broker whose registration is gone is dead.
+not for ever. A broker whose registration is gone is dead; one that is there and says nothing is treated as if it was leaving.
 
 Every look at the partitions is of all of them, so a change that could not be committed is made up for by the next.
 """
@@ -19,10 +19,12 @@ from odradek.cluster.documents import BROKER
 from odradek.cluster.elections import settled, was_elected_uncleanly, without_damaged
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration
+from odradek.cluster.silence import Silence
 from odradek.cluster.standing import Liveness, Standing, TopicRules, rules_of, without
 from odradek.cluster.sync import BrokerReport, ReplicaId
+from odradek.cluster.topics import with_fewer_eligible
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import BrokerId
+from odradek.model.ids import BrokerId, TopicPartition
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
@@ -44,6 +46,8 @@ class _Known:
     """Till then it keeps its place, although it did not report yet: it may have been in service before this controller was."""
     is_in_service: bool = False
     is_leaving: bool = False
+    is_silent: bool = False
+    """It says nothing: see `silence.py`."""
     offline: frozenset[ReplicaId] = frozenset()
     settled_damage: frozenset[ReplicaId] = frozenset()
     """What it reports as damaged, and was acted upon."""
@@ -51,7 +55,7 @@ class _Known:
     def image(self, cordons: Mapping[BrokerId, bool]) -> BrokerImage:
         image = self.registration.image(self.epoch)
         is_cordoned = cordons.get(image.broker_id, image.is_cordoned)
-        return replace(image, is_leaving=self.is_leaving, is_cordoned=is_cordoned)
+        return replace(image, is_leaving=self.is_leaving or self.is_silent, is_cordoned=is_cordoned)
 
 
 class BrokerChanges:
@@ -64,6 +68,7 @@ class BrokerChanges:
         self._known: dict[BrokerId, _Known] = {}
         self._in_service_before = {broker.broker_id: broker for broker in changes.image.brokers}
         self._has_looked = False
+        self._silence = Silence()
         self.dead_since: dict[BrokerId, float] = {}
         """Replicas' brokers that are not registered, as far back as this controller knows."""
 
@@ -103,6 +108,7 @@ class BrokerChanges:
             known is not None
             and known.epoch == report.broker_epoch
             and known.is_in_service
+            and not known.is_silent
             and known.is_leaving == report.is_leaving
             and known.offline == report.offline
             and known.settled_damage == report.damaged
@@ -127,6 +133,8 @@ class BrokerChanges:
         for broker, before in self._in_service_before.items():
             _log.warning("broker_gone", broker=broker, epoch=before.epoch)
         self._in_service_before = {}
+        if not self._has_looked:
+            await self._review_eligible()
         self._has_looked = True
         self._note_dead()
         await self.settle("brokers changed")
@@ -139,7 +147,7 @@ class BrokerChanges:
         self.check_epoch(broker, report.broker_epoch)
         before = self._known[broker]
         known = self._known[broker] = replace(
-            before, is_in_service=True, is_leaving=report.is_leaving, offline=report.offline
+            before, is_in_service=True, is_leaving=report.is_leaving, is_silent=False, offline=report.offline
         )
         comes_anew = not before.is_in_service and report.controller_epoch < 0
         damaged = report.damaged - known.settled_damage
@@ -165,8 +173,40 @@ class BrokerChanges:
         if known.is_leaving and not before.is_leaving:
             _log.info("broker_leaving", broker=broker, epoch=known.epoch)
 
+    def heard(self, report: BrokerReport) -> None:
+        """A broker gives a sign of life."""
+        known = self._known.get(report.broker_id)
+        if known is not None and known.epoch == report.broker_epoch:
+            self._silence.heard(report.broker_id)
+
+    def newly_silent(self, limit_s: float) -> list[BrokerId]:
+        """To be asked about once a second."""
+        serving = [broker for broker, known in self._known.items() if known.is_in_service]
+        silent = self._silence.look(serving, self._now(), limit_s)
+        return [broker for broker in silent if not self._known[broker].is_silent]
+
+    async def doubt(self, brokers: list[BrokerId], limit_s: float) -> None:
+        """They are silent: let others lead what they led, till they are heard."""
+        doubted = [
+            known
+            for broker in brokers
+            if (known := self._known.get(broker)) is not None and self._silence.is_silent(broker, limit_s)
+        ]
+        for known in doubted:
+            known.is_silent = True
+            _log.warning("broker_is_silent", broker=known.registration.broker_id, epoch=known.epoch)
+        try:
+            await self.settle("brokers are silent")
+        except KafkaError:
+            for known in doubted:  # it is tried again
+                known.is_silent = False
+            raise
+
     async def settle(self, reason: str) -> None:
-        """Elect where a leader, or a member of an ISR, is not there any more, or where somebody came back who may lead."""
+        """Elect where a leader, or a member of an ISR, is not there any more, or where somebody came back who may lead.
+
+        Moves that waited for somebody who may lead end, too.
+        """
         await self._change_partitions(
             reason, lambda partition, rules, standing, _: settled(partition, standing, rules)
         )
@@ -180,6 +220,17 @@ class BrokerChanges:
         return any(not known.is_in_service for known in self._known.values())
 
     # -- inside
+
+    async def _review_eligible(self) -> None:
+        """The last controller may have gone by another `min.insync.replicas`, and leaders wait while anybody is eligible."""
+        reviewed = [
+            with_fewer_eligible(topic, self.rules_of(topic))
+            for topic in self._changes.image.topics.values()
+            if any(partition.eligible for partition in topic.partitions)
+        ]
+        changed = [topic for topic in reviewed if topic != self._changes.image.topics[topic.name]]
+        if changed:
+            await self._changes.commit_topics(changed)
 
     def _see(self, broker: BrokerId, registration: Registration, epoch: int) -> None:
         known = self._known.get(broker)
@@ -261,8 +312,18 @@ def with_partitions(topic: TopicImage, changed: dict[int, PartitionImage]) -> To
     return replace(topic, partitions=partitions)
 
 
+def tell_completed(name: TopicPartition, before: PartitionImage, after: PartitionImage) -> None:
+    """One event if a move ended with this step."""
+    if before.is_reassigned and not after.is_reassigned:
+        _log.info("reassignment_completed", partition=name, replicas=after.replicas)
+
+
 def _is_steady(partition: PartitionImage, standing: Standing) -> bool:
-    return partition.leader in standing.staying and standing.staying.issuperset(partition.isr)
+    return (
+        partition.leader in standing.staying
+        and standing.staying.issuperset(partition.isr)
+        and not partition.is_reassigned
+    )
 
 
 def _tell(reason: str, before: ClusterImage, changed: list[TopicImage]) -> None:
@@ -272,6 +333,7 @@ def _tell(reason: str, before: ClusterImage, changed: list[TopicImage]) -> None:
     for topic in changed:
         known = before.topics.get(topic.name, topic)
         for index, (old, after) in enumerate(zip(known.partitions, topic.partitions, strict=True)):
+            tell_completed(TopicPartition(topic.name, index), old, after)
             shrunk_count += len(after.isr) < len(old.isr)
             if after.leader_epoch == old.leader_epoch:
                 continue

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
@@ -43,6 +44,7 @@ __all__ = ["PRODUCER_ID_BLOCK", "Controller"]
 
 T = TypeVar("T")
 _RETRY_SECONDS: Final = 1.0
+_LISTEN_SECONDS: Final = 1.0
 _VERSIONS_PER_EPOCH: Final = 2**32
 _log = events.get("cluster")
 
@@ -73,6 +75,9 @@ class Controller:
         self._made_partitions: PartitionChanges | None = None
         self._looking_again: asyncio.Task[None] | None = None
         self._upkeep: asyncio.Task[None] | None = None
+        self._policy: Callable[[], UpkeepPolicy] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        """From the first question of another broker on."""
 
     @classmethod
     async def load(
@@ -130,7 +135,7 @@ class Controller:
 
     async def close(self) -> None:
         """Let the changes under way come to their end; refuse all later ones."""
-        for task in (self._looking_again, self._upkeep):
+        for task in (self._looking_again, self._upkeep, self._listening):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -223,6 +228,11 @@ class Controller:
         The local broker is told nothing in its answer: images come to it through `apply`.
         STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when another incarnation, or none, is registered; NOT_CONTROLLER.
         """
+        self._brokers.heard(report)
+        if self._listening is None and self._policy is not None and report.broker_id != self._me:
+            self._listening = asyncio.get_running_loop().create_task(
+                self._listen(self._policy), name="listen"
+            )
         if report.controller_epoch > self.epoch:
             await self._confirm_office()  # anybody can say so; whether it is so, the registry knows
         if not self._brokers.is_settled(report):
@@ -273,8 +283,23 @@ class Controller:
         return self._made_partitions
 
     def _keep_up(self, clock: Clock, policy: Callable[[], UpkeepPolicy]) -> None:
+        self._policy = policy
         upkeep = Upkeep(self._changes, self._brokers, lambda: self._partitions, clock, policy)
         self._upkeep = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
+
+    async def _listen(self, policy: Callable[[], UpkeepPolicy]) -> None:
+        """Who is not heard any more must not lead: see `silence.py`."""
+        while not self._store.is_deposed:
+            await asyncio.sleep(_LISTEN_SECONDS)
+            try:
+                limit_s = policy().silence_s
+                silent = self._brokers.newly_silent(limit_s)
+                if silent:
+                    await self._changes.alone(partial(self._brokers.doubt, silent, limit_s))
+            except KafkaError as error:
+                _log.warning("silent_brokers_not_replaced", reason=error.message)
+            except Exception:  # noqa: BLE001 - the root of a task
+                _log.exception("silent_brokers_not_replaced")
 
     async def _confirm_office(self) -> None:
         try:
@@ -310,6 +335,9 @@ class Controller:
             except KafkaError as error:
                 if error.code is ErrorCode.NOT_CONTROLLER:
                     return
+                continue
+            except Exception:  # noqa: BLE001 - the root of a task: brokers would keep their places for ever
+                _log.exception("brokers_not_looked_at")
                 continue
             if not self._brokers.needs_another_look():
                 return

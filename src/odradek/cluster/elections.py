@@ -10,6 +10,8 @@ The rules, in order of weight:
 3. Only where the topic opted in, and nobody that has everything is alive, any replica may lead rather than none. What it lacks
    is lost, and the partition is marked as recovering (KIP-704).
 4. The leader stays while it may; otherwise the first replica that may lead does, in the order of the assignment.
+5. A move to other replicas ends as soon as all of the target are in sync and one of them may lead, whichever came last: the ISR
+   grew, or a broker is in service again.
 
 Each election has a leader epoch of its own; each change raises the partition epoch.
 """
@@ -26,26 +28,55 @@ from odradek.model.ids import BrokerId, LeaderEpoch
 def settled(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
     """The partition as brokers stand now; the same object when nothing changes."""
     if partition.leader in standing.staying and standing.staying.issuperset(partition.isr):
-        return partition
+        return completed(partition, standing)
     draft = _with_isr(partition, _in_sync(partition, standing), rules)
-    return renewed(partition, _with_leader(draft, standing, rules))
+    return completed(renewed(partition, _with_leader(draft, standing, rules)), standing)
+
+
+def completed(partition: PartitionImage, standing: Standing) -> PartitionImage:
+    """Without the replicas that are to go, if every other one is in sync and one of those can lead; else the same object."""
+    if not partition.is_reassigned:
+        return partition
+    target = partition.target
+    if not set(target).issubset(partition.isr):
+        return partition
+    draft = replace(
+        partition,
+        replicas=target,
+        isr=tuple(one for one in partition.isr if one in target),
+        eligible=(),
+        adding=(),
+        removing=(),
+    )
+    if draft.leader not in target:
+        candidate = _first(target, standing.electable)
+        if candidate == NO_LEADER:
+            return partition
+        draft = _led(draft, candidate)
+    return renewed(partition, draft)
 
 
 def without_damaged(
     partition: PartitionImage, broker: BrokerId, standing: Standing, rules: TopicRules
 ) -> PartitionImage:
-    """Without a replica that lost something committed, unless nobody else has it. It must not be eligible either."""
+    """Without a replica that lost something committed, unless nobody else has it. It must not be eligible either.
+
+    Always under another leader epoch: what its leader knows of it, and what is under way to it, is of before the loss. A
+    replica is cut only under an epoch in which it did not fetch yet.
+    """
+    if broker not in partition.replicas:
+        return partition
     others = tuple(one for one in partition.isr if one != broker)
     eligible = tuple(one for one in partition.eligible if one != broker)
     if broker not in partition.isr:
-        return renewed(partition, replace(partition, eligible=eligible))
+        return _led_anew(partition, replace(partition, eligible=eligible))
     if not others:
         if not eligible:
             return partition
         others, eligible = eligible, ()
     draft = replace(partition, isr=others, eligible=eligible)
     draft = _with_isr(draft, _in_sync(draft, standing), rules)
-    return renewed(partition, _with_leader(draft, standing, rules))
+    return _led_anew(partition, _with_leader(draft, standing, rules))
 
 
 def with_preferred_leader(partition: PartitionImage, standing: Standing) -> PartitionImage:
@@ -61,7 +92,7 @@ def with_unclean_leader(partition: PartitionImage, standing: Standing) -> Partit
     candidate = _first(partition.replicas, standing.electable)
     if candidate == NO_LEADER:
         return partition
-    return renewed(partition, _led_uncleanly(partition, candidate))
+    return completed(renewed(partition, _led_uncleanly(partition, candidate)), standing)
 
 
 def was_elected_uncleanly(before: PartitionImage, after: PartitionImage) -> bool:
@@ -82,6 +113,17 @@ def renewed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
     return replace(
         after,
         leader_epoch=LeaderEpoch(before.leader_epoch + 1) if elected else before.leader_epoch,
+        partition_epoch=before.partition_epoch + 1,
+    )
+
+
+def _led_anew(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """`after` under another leader epoch, though its leader may be the same; without a leader, like `renewed`."""
+    if after.leader == NO_LEADER:
+        return renewed(before, after)
+    return replace(
+        after,
+        leader_epoch=LeaderEpoch(before.leader_epoch + 1),
         partition_epoch=before.partition_epoch + 1,
     )
 

@@ -6,12 +6,12 @@ Pure functions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from uuid import UUID
 
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
 from odradek.cluster.placement import replacement_for
-from odradek.cluster.reassignment import Reassignment, is_reassigned, target_of
+from odradek.cluster.reassignment import Reassignment
 from odradek.cluster.standing import Standing
 from odradek.model.ids import BrokerId, TopicPartition
 
@@ -25,7 +25,7 @@ def replicas_to_heal(
 
     Only a partition that has a leader can be copied. A replica for which there is no broker left stays where it is.
     """
-    under_way = sum(is_reassigned(partition) for _, partition in _partitions(image))
+    under_way = sum(partition.is_reassigned for _, partition in _partitions(image))
     given: Counter[BrokerId] = Counter(
         broker for _, partition in _partitions(image) for broker in partition.replicas
     )
@@ -34,12 +34,36 @@ def replicas_to_heal(
     for name, partition in _partitions(image):
         if under_way + len(moves) >= partitions_max:
             break
-        if partition.leader == NO_LEADER or not any(broker in dead for broker in target_of(partition)):
+        if partition.leader == NO_LEADER or not any(broker in dead for broker in partition.target):
             continue
         target = _without_dead(partition, dead, image.brokers, racks, given)
-        if target != target_of(partition):
+        if target != partition.target:
             moves.append(Reassignment(topic=name.topic, partition=name.partition, replicas=target))
             given.update(broker for broker in target if broker not in partition.replicas)
+    return moves
+
+
+def healing_to_cancel(
+    image: ClusterImage, begun: Mapping[tuple[UUID, int], tuple[BrokerId, ...]]
+) -> list[Reassignment]:
+    """Of the healing moves begun, by their targets: those whose dead brokers are all back, while no new copy is in sync.
+
+    What the old copy lacks is less than what the new one does. A move that somebody changed meanwhile is not ours any more.
+    """
+    alive = frozenset(broker.broker_id for broker in image.brokers)
+    moves = []
+    for (topic_id, index), target in begun.items():
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            continue
+        partition = topic.partitions[index]
+        is_ours = partition.is_reassigned and partition.target == target
+        if (
+            is_ours
+            and alive.issuperset(partition.removing)
+            and set(partition.adding).isdisjoint(partition.isr)
+        ):
+            moves.append(Reassignment(topic=topic.name, partition=index, replicas=None))
     return moves
 
 
@@ -71,7 +95,7 @@ def _without_dead(
     racks: dict[BrokerId, str | None],
     given: Counter[BrokerId],
 ) -> tuple[BrokerId, ...]:
-    target = list(target_of(partition))
+    target = list(partition.target)
     for place, broker in enumerate(target):
         if broker in dead:
             others = [one for one in target if one != broker]

@@ -62,6 +62,16 @@ class PartitionImage:
     recovering: bool = False
     """The leader was elected uncleanly: what it lacks is lost (KIP-704)."""
 
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether a move is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The replicas that it is to have in the end."""
+        return tuple(one for one in self.replicas if one not in self.removing)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from odradek.cluster.elections import eligible_after, renewed
+from odradek.cluster.elections import completed, eligible_after, renewed
 from odradek.cluster.image import BrokerImage, PartitionImage
-from odradek.cluster.reassignment import completed
 from odradek.cluster.standing import Liveness, Standing, TopicRules
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from odradek.cluster.brokers import BrokerChanges, with_partitions
+from odradek.cluster.brokers import BrokerChanges, tell_completed, with_partitions
 from odradek.cluster.changes import Changes
 from odradek.cluster.elections import settled, with_preferred_leader, with_unclean_leader
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import IsrProposal, changed_isr
-from odradek.cluster.reassignment import Reassignment, begun, cancelled, check_target, is_reassigned
+from odradek.cluster.reassignment import Reassignment, begun, cancelled, check_target
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.telemetry import events
@@ -59,6 +59,13 @@ class PartitionChanges:
 
     async def _alter_asked(self) -> None:
         asked, self._asked = self._asked, []
+        try:
+            await self._alter(asked)
+        finally:
+            for one in asked:  # whatever went wrong: nobody waits for ever
+                _fail(one, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it was not decided: ask again"))
+
+    async def _alter(self, asked: Sequence[_Asked]) -> None:
         draft = _Draft(self._changes)
         outcomes: list[tuple[_Asked, IsrOutcomes]] = []
         for one in asked:
@@ -95,12 +102,7 @@ class PartitionChanges:
                 if after.leader not in standing.staying:  # it could not hand over till now
                     after = settled(after, standing, rules)
                 draft.put(place, after)
-                if is_reassigned(partition) and not is_reassigned(after):
-                    _log.info(
-                        "reassignment_completed",
-                        partition=TopicPartition(topic.name, place[1]),
-                        replicas=after.replicas,
-                    )
+                tell_completed(TopicPartition(topic.name, place[1]), partition, after)
                 outcomes[place] = after
             except KafkaError as error:
                 outcomes[place] = error

@@ -2,7 +2,7 @@
 
 While a move is under way, `replicas` holds the target, in its order, and behind it those that are to go; all of them are kept
 until every replica of the target is in sync, and then those that are to go are dropped in one step, with a new leader where one
-of them led. So the only complete copy is never among the dropped.
+of them led (`elections.completed`). So the only complete copy is never among the dropped.
 """
 
 from __future__ import annotations
@@ -24,16 +24,6 @@ class Reassignment:
     topic: str
     partition: int
     replicas: tuple[BrokerId, ...] | None
-
-
-def is_reassigned(partition: PartitionImage) -> bool:
-    """Whether a move is under way."""
-    return bool(partition.adding or partition.removing)
-
-
-def target_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
-    """The replicas that it is to have in the end."""
-    return tuple(one for one in partition.replicas if one not in partition.removing)
 
 
 def original_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
@@ -65,7 +55,7 @@ def check_target(
 
 
 def begun(partition: PartitionImage, target: Sequence[BrokerId], standing: Standing) -> PartitionImage:
-    """On its way to `target`; a move under way is given up for it. Checked by `check_target` before.
+    """On its way to `target`; a move under way is given up for it. Checked by `check_target` before, to be `settled` next.
 
     INVALID_REPLICA_ASSIGNMENT when nobody who is in sync would be left.
     """
@@ -77,41 +67,18 @@ def begun(partition: PartitionImage, target: Sequence[BrokerId], standing: Stand
         adding=tuple(one for one in target if one not in original),
         removing=removing,
     )
-    return completed(renewed(partition, _within_replicas(draft, standing)), standing)
+    return renewed(partition, _within_replicas(draft, standing))
 
 
 def cancelled(partition: PartitionImage, standing: Standing) -> PartitionImage:
     """Back to the replicas before the move. NO_REASSIGNMENT_IN_PROGRESS when there is none, else as `begun`."""
-    if not is_reassigned(partition):
+    if not partition.is_reassigned:
         raise KafkaError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
             "the partition is not being reassigned, so there is nothing to cancel",
         )
     draft = replace(partition, replicas=original_of(partition), adding=(), removing=())
     return renewed(partition, _within_replicas(draft, standing))
-
-
-def completed(partition: PartitionImage, standing: Standing) -> PartitionImage:
-    """Without the replicas that are to go, if every other one is in sync and one of those can lead; else the same object."""
-    if not is_reassigned(partition):
-        return partition
-    target = target_of(partition)
-    if not set(target).issubset(partition.isr):
-        return partition
-    draft = replace(
-        partition,
-        replicas=target,
-        isr=tuple(one for one in partition.isr if one in target),
-        eligible=(),
-        adding=(),
-        removing=(),
-    )
-    if draft.leader not in target:
-        candidate = next((one for one in target if one in standing.electable), NO_LEADER)
-        if candidate == NO_LEADER:
-            return partition
-        draft = replace(draft, leader=candidate)
-    return renewed(partition, draft)
 
 
 def _within_replicas(draft: PartitionImage, standing: Standing) -> PartitionImage:

@@ -2,21 +2,35 @@
 
 The number that the store gives the node when it is made is the broker's epoch: every start of a broker has a higher one, and
 what an earlier incarnation still has under way is told apart by it.
+
+A node that is made again begins at version 0 again, so a version does not say whose registration it is that one is about to
+remove. The node at /brokers/lives/N does: each registration writes it, and who removes one checks it (`Removal`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from odradek.cluster.image import BrokerImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
-from odradek.registry import Create, Delete, Node, Operation, Put, Registry, RegistryConflict, RegistryError
+from odradek.registry import (
+    Check,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Put,
+    Registry,
+    RegistryConflict,
+    RegistryError,
+)
 
 BROKERS: Final = "/brokers/ids"
+LIVES: Final = "/brokers/lives"
 CLUSTER_ID: Final = "/cluster_id"
 SPEAKS: Final = (1, 1)
 """The lowest and the highest version of what brokers say to each other beyond Kafka's own messages: updates of the image,
@@ -41,6 +55,10 @@ class Registration:
     @property
     def path(self) -> str:
         return f"{BROKERS}/{self.broker_id}"
+
+    @property
+    def lives_path(self) -> str:
+        return f"{LIVES}/{self.broker_id}"
 
     def data(self) -> bytes:
         return json.dumps(
@@ -82,19 +100,26 @@ def registration_from(broker_id: BrokerId, data: bytes) -> Registration:
     )
 
 
-async def register(registry: Registry, registration: Registration) -> int:
+async def register(
+    registry: Registry, registration: Registration, *, earlier: Collection[int] | None = None
+) -> int:
     """Make the broker known, or say something new about it; returns its epoch.
 
     A node that an earlier incarnation left, whose session has not run out yet, is replaced: its directory id is ours, so its
-    process is dead. Raises DUPLICATE_BROKER_REGISTRATION when another broker has the id, INVALID_REGISTRATION when a live
-    broker does not speak our versions, RegistryError.
+    process is dead. But `earlier` are the sessions of a process that was registered before: a node of any other session is then
+    of a process that was started on a copy of its data, and the two would replace each other for ever. Raises
+    DUPLICATE_BROKER_REGISTRATION when another broker has the id, INVALID_REGISTRATION when a live broker does not speak our
+    versions, RegistryError.
     """
     await _check_versions(registry, registration)
     for _ in range(_ATTEMPTS):
+        lives = await registry.get(registration.lives_path)
         node = await registry.get(registration.path)
         if node is not None and node.owner == registry.session_id and node.data == registration.data():
             return node.created
-        operations = _steps(node, registration, registry.session_id)
+        if node is not None and earlier is not None and node.owner not in (registry.session_id, *earlier):
+            raise _duplicate(registration, node, "on a copy of this broker's data")
+        operations = _steps(node, lives, registration, registry.session_id)
         try:
             await registry.commit(operations)
         except RegistryConflict:
@@ -104,20 +129,52 @@ async def register(registry: Registry, registration: Registration) -> int:
     )
 
 
-def _steps(node: Node | None, registration: Registration, session_id: int) -> list[Operation]:
+def _steps(
+    node: Node | None, lives: Node | None, registration: Registration, session_id: int
+) -> list[Operation]:
     path, data = registration.path, registration.data()
-    if node is None:
-        return [Create(path=path, data=data, ephemeral=True)]
-    if node.owner == session_id:
+    if node is not None and node.owner == session_id:
         return [Put(path=path, data=data, version=node.version)]
+    if node is not None:
+        other = registration_from(registration.broker_id, node.data)
+        if other.directory_id != registration.directory_id:
+            raise _duplicate(registration, node, "with data of its own")
+    begun: Operation = Create(path=registration.lives_path, data=b"")
+    if lives is not None:
+        begun = Put(path=registration.lives_path, data=b"", version=lives.version)
+    ended = [] if node is None else [Delete(path=path, version=node.version)]
+    return [begun, *ended, Create(path=path, data=data, ephemeral=True)]
+
+
+def _duplicate(registration: Registration, node: Node, how: str) -> KafkaError:
     other = registration_from(registration.broker_id, node.data)
-    if other.directory_id != registration.directory_id:
-        raise KafkaError(
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"broker {registration.broker_id} is running already, at {other.host or 'this machine'}:{other.port}, "
-            "with data of its own: give this broker another broker.id (and an empty data directory)",
-        )
-    return [Delete(path=path, version=node.version), Create(path=path, data=data, ephemeral=True)]
+    return KafkaError(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        f"broker {registration.broker_id} is running already, at {other.host or 'this machine'}:{other.port}, "
+        f"{how}: give this broker another broker.id (and an empty data directory)",
+    )
+
+
+class Removal(NamedTuple):
+    """A registration as it was read, and what removes it in a commit, but no registration that came after it."""
+
+    registration: Registration
+    epoch: int
+    operations: tuple[Operation, ...]
+
+
+async def removal(registry: Registry, broker: BrokerId) -> Removal | None:
+    """None when the broker is not registered. RegistryError."""
+    lives = await registry.get(f"{LIVES}/{broker}")  # first: a life that begins after this fails the check
+    node = await registry.get(f"{BROKERS}/{broker}")
+    if node is None or lives is None:
+        return None
+    guard = Check(path=f"{LIVES}/{broker}", version=lives.version)
+    return Removal(
+        registration_from(broker, node.data),
+        node.created,
+        (guard, Delete(path=f"{BROKERS}/{broker}", version=node.version)),
+    )
 
 
 async def registered(registry: Registry) -> dict[BrokerId, tuple[Registration, int]]:
@@ -134,12 +191,19 @@ async def registered(registry: Registry) -> dict[BrokerId, tuple[Registration, i
 async def _check_versions(registry: Registry, registration: Registration) -> None:
     lowest, highest = registration.speaks
     for broker_id, (other, _) in (await registered(registry)).items():
-        if broker_id != registration.broker_id and (other.speaks[0] > highest or other.speaks[1] < lowest):
-            raise KafkaError(
-                ErrorCode.INVALID_REGISTRATION,
-                f"broker {broker_id} speaks versions {other.speaks[0]} to {other.speaks[1]} between brokers, this one "
-                f"{lowest} to {highest}: upgrade one version at a time",
-            )
+        if broker_id == registration.broker_id:
+            continue
+        if other.speaks[0] > highest:
+            advice = "this one is too old: start it with the version that the others run"
+        elif other.speaks[1] < lowest:
+            advice = "this one is too new: upgrade one version at a time, all brokers to one in between first"
+        else:
+            continue
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"broker {broker_id}, at {other.host or 'this machine'}:{other.port}, speaks versions {other.speaks[0]} to "
+            f"{other.speaks[1]} between brokers, broker {registration.broker_id} {lowest} to {highest}: {advice}",
+        )
 
 
 async def join_cluster(

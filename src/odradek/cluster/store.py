@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.cluster.documents import DOCUMENTS, Document
 from odradek.cluster.image import ClusterImage, TopicImage
-from odradek.cluster.registration import BROKERS, Registration, registered
+from odradek.cluster.registration import Registration, registered, removal
 from odradek.cluster.topic_documents import topic_data, topic_from
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -167,16 +167,15 @@ class ClusterStore:
 
     async def unregister(self, broker: BrokerId, epoch: int) -> bool:
         """Remove the registration of this incarnation; False when it is gone already."""
-        path = f"{BROKERS}/{broker}"
         for is_last in (False, True):
             try:
-                node = await self._registry.get(path)
+                found = await removal(self._registry, broker)
             except RegistryError as error:
                 raise _unwritable(error) from error
-            if node is None or node.created != epoch:
+            if found is None or found.epoch != epoch:
                 return False
             try:
-                await self.commit([Delete(path=path, version=node.version)])
+                await self.commit(found.operations)
             except KafkaError:
                 if is_last or self.is_deposed:
                     raise

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
 
 from odradek.cluster.brokers import BrokerChanges
 from odradek.cluster.changes import Changes
-from odradek.config.controller import ControllerConfig
+from odradek.config.cluster import ClusterConfig
 from odradek.model.errors import KafkaError
+from odradek.model.ids import BrokerId
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
@@ -30,6 +32,8 @@ class UpkeepPolicy(NamedTuple):
     healing_delay_s: float | None = 1800.0
     """None: never."""
     healing_partitions_max: int = 20
+    silence_s: float = 9.0
+    """After so long a broker that says nothing leads no longer where others can."""
 
 
 class Upkeep:
@@ -48,6 +52,8 @@ class Upkeep:
         self._partitions = partitions
         self._clock = clock
         self._policy = policy
+        self._healing: dict[tuple[UUID, int], tuple[BrokerId, ...]] = {}
+        """Moves that were begun here, by their targets; the next controller knows of none, and lets them go on."""
 
     async def run(self) -> None:
         rebalanced_at = self._clock.monotonic()
@@ -61,9 +67,13 @@ class Upkeep:
                     await self.bring_back_leaders(policy)
             except KafkaError as error:
                 _log.warning("upkeep_failed", reason=error.message)
+            except Exception:  # noqa: BLE001 - the root of a task: without it nothing would be healed any more
+                _log.exception("upkeep_failed")
 
     async def heal(self, policy: UpkeepPolicy) -> None:
-        """Begin to replace replicas whose brokers have been dead for long."""
+        """Begin to replace replicas whose brokers have been dead for long, and give that up where they came back."""
+        if self._healing:
+            await self._cancel_healing()
         if policy.healing_delay_s is None or not self._brokers.dead_since:
             return
         since = self._clock.monotonic() - policy.healing_delay_s
@@ -75,7 +85,26 @@ class Upkeep:
         moves = replicas_to_heal(self._changes.image, dead, partitions_max=policy.healing_partitions_max)
         if moves:
             _log.warning("replicas_healed", brokers=sorted(dead), partitions=len(moves))
+            outcomes = await self._partitions().reassign(moves, allow_factor_change=False)
+            topics = self._changes.image.topics
+            for move, outcome in zip(moves, outcomes, strict=True):
+                if outcome is None and move.replicas is not None and move.topic in topics:
+                    self._healing[topics[move.topic].topic_id, move.partition] = move.replicas
+
+    async def _cancel_healing(self) -> None:
+        from odradek.cluster.healing import healing_to_cancel
+
+        image = self._changes.image
+        moves = healing_to_cancel(image, self._healing)
+        if moves:
+            _log.info("healing_cancelled", partitions=len(moves), reason="the replicas' brokers are back")
             await self._partitions().reassign(moves, allow_factor_change=False)
+        topics = self._changes.image.topics_by_id
+        self._healing = {
+            (topic_id, index): target
+            for (topic_id, index), target in self._healing.items()
+            if topic_id in topics and topics[topic_id].partitions[index].is_reassigned
+        }
 
     async def bring_back_leaders(self, policy: UpkeepPolicy) -> None:
         """Let preferred leaders lead again."""
@@ -92,8 +121,11 @@ class Upkeep:
             await self._partitions().elect(names, unclean=False)
 
 
-def policy_of(config: ControllerConfig) -> UpkeepPolicy:
-    """As the settings say."""
+def policy_of(config: ClusterConfig) -> UpkeepPolicy:
+    """As the settings say. Who is silent for as long as a session may be is treated alike."""
+    session_ms = config.broker_session_timeout_ms
+    if config.zookeeper_connect:
+        session_ms = config.zookeeper_session_timeout_ms
     delay_ms = config.odradek_healing_delay_ms
     return UpkeepPolicy(
         rebalances_leaders=config.auto_leader_rebalance_enable,
@@ -101,6 +133,7 @@ def policy_of(config: ControllerConfig) -> UpkeepPolicy:
         imbalance_percentage=config.leader_imbalance_per_broker_percentage,
         healing_delay_s=None if delay_ms < 0 else delay_ms / 1000,
         healing_partitions_max=config.odradek_healing_partitions_max,
+        silence_s=session_ms / 1000,
     )
 
 

@@ -38,6 +38,9 @@ class FollowingReplica(Replica):
         self._leader_high_watermark = high_watermark
         self._leader_start_offset = start_offset
         self._settle()
+        if self.log.start_is_doubted:
+            self.log.begins_at(start_offset)
+            self.flush_if_due()
 
     def truncate(self, diverging: EpochEnd) -> None:
         """Cut the log to where it parts from the leader's: for the last epoch that we fetched in, the leader has `diverging` as
@@ -89,5 +92,6 @@ class FollowingReplica(Replica):
             self.high_watermark = Offset(high_watermark)
         if self._leader_start_offset > self.log.start_offset:
             self.log.delete_records(min(self._leader_start_offset, self.high_watermark))
+            self.flush_if_due()
         if moved:
             self._readers.high_watermark_moved()

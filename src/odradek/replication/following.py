@@ -11,12 +11,13 @@ may have changed is known (`_dirty`): thousands of partitions in which nothing h
 error leaves the session until its pause is over, for else the leader would answer with that error at once, again and again.
 
 A partition that is followed under another leader epoch is another `Followed`. The answer to a question that was asked for the
-old one is recognised by that, and dropped.
+old one is recognised by that, and dropped. What the leader told of the old one counts no more, so the partition leaves the
+session and comes back to it in one request: else the leader would be silent about a high watermark that it told before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
@@ -37,6 +38,7 @@ from odradek.protocol.messages.fetch import (
 _NO_SESSION: Final = 0
 _FULL: Final = 0
 _EPOCH_MAX: Final = 0x7FFF_FFFF
+_UNKNOWN_OFFSET: Final = -1
 _PAUSE_S_MIN: Final = 0.02
 _DOUBLINGS_MAX: Final = 16
 _FLUSH_S: Final = 0.005
@@ -62,6 +64,10 @@ class EpochLog(Protocol):
     @property
     def latest_epoch(self) -> int:
         """The one in which it ends; -1 when nobody knows."""
+
+    @property
+    def start_is_doubted(self) -> bool:
+        """It may begin later than it seems."""
 
 
 class Replica(Protocol):
@@ -115,7 +121,7 @@ class Followed:
             self.leader_epoch,
             replica.durable_offset,
             replica.log.latest_epoch,
-            replica.start_offset,
+            _UNKNOWN_OFFSET if replica.log.start_is_doubted else replica.start_offset,
             replica.high_watermark,
         )
 
@@ -215,16 +221,18 @@ class FetchState:
             self._dirty = dict.fromkeys(self._followed)
         for key in self._dirty:
             followed = self._followed.get(key)
+            if followed is not None and (key in self._paused or self._awaits_flush(followed, now)):
+                followed = None
             asked = self._asked.get(key)
-            if followed is None or key in self._paused or self._awaits_flush(followed, now):
-                if asked is not None:
-                    del self._asked[key]
-                    forgotten.append(key)
+            if asked is not None and asked[0] is not followed:
+                del self._asked[key]
+                forgotten.append(key)
+                asked = None
+            if followed is None:
                 continue
             wish = followed.wish()
             if asked is None or asked[1] != wish:
                 wishes[key] = wish
-            if asked is None or asked[0] is not followed or asked[1] is not wish:
                 self._asked[key] = followed, wish
         self._dirty.clear()
         if not self._asked:
@@ -259,6 +267,13 @@ class FetchState:
                 followed.due_at = until
                 self._paused[key] = None
                 self._dirty[key] = None
+
+    def name_again(self, chosen: Iterable[Followed]) -> None:
+        """Say again how far they are, though the leader was told: a request of ours that was given up may have reached it late,
+        and what it says of an earlier time is what the leader believes since. It does not look at what rests."""
+        for followed in chosen:
+            self._asked.pop(followed.key, None)
+            self._dirty[followed.key] = None
 
     def due_in(self, now: float) -> float | None:
         """Seconds until the next pause of a partition is over; None when none is paused."""

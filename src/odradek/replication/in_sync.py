@@ -10,6 +10,8 @@ The rules, and where they come from:
   ahead of it for ever.
 - It does not move while the confirmed ISR is smaller than `min.insync.replicas` (KIP-966), or than the number of replicas when
   that is less: what is readable then is on so many replicas, whoever goes next.
+- Nor does it while the controller takes a replica out of sync for eligible to lead, and after members left until that is known.
+  Its `min.insync.replicas` may be another: of its own file, or one that is on its way here.
 - A follower joins when it has everything below the high watermark and reached this leader's epoch (KAFKA-7128): what earlier
   leaders committed may lie above the high watermark that this one knows. It must be the incarnation that the cluster knows
   (KIP-841, KIP-903): an older one may have lost what the newer one reported, and the reverse.
@@ -30,6 +32,10 @@ from odradek.model.ids import BrokerId, LeaderEpoch
 
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
+_HEARD_SECONDS: Final = 2.0
+"""Followers fetch at least every `replica.fetch.wait.max.ms`, which is half a second unless it was set."""
+_BEHIND_SECONDS: Final = 5.0
+"""So long what was sent behind a batch may still be on its way when that was refused."""
 _PROPOSE_AGAIN_S: Final = 1.0
 """So long a follower that the controller refused is not proposed again."""
 
@@ -73,11 +79,13 @@ class InSync:
     """The followers of one leadership. Times are in seconds, of one monotonic clock."""
 
     __slots__ = (
+        "_awaits_eligible",
         "_brokers",
         "_followers",
         "_lag_s_max",
         "_me",
         "_now",
+        "_refused_at",
         "epoch_start_offset",
         "proposal",
         "state",
@@ -99,10 +107,13 @@ class InSync:
         self.epoch_start_offset: Final = epoch_start_offset
         self.proposal: IsrProposal | None = None
         """The one under way, or the last that the controller neither confirmed nor clearly refused."""
+        self._awaits_eligible = False
+        """Members left by our own proposal: whether they are eligible to lead comes with the next state."""
         self._me = me
         self._brokers = brokers
         self._lag_s_max = lag_s_max
         self._now = now
+        self._refused_at = now
         self._followers: dict[BrokerId, FollowerState] = {}
         for broker in state.replicas:
             if broker != me:
@@ -116,17 +127,19 @@ class InSync:
 
         A newer state decides about a proposal under way, too: it holds the proposal, or made it fail. One that is known already
         does not: the controller may be carrying the proposal out. But who knows a state from the answer to a proposal does not
-        know its replicas: a reassignment may have been completed with it. Whoever is none any more cannot be added.
+        know its replicas, nor who is eligible: a reassignment may have been completed with it. Whoever is none any more cannot
+        be added.
         """
         self._now = max(self._now, now)
         self._brokers = brokers
-        if state.partition_epoch > self.state.partition_epoch:
-            self.proposal = None
-        elif state.partition_epoch < self.state.partition_epoch or state.replicas == self.state.replicas:
+        if state.partition_epoch < self.state.partition_epoch:
             return
-        elif self.proposal is not None and any(one not in state.replicas for one, _ in self.proposal.isr):
+        if state.partition_epoch > self.state.partition_epoch or (
+            self.proposal is not None and any(one not in state.replicas for one, _ in self.proposal.isr)
+        ):
             self.proposal = None
         self.state = state
+        self._awaits_eligible = False
         for broker in [one for one in self._followers if one not in state.replicas]:
             del self._followers[broker]
         for broker in state.replicas:
@@ -143,8 +156,24 @@ class InSync:
         return isr if self.proposal is None else isr.union(broker for broker, _ in self.proposal.isr)
 
     def is_enough(self, min_in_sync: int) -> bool:
-        """Whether as many are in sync as `min.insync.replicas` asks for. All replicas will do where it asks for more."""
-        return len(self.state.isr) >= min(min_in_sync, len(self.state.replicas))
+        """Whether as many are in sync as `min.insync.replicas` asks for, and as the controller's asks for. All replicas will do
+        where it asks for more."""
+        return len(self.state.isr) >= min(min_in_sync, len(self.state.replicas)) and not self.state.eligible
+
+    def refused(self, now: float) -> None:
+        """A batch that its producer will send again was refused, and others of that producer may be on their way behind it."""
+        self._refused_at = max(self._refused_at, now)
+
+    def believes_gaps(self, now: float) -> bool:
+        """Whether a gap in a producer's sequence is the producer's.
+
+        It is not where a batch was refused lately, or where we have just begun to lead and may have refused one before. And if
+        nobody who may lead next has fetched lately, somebody may lead already, and have what we miss.
+        """
+        if now - self._refused_at <= _BEHIND_SECONDS:
+            return False
+        members = [self._followers[broker] for broker in self.state.isr if broker in self._followers]
+        return not members or any(now - one.fetched_at <= _HEARD_SECONDS for one in members)
 
     # -- events
 
@@ -214,6 +243,7 @@ class InSync:
         if stale or (answer.leader, answer.leader_epoch) != (self._me, self.state.leader_epoch):
             return False
         self.proposal = None
+        self._awaits_eligible = self._awaits_eligible or not set(self.state.isr).issubset(answer.isr)
         self.state = replace(
             self.state, isr=answer.isr, partition_epoch=answer.partition_epoch, recovering=False
         )
@@ -223,7 +253,7 @@ class InSync:
 
     def high_watermark(self, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int) -> int:
         """Where it may stand now; never below `current`."""
-        if not self.is_enough(min_in_sync):
+        if self._awaits_eligible or not self.is_enough(min_in_sync):
             return current
         reachable = durable_offset
         proposal = self.proposal

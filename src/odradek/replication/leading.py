@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -18,6 +19,8 @@ from odradek.storage.verification import Guard
 from odradek.telemetry import events
 
 _log = events.get("replication")
+_PASSING: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR})
+"""Why a batch is not written now, and may be in a moment. Questions to coordinators that get no answer end so, too."""
 
 
 class LeadingReplica(Replica):
@@ -36,9 +39,13 @@ class LeadingReplica(Replica):
         if self._in_sync is not None and not self._in_sync.is_enough(self.config.min_insync_replicas):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.name} has {self.in_sync_count} replica(s) in sync, "
-                f"min.insync.replicas is {self.config.min_insync_replicas}",
+                f"{self.name} has {self.in_sync_count} replica(s) in sync, {self._wanted_in_sync()}",
             )
+
+    def _wanted_in_sync(self) -> str:
+        wanted = self.config.min_insync_replicas
+        more = "" if self.in_sync_count < wanted else " here, and more at the controller"
+        return f"min.insync.replicas is {wanted}{more}"
 
     def check_follower(self, follower: BrokerId, broker_epoch: int, *, knows_epoch: bool) -> None:
         """Whether the broker may read what only followers may: it has a replica, and is the incarnation that is known.
@@ -137,7 +144,7 @@ class LeadingReplica(Replica):
                 KafkaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                     f"{self.name} was written, but only {self.in_sync_count} replica(s) are in sync now; "
-                    f"min.insync.replicas is {wanted}",
+                    f"{self._wanted_in_sync()}",
                 )
             )
         if self._low_watermark:
@@ -171,6 +178,24 @@ class LeadingReplica(Replica):
             self._readers.appended(result.last_offset + 1, sum(header.size_bytes for header, _ in batches))
         self._settle()
         return result
+
+    def judged(self, refusal: KafkaError, now: float) -> KafkaError:
+        """What to answer to a producer whose batch was refused.
+
+        A gap in its sequence may be ours alone: it sent more behind a batch that was refused for a passing reason, or we were
+        succeeded, and not heard of it. A producer that is told of a gap begins anew under another epoch, and librdkafka then
+        writes again what other partitions have already. So in doubt it is told to try again: NOT_LEADER_OR_FOLLOWER.
+        """
+        if self._in_sync is None:
+            return refusal
+        if refusal.code in _PASSING:
+            self._in_sync.refused(now)
+        if refusal.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or self._in_sync.believes_gaps(now):
+            return refusal
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{refusal.message}; but an earlier batch was refused, or {self.name} has another leader by now: try again",
+        )
 
     def append_marker(
         self,
@@ -225,8 +250,12 @@ class LeadingReplica(Replica):
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"cannot delete up to {offset}: {self.name} is readable up to {self.high_watermark}",
             )
+        started_at = self.log.start_offset
         self.log.delete_records(offset)
-        if self.low_watermark >= offset:
+        self.flush_if_due()
+        has_followed = self.low_watermark >= offset
+        if self.log.start_offset > started_at or not has_followed:
+            self._readers.start_moved()
+        if has_followed:
             return None
-        self._readers.start_moved()
         return self._low_watermark.wait(offset)

@@ -169,7 +169,7 @@ class Partition(LeadingReplica, FollowingReplica):
         self._settle()
 
     def flush_if_due(self) -> None:
-        """`flush.ms` may be over although nothing was appended since."""
+        """`flush.ms` may be over, or the start have moved, although nothing was appended since."""
         if self.retired is None and self.log.flush_due:
             self._flushing.request(self)
 

@@ -130,12 +130,10 @@ class Readers:
                     self._failed(error)
 
     def start_moved(self) -> None:
-        """The log begins elsewhere: followers hear of it at once, for somebody waits until they have followed."""
-        for watcher in list(self._replicas):
-            try:
-                watcher.ended(self._partition)
-            except Exception as error:  # noqa: BLE001 - as in `_tell`
-                self._failed(error)
+        """The log begins elsewhere. Followers hear of it at once, for somebody waits until they have followed; consumers,
+        because what they wait for may be gone: those of committed records may wait in an open transaction below the new start.
+        """
+        self.end()
 
     def _bytes_that_are_stable(self) -> int:
         stable_offset = self._partition.last_stable_offset

@@ -66,6 +66,10 @@ class Replica(ABC):
     _readers: Readers
 
     @abstractmethod
+    def flush_if_due(self) -> None:
+        """The log may ask for a flush although nothing was appended."""
+
+    @abstractmethod
     def _settle(self) -> None:
         """Move the high watermark as far as it may go now, and ask for a flush where one is due."""
 

@@ -220,8 +220,9 @@ class _FetchLoop:
         throttled_s = self._fetchers.throttle.pause_s(now)
         if throttled_s > 0:
             self._state.hold(self._may_be_held, now + min(max(throttled_s, _HELD_S_MIN), _HELD_S_MAX))
-        if self._state.idle_count > IDLE_FROM and not self._is_settled():
+        if self._state.idle_count > IDLE_FROM and (out_of_sync := self._out_of_sync()):
             terms = replace(terms, idle_wait_ms_max=terms.wait_ms_max)
+            self._state.name_again(out_of_sync)
         request = self._state.next(now, terms)
         if request is None:
             await self._wait(self._state.due_in(now))
@@ -313,13 +314,14 @@ class _FetchLoop:
             and partition.leader_epoch == followed.leader_epoch
         )
 
-    def _is_settled(self) -> bool:
-        """Whether all are in sync: who is not has to show itself to its leader again and again."""
+    def _out_of_sync(self) -> list[Followed]:
+        """Those that have to show themselves to their leader again and again, until they are in sync."""
         me = self._fetchers.me
-        return all(
-            (state := _partition_of(one).state) is not None and me in state.isr
+        return [
+            one
             for one in self._state.followed
-        )
+            if (state := _partition_of(one).state) is None or me not in state.isr
+        ]
 
     def _is_covered(self, followed: Followed) -> bool:
         """Whether it is among those whose copying is slowed down."""

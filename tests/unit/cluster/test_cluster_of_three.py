@@ -7,11 +7,15 @@ from uuid import UUID
 
 import pytest
 
+from odradek.cluster.changes import Changes
 from odradek.cluster.image import NO_LEADER, PartitionImage
 from odradek.cluster.isr_changes import IsrProposal
 from odradek.cluster.planning import NewTopic
 from odradek.cluster.reassignment import Reassignment
+from odradek.cluster.silence import Silence
+from odradek.cluster.standing import TopicRules
 from odradek.cluster.sync import UpdateKind
+from odradek.cluster.upkeep import Upkeep, UpkeepPolicy
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.registry import Put, RegistryError
@@ -265,6 +269,28 @@ async def test_a_fenced_incarnation_is_refused_and_may_register_again(three: Any
     assert report.broker_epoch > old
 
 
+async def test_fencing_spares_the_incarnation_that_registers_meanwhile(
+    three: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller has read the registration of the dead one, and has not removed it yet."""
+    dead = three.brokers[2]
+    former_epoch = dead.epoch
+    session = three.brokers[1].session
+    commit = session.commit
+
+    async def after_it_is_back(operations: Any) -> None:
+        monkeypatch.setattr(session, "commit", commit)
+        await dead.start()
+        await commit(operations)
+
+    monkeypatch.setattr(session, "commit", after_it_is_back)
+    await three.controller.fence(BrokerId(2), former_epoch)
+    assert dead.epoch > former_epoch
+    node = await session.get("/brokers/ids/2")
+    assert node is not None
+    assert node.created == dead.epoch
+
+
 async def test_a_broker_is_told_what_changed_as_soon_as_it_does(three: Any) -> None:
     await three.topic("t")
     two = three.brokers[2]
@@ -465,6 +491,27 @@ async def test_a_reassignment_outlives_the_controller(cluster: Any) -> None:
     assert cluster.partition("t").leader == absent
 
 
+async def test_a_reassignment_that_waits_only_for_a_leader_ends_when_a_broker_is_back_in_service(
+    three: Any,
+) -> None:
+    await three.topic("t")
+    before = three.partition("t")
+    leader = three.brokers[before.leader]
+    target = tuple(one for one in before.replicas if one != leader.broker_id)
+    await three.elect(leader)
+    await leader.ask()  # the others are in sync, and not yet in service under this controller
+    assert await three.controller.reassign([Reassignment(topic="t", partition=0, replicas=target)]) == [None]
+    assert three.partition("t").removing == (leader.broker_id,)
+    assert three.partition("t").isr == before.isr
+    await three.brokers[target[1]].ask()
+    now = three.partition("t")
+    assert now.replicas == target
+    assert set(now.isr) == set(target)
+    assert not now.is_reassigned
+    assert now.leader == target[1]
+    assert now.leader_epoch == before.leader_epoch + 1
+
+
 @pytest.mark.parametrize(
     ("replicas", "code"),
     [
@@ -578,3 +625,103 @@ async def test_proposals_that_were_refused_are_forgotten(three: Any) -> None:
     isr = three.partition("t").isr
     await three.controller.alter_partitions(leader.broker_id, leader.epoch, {})
     assert three.partition("t").isr == isr
+
+
+async def test_every_leader_hears_when_a_change_that_they_share_goes_wrong(
+    three: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is: one that waited for ever would propose nothing any more."""
+    await three.topic("t")
+    await three.topic("u")
+
+    async def fail_once(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise LookupError("a mistake of ours")
+
+    monkeypatch.setattr(Changes, "commit_topics", fail_once)
+    asked = [three.brokers[1].propose(topic, 0, [1, 2]) for topic in ("t", "u")]
+    async with asyncio.timeout(5):
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [LookupError, KafkaError]
+
+
+async def test_healing_goes_on_after_a_mistake(three: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[UpkeepPolicy] = []
+
+    async def heal(self: Upkeep, policy: UpkeepPolicy) -> None:
+        rounds.append(policy)
+        if len(rounds) == 2:
+            self._changes.store.depose()
+        raise LookupError("a mistake of ours")
+
+    monkeypatch.setattr(Upkeep, "heal", heal)
+    upkeep = Upkeep(
+        three.controller._changes,
+        three.controller._brokers,
+        lambda: three.controller._partitions,
+        three.clock,
+        lambda: UpkeepPolicy(rebalance_interval_s=0.001),
+    )
+    async with asyncio.timeout(5):
+        await upkeep.run()
+    assert len(rounds) == 2
+
+
+async def test_a_broker_that_the_controller_does_not_hear_leads_no_longer_until_it_does(three: Any) -> None:
+    """It is cut off from the controller alone, and cannot take out of sync who does not fetch from it."""
+    await three.topic("t")
+    await three.controller.elect_leaders([TopicPartition("t", 0)], unclean=False)
+    leader = three.partition("t").leader
+    changes = three.controller._brokers
+    listened: list[BrokerId] = []
+    for _ in range(12):
+        three.clock.now += 1.0
+        for number, broker in three.brokers.items():
+            if number != leader:
+                await broker.ask()
+        listened = changes.newly_silent(9.0)
+        if listened:
+            await changes.doubt(listened, 9.0)
+    assert three.clock.now >= 9.0
+    assert three.partition("t").leader not in (leader, NO_LEADER)
+    assert leader not in three.partition("t").isr
+    assert [one.broker_id for one in three.controller.latest.brokers if one.is_leaving] == [leader]
+    await three.brokers[leader].ask()
+    assert not any(one.is_leaving for one in three.controller.latest.brokers)
+
+
+def test_who_hears_nobody_is_cut_off_himself() -> None:
+    silence, brokers = Silence(), (BrokerId(1), BrokerId(2), BrokerId(3))
+    silent = []
+    for second in range(30):
+        silence.heard(BrokerId(1))
+        silent += silence.look(brokers, float(second), 9.0)
+    assert silent == []
+
+
+def test_who_was_held_up_has_not_listened() -> None:
+    silence, brokers = Silence(), (BrokerId(1), BrokerId(2), BrokerId(3))
+    assert silence.look(brokers, 0.0, 9.0) == []
+    silence.heard(BrokerId(1))
+    silence.heard(BrokerId(2))
+    assert silence.look(brokers, 60.0, 9.0) == []
+    for second in range(61, 70):
+        silence.heard(BrokerId(1))
+        silence.heard(BrokerId(2))
+        silent = silence.look(brokers, float(second), 9.0)
+    assert silent == [BrokerId(3)]
+
+
+async def test_a_controller_that_asks_for_fewer_in_sync_holds_up_no_leader(three: Any) -> None:
+    """Its file says another min.insync.replicas than that of the last one; leaders wait while anybody is eligible."""
+    three.rules = TopicRules(min_isr=2)
+    await three.elect(three.brokers[1], knows=three.controller.latest)
+    await three.topic("t")
+    await three.kill(2)
+    await three.kill(3)
+    assert (three.partition("t").isr, three.partition("t").eligible) == ((1,), (3,))
+    await three.elect(three.brokers[1], knows=three.controller.latest)
+    assert three.partition("t").eligible == (3,)
+    three.rules = TopicRules(min_isr=1)
+    await three.elect(three.brokers[1], knows=three.controller.latest)
+    assert (three.partition("t").isr, three.partition("t").eligible) == ((1,), ())

@@ -1,17 +1,20 @@
 """What the controller does unasked: replicas of dead brokers are made again, preferred leaders lead again, cordons are kept."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from odradek.cluster.documents import RESOURCE_CONFIGS
-from odradek.cluster.healing import leaders_to_bring_back, replicas_to_heal
+from odradek.cluster.healing import healing_to_cancel, leaders_to_bring_back, replicas_to_heal
 from odradek.cluster.image import NO_LEADER
 from odradek.cluster.reassignment import Reassignment
 from odradek.cluster.standing import Liveness
 from odradek.cluster.upkeep import Upkeep, UpkeepPolicy, policy_of
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId
+
+POLICY = UpkeepPolicy(healing_delay_s=60)
 
 
 @pytest.fixture
@@ -60,6 +63,64 @@ async def test_a_broker_that_comes_back_in_time_is_left_alone(four: Any) -> None
     before = four.controller.latest
     await upkeep_of(four.controller).heal(UpkeepPolicy(healing_delay_s=60))
     assert four.controller.latest is before
+
+
+async def begun_healing(four: Any) -> Any:
+    """Broker 4 has been dead for too long; returns the clockwork that has begun to heal."""
+    await four.topic("t", partitions=4, replicas=2)
+    await four.kill(4)
+    four.clock.now += 61
+    upkeep = upkeep_of(four.controller)
+    await upkeep.heal(POLICY)
+    assert any(partition.adding for partition in four.controller.latest.topics["t"].partitions)
+    return upkeep
+
+
+async def test_healing_is_given_up_when_the_broker_comes_back(four: Any) -> None:
+    upkeep = await begun_healing(four)
+    await four.revive(4)
+    await four.controller.brokers_changed()
+    await upkeep.heal(POLICY)
+    for partition in four.controller.latest.topics["t"].partitions:
+        assert not partition.adding
+        assert not partition.removing
+        assert len(partition.replicas) == 2
+    assert any(4 in partition.replicas for partition in four.controller.latest.topics["t"].partitions)
+    before = four.controller.latest
+    await upkeep.heal(POLICY)
+    assert four.controller.latest is before
+
+
+async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) -> None:
+    upkeep = await begun_healing(four)
+    await four.all_ask()
+    topic = four.controller.latest.topics["t"]
+    index = next(index for index, one in enumerate(topic.partitions) if one.adding)
+    partition = topic.partitions[index]
+    await four.revive(4)
+    await four.all_ask()
+    image = four.controller.latest
+    in_sync = replace(partition, isr=(*partition.isr, *partition.adding))
+    changed = tuple(in_sync if number == index else one for number, one in enumerate(topic.partitions))
+    moves = healing_to_cancel(image.with_topic(replace(topic, partitions=changed)), upkeep._healing)
+    assert index not in {move.partition for move in moves}
+    assert index in {move.partition for move in healing_to_cancel(image, upkeep._healing)}
+
+
+async def test_a_move_that_somebody_changed_is_not_given_up(four: Any) -> None:
+    upkeep = await begun_healing(four)
+    topic = four.controller.latest.topics["t"]
+    index = next(index for index, one in enumerate(topic.partitions) if one.adding)
+    (kept,) = set(topic.partitions[index].replicas) - {*topic.partitions[index].adding, 4}
+    [other] = {1, 2, 3} - {kept, *topic.partitions[index].adding}
+    target = (kept, BrokerId(other))
+    assert await four.controller.reassign([Reassignment(topic="t", partition=index, replicas=target)]) == [
+        None
+    ]
+    await four.revive(4)
+    await four.controller.brokers_changed()
+    await upkeep.heal(POLICY)
+    assert set(four.controller.latest.topics["t"].partitions[index].adding) == {other}
 
 
 async def test_so_many_partitions_are_healed_at_a_time(four: Any) -> None:

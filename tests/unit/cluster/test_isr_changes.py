@@ -85,6 +85,17 @@ def test_a_leader_that_has_recovered_says_so() -> None:
     assert not ask(recovering, isr=((ONE, 10),)).recovering
 
 
+@pytest.mark.parametrize("isr", [(ONE, TWO), (ONE,)])
+def test_what_a_leader_knew_of_a_damaged_follower_ends_with_its_epoch(isr: tuple[BrokerId, ...]) -> None:
+    after = without_damaged(replace(PARTITION, isr=isr), TWO, LIVENESS.standing(), DEFAULT_RULES)
+    assert (after.leader, after.isr) == (ONE, (ONE,))
+    assert (after.leader_epoch, after.partition_epoch) == (6, 8)
+
+
+def test_what_is_said_of_a_replica_that_was_taken_away_changes_nothing() -> None:
+    assert without_damaged(PARTITION, FOUR, LIVENESS.standing(), DEFAULT_RULES) is PARTITION
+
+
 def test_a_damaged_replica_is_not_eligible_either() -> None:
     rules = TopicRules(min_isr=2)
     alone = settled(PARTITION, without(LIVENESS.standing(), frozenset([TWO])), rules)

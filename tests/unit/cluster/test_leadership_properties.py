@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from odradek.cluster.elections import (
+    completed,
     settled,
     was_elected_uncleanly,
     with_preferred_leader,
@@ -110,6 +111,7 @@ class World:
             assert not able, "somebody could lead"
         if len(now.isr) >= self.rules.min_isr_of(now):
             assert not now.eligible
+        assert completed(now, standing) is now, "a move could end"
 
     def settle(self) -> None:
         self.become(settled(self.partition, self.liveness().standing(), self.rules))
@@ -255,6 +257,16 @@ class World:
     steps=st.lists(
         st.tuples(st.sampled_from(ACTIONS), st.sampled_from(BROKERS), st.integers(0, 7)), max_size=60
     ),
+)
+@example(
+    factor=2,
+    min_isr=1,
+    steps=[("wait for", BROKERS[1], 0), ("reassign", BROKERS[1], 0), ("stay", BROKERS[1], 0)],
+)
+@example(
+    factor=1,
+    min_isr=1,
+    steps=[("reassign", BROKERS[1], 0), ("kill", BROKERS[0], 0), ("unclean", BROKERS[1], 0)],
 )
 def test_what_is_acknowledged_is_at_the_leader_whatever_happens(
     factor: int, min_isr: int, steps: list[tuple[str, BrokerId, int]]

@@ -1,5 +1,6 @@
 """How brokers register, and who is refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from odradek.cluster.registration import (
     register,
     registered,
     registration_from,
+    removal,
 )
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.registry import RegistryConflict
 
 ONE = Registration(
     broker_id=BrokerId(1),
@@ -45,12 +48,51 @@ async def test_what_a_dead_incarnation_left_is_taken_over(cluster: Any) -> None:
     assert (await registered(second))[BrokerId(1)][0] == ONE
 
 
+async def test_a_registration_is_removed_and_one_that_came_after_it_is_not(cluster: Any) -> None:
+    """Its node is at version 0, as that of the life before was."""
+    first, second, other = cluster.session(), cluster.session(), cluster.session()
+    assert await removal(other, BrokerId(1)) is None
+    epoch = await register(first, ONE)
+    late = await removal(other, BrokerId(1))
+    assert late is not None
+    assert (late.registration, late.epoch) == (ONE, epoch)
+    epoch = await register(second, ONE)
+    with pytest.raises(RegistryConflict):
+        await other.commit(late.operations)
+    assert (await registered(other))[BrokerId(1)][1] == epoch
+    found = await removal(other, BrokerId(1))
+    assert found is not None
+    await other.commit(found.operations)
+    assert await registered(other) == {}
+
+
+async def test_a_registration_that_says_something_new_is_of_the_same_life(cluster: Any) -> None:
+    session = cluster.session()
+    await register(session, ONE)
+    before = await session.get(ONE.lives_path)
+    await register(session, replace(ONE, port=1))
+    assert await session.get(ONE.lives_path) == before
+
+
 async def test_another_broker_with_the_same_id_is_refused(cluster: Any) -> None:
     await register(cluster.session(), ONE)
     other = Registration(broker_id=BrokerId(1), directory_id="d2", host="g", port=9093)
     with pytest.raises(KafkaError, match=r"another broker\.id") as refused:
         await register(cluster.session(), other)
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+async def test_two_processes_on_copies_of_one_directory_do_not_replace_each_other_for_ever(
+    cluster: Any,
+) -> None:
+    first, second = cluster.session(), cluster.session()
+    await register(first, ONE)
+    await register(second, ONE)  # it may be the first one, started again
+    with pytest.raises(KafkaError, match="a copy of this broker's data") as refused:
+        await register(first, ONE, earlier=[first.session_id])
+    assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    renewed = cluster.session()
+    assert await register(renewed, ONE, earlier=[second.session_id, renewed.session_id])
 
 
 async def test_a_broker_may_say_something_new_about_itself(cluster: Any) -> None:
@@ -69,6 +111,14 @@ async def test_a_broker_that_nobody_here_understands_is_refused(cluster: Any) ->
     assert refused.value.code is ErrorCode.INVALID_REGISTRATION
     nearer = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(1, 2))
     await register(cluster.session(), nearer)
+
+
+async def test_a_broker_that_is_too_old_is_told_so(cluster: Any) -> None:
+    await register(cluster.session(), replace(ONE, speaks=(2, 3)))
+    older = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(1, 1))
+    with pytest.raises(KafkaError, match="too old: start it with the version that the others run") as refused:
+        await register(cluster.session(), older)
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
 
 
 async def test_the_first_broker_founds_the_cluster_and_others_join_it(cluster: Any) -> None:

@@ -32,6 +32,7 @@ TERMS = FetchTerms(
 @dataclass
 class Log:
     latest_epoch: int = 0
+    start_is_doubted: bool = False
 
 
 @dataclass(eq=False)
@@ -183,6 +184,25 @@ def test_an_answer_is_dropped_when_the_partition_was_given_up_and_taken_up_again
     assert state.answered(answer(told(0))) == []
     state.next(0.0, TERMS)
     assert state.answered(answer(told(0))) != []
+
+
+def test_under_another_epoch_a_partition_leaves_the_session_and_comes_back_in_one_request() -> None:
+    one, two = Replica(0), Replica(1)
+    state = in_session(one, two)
+    one.leader_epoch = LeaderEpoch(2)
+    state.follow(one)
+    request = state.next(0.0, TERMS)
+    assert (forgotten(request), asked(request)) == ([0], {0: (2, 0, 0)})
+    state.answered(answer(told(0)))
+    request = state.next(0.0, TERMS)
+    assert (forgotten(request), asked(request)) == ([], {})
+
+
+def test_so_does_one_that_was_opened_again_under_the_same_epoch() -> None:
+    state = in_session(Replica(0))
+    assert state.follow(Replica(0))
+    request = state.next(0.0, TERMS)
+    assert (forgotten(request), asked(request)) == ([0], {0: (1, 0, 0)})
 
 
 def test_following_again_under_the_same_epoch_changes_nothing() -> None:

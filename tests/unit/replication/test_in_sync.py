@@ -107,6 +107,23 @@ def test_the_leader_counts_with_what_it_has_on_disk_only() -> None:
     assert leading.high_watermark() == 110
 
 
+def test_who_left_and_may_lead_by_the_controllers_rules_holds_the_high_watermark() -> None:
+    """The controller's min.insync.replicas is 2; this leader's is 1: its own, or it has not heard of the new one."""
+    leading = Leading(1, 2)
+    leading.fetch(2, 100)
+    leading.append(50)
+    assert leading.high_watermark() == 100
+    assert leading.shrinkage(now=12.0) == [1]
+    assert leading.core.proposal is not None
+    assert leading.core.answered(leading.core.proposal, answer(leading.core.proposal))
+    assert leading.high_watermark() == 100, "an answer does not say who is eligible"
+    leading.core.update(image([1], partition_epoch=6, eligible=(TWO,)), leading.brokers, 13.0)
+    assert leading.high_watermark() == 100
+    assert not leading.core.is_enough(1)
+    leading.core.update(image([1], partition_epoch=7), leading.brokers, 14.0)
+    assert leading.high_watermark() == 150
+
+
 def test_the_high_watermark_never_goes_back_though_a_follower_does() -> None:
     leading = Leading(1, 2)
     leading.fetch(2, 100)
@@ -142,6 +159,7 @@ def test_a_member_whose_removal_is_proposed_counts_until_the_controller_confirme
     proposal = leading.core.proposal
     assert proposal is not None
     assert leading.core.answered(proposal, answer(proposal))
+    leading.core.update(image([1, 2], partition_epoch=6), leading.brokers, 12.0)
     assert leading.high_watermark() == 110
 
 

@@ -224,6 +224,8 @@ async def test_a_shrunk_isr_is_proposed_and_counts_once_it_is_confirmed(world: W
     assert not future.done()
     answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
     world.partition.isr_answered(proposal, answer)
+    assert not future.done(), "nobody said yet that broker 2 may not lead"
+    world.lead(ME, partition_epoch=2)
     assert future.done()
     assert world.partition.state == image(ME, partition_epoch=2)
     assert not world.partition.wants(proposal)
@@ -259,6 +261,49 @@ async def test_a_log_that_knows_a_later_epoch_does_not_lead_under_an_earlier_one
 async def test_the_epoch_of_a_new_leader_is_in_its_log_before_anything_is_written(world: World) -> None:
     world.lead(ME, leader_epoch=4)
     assert world.log.epoch_end_offset(4) == (4, 0)
+
+
+def gap_answer(world: World, now: float) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        world.partition.append(batches(producer_id=7, producer_epoch=0, base_sequence=3), now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    return world.partition.judged(refused.value, now).code
+
+
+@pytest.mark.parametrize(
+    ("isr", "now", "code"),
+    [
+        (
+            (ME, TWO, THREE),
+            4.0,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ),  # what was sent before may have been refused
+        ((ME, TWO, THREE), 6.0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ((ME, TWO, THREE), 8.5, ErrorCode.NOT_LEADER_OR_FOLLOWER),  # nobody was heard of since 6.0
+        ((ME,), 8.5, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ],
+)
+async def test_a_producer_is_told_of_a_gap_only_where_it_cannot_be_the_leaders_own(
+    world: World, isr: tuple[BrokerId, ...], now: float, code: ErrorCode
+) -> None:
+    world.lead(*isr)
+    world.fetched(TWO, 0, now=min(now, 6.0))
+    world.partition.append(batches(producer_id=7, producer_epoch=0, base_sequence=0), now_ms=NOW_MS)
+    assert gap_answer(world, now) is code
+
+
+async def test_what_was_sent_behind_a_batch_that_was_refused_for_a_moment_is_refused_for_a_moment(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, min_insync_replicas=2)
+    world.lead(ME)
+    world.partition.append(batches(producer_id=7, producer_epoch=0, base_sequence=0), now_ms=NOW_MS)
+    assert gap_answer(world, 20.0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    with pytest.raises(KafkaError) as refused:
+        world.partition.check_in_sync()
+    assert world.partition.judged(refused.value, 21.0) is refused.value
+    assert gap_answer(world, 22.0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert gap_answer(world, 27.0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 async def test_only_replicas_may_fetch_as_such(world: World) -> None:
