@@ -225,7 +225,8 @@ class Broker:
                 producer_ids,
                 runtime.clock,
                 config=config,
-                image=lambda: cluster.image,
+                # A topic that is missing is taken for deleted: one that is about to be shown must not be.
+                image=lambda: replicas.newest_image or cluster.image,
             )
 
         def shares() -> object:

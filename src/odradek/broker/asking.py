@@ -100,9 +100,13 @@ class Gathered(Generic[Q, A]):
         return answered
 
     def close(self) -> None:
-        """Nobody waits for what is under way any more."""
+        """Nobody waits any more, for what is under way or for what was to be asked next."""
         for task in list(self._tasks):
             task.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for questions in waiting.values():
+            for _, answered in questions:
+                answered.cancel()
 
     def _begin(self, broker: BrokerId) -> None:
         """The request itself is made in the loop's next round: what is asked in this one goes with it."""
@@ -128,13 +132,14 @@ class Gathered(Generic[Q, A]):
     async def _ask(self, broker: BrokerId, taken: Sequence[tuple[Q, asyncio.Future[A]]]) -> None:
         try:
             answers = await self._send(broker, [question for question, _ in taken])
+            pairs = list(zip(taken, answers, strict=True))
         except Exception as error:  # noqa: BLE001 - whoever asked raises it
             for _, answered in taken:
                 if not answered.done():
                     answered.set_exception(error)
                     answered.exception()  # whoever asked may be gone: that is no fault to report
             return
-        for (_, answered), answer in zip(taken, answers, strict=True):
+        for (_, answered), answer in pairs:
             if not answered.done():
                 answered.set_result(answer)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.membership import LoadController, Membership, Report
 from odradek.cluster.controller import Controller
-from odradek.cluster.image import ClusterImage, TopicImage
+from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
 from odradek.cluster.planning import NewTopic
 from odradek.cluster.registration import Registration
 from odradek.model.errors import ErrorCode, KafkaError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from odradek.broker.suspicion import Suspicion
     from odradek.net.peers import Peers
 
+_NAMED_SECONDS: Final = 5.0
 _LOOPBACK: Final = "127.0.0.1"
 _log = events.get("broker")
 
@@ -58,6 +60,9 @@ class ClusterLink:
         self._peers: Peers | None = None
         self._forwarding: Forwarding | None = None
         self._suspicion: Suspicion | None = None
+        self._closing = False
+        self._gone: dict[BrokerId, tuple[BrokerImage, float]] = {}
+        """Brokers that left the image lately, and until when they are named."""
         self._membership = Membership(self, registry, runtime.entropy)
 
     # -- what is known
@@ -66,6 +71,23 @@ class ClusterLink:
     def image(self) -> ClusterImage:
         """What this broker knows of its cluster, and has applied."""
         return self._image
+
+    @property
+    def named_brokers(self) -> tuple[BrokerImage, ...]:
+        """Those of the image, and for a few seconds those that left it.
+
+        librdkafka loses sight of a partition for a second when one answer both moves it and drops the broker that it was at.
+        """
+        if not self._gone:
+            return self._image.brokers
+        now = self._runtime.clock.monotonic()
+        present = {broker.broker_id for broker in self._image.brokers}
+        self._gone = {
+            broker_id: (broker, until)
+            for broker_id, (broker, until) in self._gone.items()
+            if now < until and broker_id not in present
+        }
+        return (*self._image.brokers, *(broker for broker, _ in self._gone.values()))
 
     @property
     def leads(self) -> bool:
@@ -119,16 +141,52 @@ class ClusterLink:
 
     def lost_sight_of(self, broker: BrokerId, epoch: int) -> None:
         """The connection to a broker that waited for news broke; the controller has a look whether it is dead."""
-        if not self.leads:
+        if self.leads:
+            self._look_at(broker, epoch)
+
+    def _look_at(self, broker: BrokerId, epoch: int) -> None:
+        if self._closing:
             return
         if self._suspicion is None:
             from odradek.broker.suspicion import Suspicion
 
-            self._suspicion = Suspicion(self._address_of, self._fence)
+            self._suspicion = Suspicion(
+                self._address_of, self._epoch_of, self._fence, self.changed, self._runtime.clock.monotonic
+            )
         self._suspicion.connection_lost(broker, epoch)
 
+    @property
+    def dead(self) -> frozenset[BrokerId]:
+        """Brokers of the image that have died since, as far as this one saw: the next image, or the one after, says so."""
+        return frozenset() if self._suspicion is None else self._suspicion.dead()
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no broker is known yet, or one may just have died: who is there, and who leads, will be known in a moment.
+
+        This broker listens before it has its first image of this life. An answer that names no broker would be the end of a
+        client: librdkafka closes its connections to all that are not named, and has nobody left to ask.
+        """
+        is_looking = self._suspicion is not None and self._suspicion.undecided_for() > 0
+        return is_looking or not self.named_brokers
+
+    async def decision(self) -> None:
+        """Returns when that moment is over."""
+        while not self.named_brokers:
+            await self._change()
+        while self._suspicion is not None and (seconds := self._suspicion.undecided_for()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._change()
+
     async def _fence(self, broker: BrokerId, epoch: int) -> None:
-        await self.controller.fence(broker, epoch)
+        if self.leads:
+            await self.controller.fence(broker, epoch)
+
+    def _lost(self, broker: BrokerId) -> None:
+        epoch = self._epoch_of(broker)
+        if epoch is not None:
+            self._look_at(broker, epoch)
 
     async def leave(self) -> None:
         """Hand over what this broker leads, if there is anybody to take it."""
@@ -136,6 +194,7 @@ class ClusterLink:
 
     async def close(self) -> None:
         """Give up office; ask nobody any more. An image that is being applied is applied to its end."""
+        self._closing = True
         if self._suspicion is not None:
             await self._suspicion.close()
         await self._membership.close()
@@ -183,11 +242,15 @@ class ClusterLink:
             finally:
                 self._image = after
                 self._located.clear()
-        if self._peers is not None:
-            for broker in before.brokers:
-                if broker not in after.brokers:
-                    self._peers.forget(broker.broker_id)
+        self._note_gone(before, after)
         self.changed()
+
+    def _note_gone(self, before: ClusterImage, after: ClusterImage) -> None:
+        for broker in before.brokers:
+            if broker not in after.brokers:
+                self._gone[broker.broker_id] = broker, self._runtime.clock.monotonic() + _NAMED_SECONDS
+                if self._peers is not None:
+                    self._peers.forget(broker.broker_id)
 
     def locate(self, broker: BrokerId, host: str, port: int) -> bool:
         if self._address_of(broker) == (host or _LOOPBACK, port):
@@ -233,6 +296,7 @@ class ClusterLink:
                 now=self._runtime.clock.monotonic,
                 request_timeout_s=self._request_timeout_s,
                 chance=self._runtime.entropy.uniform,
+                on_lost=self._lost,
             )
         return self._peers
 
@@ -273,6 +337,9 @@ class ClusterLink:
             if outcomes is not None:
                 return outcomes
         return await self.controller.create_topics(wanted)
+
+    def _epoch_of(self, broker: BrokerId) -> int | None:
+        return next((one.epoch for one in self._image.brokers if one.broker_id == broker), None)
 
     def _address_of(self, broker: BrokerId) -> tuple[str, int] | None:
         located = self._located.get(broker)

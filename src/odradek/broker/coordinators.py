@@ -25,7 +25,7 @@ from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Clock
 from odradek.runtime.shielded import outcome_of
-from odradek.shards import Shards, partition_of
+from odradek.shards import PATIENCE_SECONDS, Shards, partition_of
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -177,9 +177,18 @@ class Coordinators:
         """The service of a kind if there was any need for it yet."""
         return self._services.get(topic)
 
-    def add(self, topic: InternalTopic, make_machine: Callable[[int], Any], clock: Clock) -> Shards[Any]:
-        """A kind of coordinator; `make_machine` is given the index of the partition."""
-        shards: Shards[Any] = Shards(topic.name, lambda: self._count(topic), make_machine, clock)
+    def add(
+        self,
+        topic: InternalTopic,
+        make_machine: Callable[[int], Any],
+        clock: Clock,
+        *,
+        patience_seconds: Callable[[], float] = lambda: PATIENCE_SECONDS,
+    ) -> Shards[Any]:
+        """A kind of coordinator; `make_machine` is given the index of the partition. See `Shards` for `patience_seconds`."""
+        shards: Shards[Any] = Shards(
+            topic.name, lambda: self._count(topic), make_machine, clock, patience_seconds
+        )
         self._kinds[topic.name] = topic
         self._shards[topic.name] = shards
         return shards

@@ -39,6 +39,8 @@ class Dispatcher:
         self._quotas = quotas or Quotas()
         self._served = served
         self._routes: dict[int, tuple[Api, Served]] = {}
+        self._for_brokers = parts.config.inter_broker_listener_name
+        """Where brokers are served, if not everywhere."""
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
         header, position = decode_request_header(frame)
@@ -49,6 +51,12 @@ class Dispatcher:
                 raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
             return self._refuse_api_versions(header.correlation_id)
         request, _ = decode(api.request, version, frame, position)
+        if self._for_brokers is not None and connection.listener.name != self._for_brokers:
+            # Not imported before there are such listeners.
+            from odradek.broker.between_brokers import is_between_brokers
+
+            if is_between_brokers(api, request):
+                return self._refuse_stranger(connection, header, api)
         if (
             header.api_key in FORWARDED
             and not self._parts.cluster.leads
@@ -85,10 +93,20 @@ class Dispatcher:
             return self._finish(response, connection, header, charge)
         return self._encoded(connection, header, charge, response)
 
+    def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Chunks:
+        from odradek.broker.between_brokers import refusal
+
+        answer = refusal(api)
+        if answer is None:
+            raise PeerError(f"{api.name} is served at listener {self._for_brokers} only")
+        return self._encoded(connection, header, None, answer)
+
     async def _forward(self, connection: Connection, frame: bytes) -> Chunks | None:
-        """What the controller answers; without one, what this broker can say itself."""
-        answer = await self._parts.cluster.forwarding.answer(frame, ANONYMOUS, connection.peer_host)
-        if answer is not None:
+        """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
+        answer = await self._parts.cluster.forwarding.answer(
+            frame, ANONYMOUS, connection.peer_host, lambda: connection.peer_finished
+        )
+        if answer is not None or connection.peer_finished:
             return answer
         header, position = decode_request_header(frame)
         request, _ = decode(APIS[header.api_key].request, header.api_version, frame, position)

@@ -30,7 +30,7 @@ def registration(
             endpoints[listener.name] = (host, port)
         else:
             endpoints[listener.name] = (socket.gethostname() if config.zookeeper_connect else "", port)
-    host, port = endpoints[config.listeners[0].name]
+    host, port = endpoints[config.inter_broker_listener_name or config.listeners[0].name]
     return Registration(
         broker_id=BrokerId(config.node_id),
         directory_id=directory_id,

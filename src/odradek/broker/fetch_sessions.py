@@ -109,6 +109,7 @@ class FetchSession:
         """What watches those of a follower's partitions in which nothing happens."""
 
     def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """What is forgotten and wanted is wanted anew: the client was told nothing of it yet."""
         for key in forgotten:
             self.wake(key)
             self._active.pop(key, None)
@@ -153,6 +154,12 @@ class FetchSession:
             or cached.log_start_offset != log_start_offset
         )
 
+    def lags_in_start(self, wanted: WantedPartition, start_offset: int) -> bool:
+        """Whether the client's log begins below `start_offset`, and it was not told of that."""
+        cached = self.partitions.get(wanted.key)
+        told = -1 if cached is None else cached.log_start_offset
+        return wanted.log_start_offset < start_offset != told
+
     def told_high_watermark(self, key: PartitionKey) -> int:
         """The one that the client was last told; -1 when none."""
         cached = self.partitions.get(key)
@@ -178,7 +185,7 @@ class FetchSession:
                 del self._active[told.key]
                 self._active[told.key] = None
         if told.has_news:
-            cached.high_watermark = -1  # say it again once the trouble is over
+            cached.high_watermark = cached.log_start_offset = -1  # say it again once the trouble is over
         return news
 
 

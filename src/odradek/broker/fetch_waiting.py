@@ -28,7 +28,7 @@ class _Waiting:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._make_answer = answer
-        self._partitions = tuple(partitions)
+        self._partitions = list(partitions)
         self._timer = loop.call_later(wait_s, self._time_is_up)
         self.response: asyncio.Future[FetchResponse] = loop.create_future()
         self.response.add_done_callback(self._stop)
@@ -89,7 +89,7 @@ class RestingPartitions:
 
     def __init__(self, session: FetchSession) -> None:
         self._session = session
-        self._told: dict[Partition, tuple[PartitionKey, int]] = {}
+        self._told: dict[Partition, tuple[PartitionKey, Offset]] = {}
         self.waiting: FollowerWaiting | None = None
         """The session's fetch, while it waits."""
 
@@ -104,8 +104,10 @@ class RestingPartitions:
         partition.unwatch(self)
 
     def appended(self, partition: Partition, added_bytes: int) -> None:
-        self._session.wake(self._told[partition][0])
+        key, told = self._told[partition]
+        self._session.wake(key)
         if self.waiting is not None:
+            self.waiting.take_over(partition, told)
             self.waiting.appended(partition, added_bytes)
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
@@ -113,7 +115,8 @@ class RestingPartitions:
         if partition.high_watermark > told:
             self._session.wake(key)
             if self.waiting is not None:
-                self.waiting.mark_moved()
+                self.waiting.take_over(partition, told)
+                self.waiting.advanced(partition, added_bytes)
 
     def ended(self, partition: Partition) -> None:
         self._session.wake(self._told[partition][0])
@@ -137,8 +140,10 @@ class FollowerWaiting(_Waiting):
         wait_s: float,
         missing_bytes: int,
         resting: RestingPartitions | None = None,
+        has_news: bool = False,
     ) -> None:
-        """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened."""
+        """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened; `has_news`:
+        something is to be told already, no more urgent than such a mark."""
         self._nothing = nothing
         self._all_bytes = missing_bytes
         super().__init__(known, answer, wait_s=wait_s)
@@ -152,12 +157,20 @@ class FollowerWaiting(_Waiting):
         for partition in self._partitions:
             partition.watch_end(self)
             self._look_at_mark(partition)
+        if has_news:
+            self._answer_with_marks()
 
     def _time_is_up(self) -> None:
         """Thousands of partitions in which nothing happened are not read once more."""
         if self._missing_bytes == self._all_bytes and self._marks is None and not self._is_due:
             self._make_answer = self._nothing
         self._answer()
+
+    def take_over(self, partition: Partition, told: Offset) -> None:
+        """Watch one that rested, whose high watermark the follower knows to be `told`: more may happen before the answer."""
+        self._known[partition] = told
+        self._partitions.append(partition)
+        partition.watch_end(self)
 
     def appended(self, partition: Partition, added_bytes: int) -> None:
         self._missing_bytes -= added_bytes
@@ -172,13 +185,11 @@ class FollowerWaiting(_Waiting):
 
     def _look_at_mark(self, partition: Partition) -> None:
         if partition.high_watermark > self._known[partition]:
-            self.mark_moved()
+            self._answer_with_marks()
 
-    def mark_moved(self) -> None:
-        """A high watermark is beyond what the follower knows."""
+    def _answer_with_marks(self) -> None:
         if self._marks is None:
-            loop = asyncio.get_running_loop()
-            self._marks = loop.call_later(_MARK_DELAY_S, self._answer)
+            self._marks = asyncio.get_running_loop().call_later(_MARK_DELAY_S, self._answer)
 
     def _answer_soon(self) -> None:
         if not self._is_due:

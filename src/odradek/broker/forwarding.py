@@ -1,12 +1,15 @@
 """Requests that only the controller can serve, passed on to it whole, and its answers passed back (KIP-590).
 
-Whoever asked sees one broker: after a change was made elsewhere, its answer waits until this broker knows of it, too.
+Whoever asked sees one broker: after a change was made elsewhere, its answer waits until this broker knows of it, too. A request
+that waits for a controller is passed on only while somebody waits for its answer: a client that gave up may have had its will
+through another broker, and a deletion that comes after that would hit the next topic of the name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from odradek.broker.forwarded import FORWARD
@@ -52,13 +55,21 @@ class Forwarding:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    async def answer(self, frame: bytes, principal: str, client_host: str) -> list[Buffer] | None:
-        """The controller's answer, ready to send; None when it is to be served here: there is no other controller."""
+    async def answer(
+        self,
+        frame: bytes,
+        principal: str,
+        client_host: str,
+        has_gone: Callable[[], bool] = lambda: False,
+    ) -> list[Buffer] | None:
+        """The controller's answer, ready to send; None when there is no other controller, so that this broker has to answer.
+
+        None, too, once `has_gone` says that nobody waits for it: it was not passed on, and must not be served any more.
+        """
+        request = ForwardRequest(request_data=frame, principal=principal, client_host=client_host)
         try:
             async with asyncio.timeout(_GIVE_UP_SECONDS):
-                answer = await self._ask(
-                    ForwardRequest(request_data=frame, principal=principal, client_host=client_host)
-                )
+                answer = await self._ask(request, has_gone)
         except TimeoutError:
             _log.warning(
                 "request_not_forwarded", reason=f"no controller answered within {_GIVE_UP_SECONDS:.0f} s"
@@ -73,24 +84,32 @@ class Forwarding:
             _log.warning("image_is_late", version=answer.image_version)
         return [_SIZE.pack(len(answer.response_data)), answer.response_data]
 
-    async def _ask(self, request: ForwardRequest) -> ForwardResponse | None:
+    async def _ask(self, request: ForwardRequest, has_gone: Callable[[], bool]) -> ForwardResponse | None:
         cluster = self._cluster
         while not cluster.leads:
             controller = cluster.controller_id
             if controller is None:
                 await cluster.controller_changed()
-                continue
-            try:
-                answer = await cluster.ask(controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS)
-            except PeerUnreachable:
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            assert isinstance(answer, ForwardResponse)
-            if answer.error_code == ErrorCode.NONE:
+            elif (answer := await self._answer_of(controller, request)) is not None:
                 return answer
-            if answer.error_code != ErrorCode.NOT_CONTROLLER:
-                raise KafkaError(
-                    ErrorCode.of(answer.error_code), f"broker {controller} takes no forwarded request"
-                )
-            await asyncio.sleep(_RETRY_SECONDS)  # an election is under way
+            else:
+                await asyncio.sleep(_RETRY_SECONDS)  # it is away, or an election is under way
+            if has_gone():
+                _log.info("request_not_forwarded", reason="whoever asked has gone")
+                return None
         return None
+
+    async def _answer_of(self, controller: BrokerId, request: ForwardRequest) -> ForwardResponse | None:
+        """None when another one has to be asked, or this one again."""
+        try:
+            answer = await self._cluster.ask(controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS)
+        except PeerUnreachable:
+            return None
+        assert isinstance(answer, ForwardResponse)
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            return None
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(
+                ErrorCode.of(answer.error_code), f"broker {controller} takes no forwarded request"
+            )
+        return answer

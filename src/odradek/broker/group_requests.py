@@ -33,7 +33,6 @@ def commit_then(
 
     COORDINATOR_NOT_AVAILABLE when it is not durable in time: it may become so later, and to commit the same again does no harm.
     """
-    loop = asyncio.get_running_loop()
     try:
         verdicts = parts.groups.commit(request)
     except KafkaError as error:
@@ -41,15 +40,8 @@ def commit_then(
         return
     if verdicts.done():
         answer(_outcome(verdicts))
-        return
-    timeout_ms = parts.config.offsets_commit_timeout_ms
-    timer = loop.call_later(timeout_ms / 1000, verdicts.cancel)
-
-    def settle(done: asyncio.Future[Verdicts]) -> None:
-        timer.cancel()
-        answer(_too_late(request, timeout_ms) if done.cancelled() else _outcome(done))
-
-    verdicts.add_done_callback(settle)
+    else:
+        verdicts.add_done_callback(lambda done: answer(_outcome(done)))
 
 
 async def commit_in_time(parts: Parts, request: CommitRequest) -> Verdicts:
@@ -74,13 +66,6 @@ def _outcome(verdicts: asyncio.Future[Verdicts]) -> Verdicts | KafkaError:
     if not isinstance(error, KafkaError):
         raise error
     return commit_refusal(error)
-
-
-def _too_late(request: CommitRequest, timeout_ms: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        f"offsets of group {request.group_id!r} were not durable within offsets.commit.timeout.ms={timeout_ms}",
-    )
 
 
 def has_partition(parts: Parts, topic: str, partition: int) -> bool:

@@ -85,7 +85,13 @@ def add_groups(
     consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)
     share = ShareGroups(ShareSettingsByGroup(config, image))
     make = partial(_machine, surroundings, (*KINDS, consumer.parts(), share.parts()))
-    return GroupService(coordinators.add(topic, make, runtime.clock), consumer, share)
+    shards = coordinators.add(
+        topic,
+        make,
+        runtime.clock,
+        patience_seconds=lambda: config().offsets_commit_timeout_ms / 1000,
+    )
+    return GroupService(shards, consumer, share)
 
 
 def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:

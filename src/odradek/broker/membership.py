@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import ClusterImage
-from odradek.cluster.registration import BROKERS, Registration, register, registration_from
+from odradek.cluster.registration import BROKERS, Registration, register, removal
 from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, UpdateKind, apply_update
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
@@ -37,6 +38,8 @@ _IMAGES, _REPORTS = "images", "reports"
 _POLL_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = (0.05, 1.0)
+_SESSIONS_MAX: Final = 16
+_SIGN_OF_LIFE_SECONDS: Final = 2.0
 _LEAVE_SECONDS: Final = 10.0
 _LEAVE_POLL_SECONDS: Final = 0.1
 
@@ -91,6 +94,10 @@ class Membership:
         """The controller whose listener refused the last connection."""
         self._has_applied = False
         self._is_leaving = False
+        self._sessions: deque[int] = deque(maxlen=_SESSIONS_MAX)
+        """That this process had, the newest last: what is registered in them is its own."""
+        self._sign: asyncio.TimerHandle | None = None
+        """Of life: the next one, while an image is taken."""
         self.controller: Controller | None = None
         """The controller, while it is this broker."""
         self.controller_id: BrokerId | None = None
@@ -151,7 +158,7 @@ class Membership:
         while True:
             await self._has_to_report.wait()
             self._has_to_report.clear()
-            if self._has_applied and self.controller_id is not None:
+            if (self._has_applied or self._sign is not None) and self.controller_id is not None:
                 try:
                     await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
                 except OdradekError as error:  # the next question tells it
@@ -176,6 +183,7 @@ class Membership:
         pause = _Pause(self._entropy)
         while True:
             try:
+                self._note_session()
                 return await register(self._registry, registration)
             except RegistryError as error:
                 _log.warning("registration_retried", reason=str(error))
@@ -183,6 +191,10 @@ class Membership:
                 if isinstance(error, SessionExpired):
                     with suppress(RegistryError):
                         await self._registry.renew()
+
+    def _note_session(self) -> None:
+        if self._registry.session_id not in self._sessions:
+            self._sessions.append(self._registry.session_id)
 
     def _session_is_over(self) -> None:
         _log.warning("session_expired", epoch=self.broker_epoch)
@@ -194,7 +206,8 @@ class Membership:
         while True:
             await self._unregistered.wait()
             try:
-                self.broker_epoch = await register(self._registry, self._registration)
+                self._note_session()
+                self.broker_epoch = await register(self._registry, self._registration, earlier=self._sessions)
             except RegistryError as error:  # the election renews the session
                 _log.info("registration_retried", reason=str(error))
                 await pause.rest()
@@ -288,7 +301,7 @@ class Membership:
             try:
                 answer = await self._news_of(controller)
                 if answer is not None:
-                    await self._take(answer)
+                    await self._take_audibly(answer)
             except UpdateDoesNotFit:
                 self._has_applied = False
             except OdradekError as error:
@@ -299,6 +312,21 @@ class Membership:
                 await pause.rest()
             else:
                 pause.over()
+
+    async def _take_audibly(self, answer: SyncAnswer) -> None:
+        """However long it takes to open what an image brings, the controller hears that this broker lives."""
+        loop = asyncio.get_running_loop()
+
+        def give_sign() -> None:
+            self._sign = loop.call_later(_SIGN_OF_LIFE_SECONDS, give_sign)
+            self.report_now()
+
+        self._sign = loop.call_later(_SIGN_OF_LIFE_SECONDS, give_sign)
+        try:
+            await self._take(answer)
+        finally:
+            self._sign.cancel()
+            self._sign = None
 
     async def _news_of(self, controller: BrokerId) -> SyncAnswer | None:
         """None as soon as another is the controller: this one may be paused, or cut off."""
@@ -403,11 +431,10 @@ class Membership:
         """
         await self._registry.sync()
         epoch = await self._registry.get(CONTROLLER_EPOCH)
-        node = await self._registry.get(f"{BROKERS}/{broker}")
-        if node is None or epoch is None:
+        found = await removal(self._registry, broker)
+        if found is None or epoch is None:
             return
-        found = registration_from(broker, node.data)
-        moved = self._cluster.locate(broker, found.host, found.port)
+        moved = self._cluster.locate(broker, found.registration.host, found.registration.port)
         office = await self._registry.get(CONTROLLER)
         if moved or not is_dead or office is None or json.loads(office.data)["broker"] != broker:
             return
@@ -415,7 +442,7 @@ class Membership:
             [
                 Check(path=CONTROLLER_EPOCH, version=epoch.version),
                 Delete(path=CONTROLLER, version=office.version),
-                Delete(path=f"{BROKERS}/{broker}", version=node.version),
+                *found.operations,
             ]
         )
         _log.warning("controller_is_dead", broker=broker, reason="its listener refuses connections")

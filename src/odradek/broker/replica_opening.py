@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from odradek.broker.held_replicas import HeldReplicas
 from odradek.broker.replica_roles import ReplicaRoles
-from odradek.cluster.image import TopicImage
+from odradek.cluster.image import PartitionImage, TopicImage
 from odradek.config.topic import LogConfig
 from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
@@ -48,9 +48,12 @@ class ReplicaOpening:
         roles: ReplicaRoles,
         flushing: Flushing,
         member: Membership | None,
+        assume: Callable[[Partition, PartitionImage], None],
     ) -> None:
+        """`assume` gives a partition its role, and takes it offline where that fails."""
         self._directories = directories
         self._held = held
+        self._assume = assume
         self._roles = roles
         self._flushing = flushing
         self._member = member
@@ -118,7 +121,7 @@ class ReplicaOpening:
         self._held.add(partition)
         state = self._held.assigned(partition.topic_id, partition.name.partition)
         if state is not None and self._held.has_roles:
-            self._roles.assume(partition, state)
+            self._assume(partition, state)
 
     async def remove(self, topic: TopicImage, index: int, reason: KafkaError) -> None:
         """Retire the replica, if it is open, and delete its log."""

@@ -61,9 +61,10 @@ class ReplicaRoles:
         if led_under is not None and (not leads or led_under != state.leader_epoch):
             self._lose(partition)
         if not leads:
+            is_new = known is None or known.leader_epoch != state.leader_epoch
             partition.follow(state)
             if self._me not in state.isr:
-                _mend(partition, counts=self._me in state.eligible)
+                _mend(partition, may_cut=is_new, counts=self._me in state.eligible)
             self._follow(partition, state.leader)
             return
         self._unfollow(partition)
@@ -110,14 +111,17 @@ def _moment(state: PartitionImage) -> tuple[int, int]:
     return state.leader_epoch, state.partition_epoch
 
 
-def _mend(partition: Partition, *, counts: bool) -> None:
-    """What was found damaged is cut off, to be fetched again. Only a replica that is not in the ISR may do this.
+def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
+    """What was found damaged is cut off, to be fetched again. Only a replica that is not in the ISR may do this, and only under
+    a leader epoch in which it did not fetch yet: the leader may count on what it said before, and what is on its way to it
+    follows upon that.
 
     One that has nothing, and counts for nothing, lacks nothing any more: it joins the ISR as a new one does.
     """
     damaged_from = partition.log.damage_offset
     if damaged_from is not None:
-        partition.truncate(EpochEnd(partition.log.epoch_of(damaged_from), damaged_from))
+        if may_cut:
+            partition.truncate(EpochEnd(partition.log.epoch_of(damaged_from), damaged_from))
     elif partition.log.damage is not None and not partition.log.end_offset and not counts:
         partition.log.mended()
 

@@ -75,7 +75,9 @@ class Replicas:
         self._held = HeldReplicas(me)
         self._partitions = self._held.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
-        self._opening = ReplicaOpening(directories, self._held, self._roles, self._flusher, member)
+        self._opening = ReplicaOpening(
+            directories, self._held, self._roles, self._flusher, member, self._assume
+        )
         self._applied: dict[UUID, TopicImage] = {}
         self._config: BrokerConfig | None = None
         self.leader_throttle: Final = Throttle(me, self._leader_rate, self._throttle_window)
@@ -121,20 +123,33 @@ class Replicas:
             )
 
     @property
+    def newest_image(self) -> ClusterImage | None:
+        """The one that is being applied: what this broker leads already is in it, though it is not shown yet."""
+        return self._held.image
+
+    @property
     def offline(self) -> frozenset[ReplicaId]:
         """Replicas that should be here and cannot be used, for the controller to know."""
         return self._held.offline
 
     @property
     def damaged(self) -> frozenset[ReplicaId]:
-        """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them."""
+        """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them; those that are to be
+        cut until they are, though nobody counts on them: that takes another leader epoch. And those that may show what was
+        deleted, unless they follow by now: then their leader says in a moment where the log begins.
+        """
         found = set[ReplicaId]()
         for name in self._directories.damaged:
             partition = self._partitions.get(name)
             if partition is not None:
                 state = self._held.assigned(partition.topic_id, name.partition)
-                if state is not None and self._held.me in (*state.isr, *state.eligible):
+                counts = state is not None and self._held.me in (*state.isr, *state.eligible)
+                if counts or (state is not None and partition.log.damage_offset is not None):
                     found.add((partition.topic_id, name.partition))
+        for name in self._directories.doubtful:
+            partition = self._partitions.get(name)
+            if partition is not None and (partition.is_leader or not self._held.has_roles):
+                found.add((partition.topic_id, name.partition))
         return frozenset(found)
 
     def directory_states(self) -> list[DirectoryState]:
@@ -163,8 +178,12 @@ class Replicas:
 
         They get no roles: the image may be of a former life, whose leadership ended with it, as did what was not durable.
         """
+        began = self._runtime.clock.monotonic()
         async with self._changing:
             await self._take_on(image, config, are_new=False)
+        if self._partitions and not all(directory.was_clean for directory in self._directories.all()):
+            seconds = round(self._runtime.clock.monotonic() - began, 3)
+            _log.info("logs_recovered", count=len(self._partitions), seconds=seconds)
         known = {
             TopicPartition(topic.name, index)
             for topic in image.topics.values()

@@ -1,9 +1,15 @@
-"""A broker whose connection broke while it waited for news: is it dead? If nothing listens at its address any more, it is,
-and the controller need not wait for its session to end.
+"""A broker to whom, or from whom, a connection broke: is it dead? If nothing listens at its address any more, it is.
 
 A refused connection comes from the system that the broker ran on: the process is gone, or has closed its listener to stop. No
-answer at all says nothing. Fencing a live broker by mistake would cost an election and no record. So one look is enough, and
-the election is over before most clients ask who leads now: librdkafka does so 20 ms later, and then only once a second.
+answer at all says nothing. So one look is enough, and two things follow.
+
+The controller takes the broker's registration away, and need not wait for its session to end. Fencing a live broker by mistake
+would cost an election and no record.
+
+And until the next image tells who leads instead, this broker names no dead leader to clients. librdkafka asks a few
+milliseconds after a death: told of a leader that is dead it asks again after a second, told of none it does so after a tenth of
+that. So an answer waits a moment for the look, and for the election (`undecided_for`). But what is seen here is only hearsay,
+and may come from a firewall between brokers that clients do not see: it is forgotten after a while.
 """
 
 from __future__ import annotations
@@ -18,25 +24,62 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _CONNECT_SECONDS: Final = 1.0
+_DOUBT_SECONDS: Final = 5.0
+_UNDECIDED_SECONDS: Final = 0.1
+_NOBODY: Final[frozenset[BrokerId]] = frozenset()
 
 
 class Suspicion:
-    """Used on the event loop of the controller. `fence` takes the registration from an incarnation (id, epoch)."""
+    """Used on the event loop. `fence` takes the registration from an incarnation (id, epoch), if this broker is the controller.
+
+    `epoch_of` says which incarnation of a broker the image knows; None when it knows none. `looked` is called after each look.
+    """
 
     def __init__(
         self,
         address_of: Callable[[BrokerId], tuple[str, int] | None],
+        epoch_of: Callable[[BrokerId], int | None],
         fence: Callable[[BrokerId, int], Awaitable[None]],
+        looked: Callable[[], None],
+        now: Callable[[], float],
     ) -> None:
         self._address_of = address_of
+        self._epoch_of = epoch_of
         self._fence = fence
+        self._looked = looked
+        self._now = now
+        self._looking = 0
+        self._undecided_until = 0.0
         self._looks: dict[BrokerId, asyncio.Task[None]] = {}
+        self._dead: dict[BrokerId, tuple[int, float]] = {}
+        """Epochs of incarnations whose listener refused us, and until when that counts."""
 
     def connection_lost(self, broker: BrokerId, epoch: int) -> None:
         """Have a look, unless one is under way."""
         if broker not in self._looks:
+            self._undecided_until = self._now() + _UNDECIDED_SECONDS
+            self._looking += 1
             task = self._looks[broker] = asyncio.get_running_loop().create_task(self._look(broker, epoch))
             task.add_done_callback(lambda _: self._looks.pop(broker, None))
+
+    def undecided_for(self) -> float:
+        """For how many seconds it is worth waiting for a look, or for an image without a dead broker; 0 mostly."""
+        if not self._dead and not self._looking:
+            return 0.0
+        left_s = self._undecided_until - self._now()
+        return left_s if left_s > 0 and (self._looking or self.dead()) else 0.0
+
+    def dead(self) -> frozenset[BrokerId]:
+        """Brokers that the image knows, but which have died since, as far as this broker saw."""
+        if not self._dead:
+            return _NOBODY
+        now = self._now()
+        self._dead = {
+            broker: (epoch, until)
+            for broker, (epoch, until) in self._dead.items()
+            if now < until and self._epoch_of(broker) == epoch
+        }
+        return frozenset(self._dead)
 
     async def close(self) -> None:
         looks = list(self._looks.values())
@@ -45,9 +88,14 @@ class Suspicion:
         await asyncio.gather(*looks, return_exceptions=True)
 
     async def _look(self, broker: BrokerId, epoch: int) -> None:
-        address = self._address_of(broker)
-        if address is None or not await _is_refused(*address):
-            return
+        try:
+            address = self._address_of(broker)
+            if address is None or not await _is_refused(*address):
+                return
+            self._dead[broker] = (epoch, self._now() + _DOUBT_SECONDS)
+        finally:
+            self._looking -= 1
+            self._looked()
         _log.warning("broker_is_dead", broker=broker, epoch=epoch, reason="its listener refuses connections")
         try:
             await self._fence(broker, epoch)

@@ -53,7 +53,7 @@ def coordinate_transactions(
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
 ) -> Transactions:
-    """The coordinator of this broker's transactional ids; before the logs are opened."""
+    """The coordinator of this broker's transactional ids; before the logs are opened. `image` holds all that is led here."""
     transactions = Transactions(
         lambda: _settings(config(), image()),
         producer_ids.next,

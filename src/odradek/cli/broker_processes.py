@@ -188,20 +188,21 @@ class Fleet:
         count: int,
         directory: Path,
         *,
+        first_id: int = 1,
         listen: str = "127.0.0.1:0",
         settings: Mapping[str, str] | None = None,
         file: str | None = None,
         options: Sequence[str] = (),
         log_files: bool = True,
     ) -> Self:
-        """`count` brokers with ids from 1, below `directory`, on ports that follow one another (any, where the port is 0)."""
+        """`count` brokers below `directory`, whose ids and ports follow one another (any ports, where the port is 0)."""
         host, port = parse_host_port(listen)
         shared = {"odradek.registry.dir": str(directory / "registry"), **(settings or {})}
         if shared.get("zookeeper.connect"):
             del shared["odradek.registry.dir"]
         brokers = []
         for number in range(count):
-            node_id = number + 1
+            node_id = first_id + number
             home = directory / f"broker-{node_id}"
             terms = BrokerTerms(
                 node_id=node_id,

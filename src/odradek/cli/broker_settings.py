@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from odradek.config.listeners import format_address, parse_host_port
 from odradek.config.sources import Collected, Source, collect, from_environment, from_file, from_flags
+from odradek.model.errors import ConfigError
 
 
 def gather(
@@ -15,7 +16,7 @@ def gather(
     """ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read."""
     short = []
     if join is not None:
-        short.append(Source(name="--join", values={"odradek.registry.dir": join}))
+        short.append(Source(name="--join", values={"odradek.registry.dir": registry_of(join)}))
     if data is not None:
         short.append(Source(name="--data", values={"log.dirs": data}))
     if listen is not None:
@@ -23,3 +24,19 @@ def gather(
         short.append(Source(name="--listen", values={"listeners": f"PLAINTEXT://{address}"}))
     from_path = [from_file(file)] if file is not None else []
     return collect(*short, from_flags(settings), from_environment(os.environ), *from_path)
+
+
+def registry_of(directory: str) -> str:
+    """Where the registry is that `--join` means: in a broker's data directory, or in that of several (`--brokers`).
+
+    ConfigError where there is none: a broker that made one would be a cluster of its own, and nobody would notice.
+    """
+    from odradek.registry.shared_journal import JOURNAL_NAME
+
+    for place in (directory, os.path.join(directory, "registry")):
+        if os.path.exists(os.path.join(place, JOURNAL_NAME)):
+            return place
+    raise ConfigError(
+        f"--join {directory}: no broker keeps its registry there. Name the data directory of a broker that was started "
+        "before, or that of `odradek serve --brokers N`"
+    )

@@ -87,8 +87,9 @@ def _print_segments(disk: Disk, path: str, as_json: bool) -> list[str]:
         raise ConfigError(f"{path} {_NOT_A_LOG}")
     rows, problems = [], []
     for directory in directories:
-        for log_path in _logs(directory):
-            summary = dump.check_segment(disk, log_path)
+        logs = list(_logs(directory))
+        for log_path in logs:
+            summary = dump.check_segment(disk, log_path, is_newest=log_path == logs[-1])
             rows.append(
                 {
                     "partition": os.path.basename(directory),

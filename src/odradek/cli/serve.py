@@ -23,7 +23,7 @@ from odradek.cli.options import broker_settings_options
 @click.option(
     "--join",
     metavar="DIR",
-    help="Join the broker on this machine whose data directory this is; short for `odradek.registry.dir`.",
+    help="Join the broker, or the brokers of --brokers, on this machine whose data directory this is.",
 )
 @click.option(
     "--brokers",

@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.cli.broker_settings import registry_of
 from odradek.config.broker import BrokerConfig
 from odradek.config.sources import Collected
 from odradek.model.errors import ConfigError, OdradekError
@@ -42,6 +43,7 @@ def serve_many(
     fleet = Fleet.plan(
         count,
         Path(data or config.log_dirs[0]).absolute(),
+        first_id=config.node_id,
         listen=listen or f"{first.host}:{first.port}",
         settings=_settings(collected.values, join),
         options=options,
@@ -65,7 +67,7 @@ def _settings(values: Mapping[str, str], join: str | None) -> dict[str, str]:
     own = ("listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id")
     settings = {key: value for key, value in values.items() if key not in own}
     if join is not None:
-        settings["odradek.registry.dir"] = join
+        settings["odradek.registry.dir"] = registry_of(join)
     if settings.get("zookeeper.connect"):
         # Other machines may run brokers, too: one that holds several must not hold all copies of a partition.
         settings.setdefault("broker.rack", socket.gethostname())

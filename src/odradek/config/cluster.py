@@ -22,6 +22,15 @@ class ClusterConfig(ControllerConfig):
             importance=Importance.HIGH,
         )
     )
+    inter_broker_listener_name: str | None = declare(
+        Setting(
+            key="inter.broker.listener.name",
+            type=SettingType.STRING,
+            default=None,
+            meaning="The listener that other brokers use. No other one serves what only brokers may ask, so keep clients "
+            "away from its address. Not set: the first of listeners, and every listener serves brokers.",
+        )
+    )
     broker_session_timeout_ms: int = declare(
         Setting(
             key="broker.session.timeout.ms",

@@ -8,9 +8,10 @@ DescribeConfigs are all read from those declarations.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
@@ -181,6 +182,21 @@ def declare(setting: Setting, **default: Any) -> Any:
     Its default is the setting's, unless `default=` or `default_factory=` says otherwise.
     """
     return field(**(default or {"default": setting.default}), metadata={"setting": setting})
+
+
+def setting_field(
+    key: str,
+    type_: SettingType,
+    default: object,
+    meaning: str,
+    valid: Bounds | None = None,
+    value: Mapping[str, Any] = MappingProxyType({}),
+    **other: Any,
+) -> Any:
+    """`declare` in one go; `value` is the field's default where it differs from the setting's."""
+    return declare(
+        Setting(key=key, type=type_, default=default, meaning=meaning, valid=valid, **other), **value
+    )
 
 
 def declared(carrier: type) -> dict[str, Setting]:

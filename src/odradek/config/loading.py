@@ -179,6 +179,13 @@ def _addresses(parsed: Values) -> Values:
         advertised = _for_clients(told, parsed)
         check_advertised("advertised.listeners", advertised, listeners)
         attributes["advertised_listeners"] = advertised
+    if name := parsed.get("inter.broker.listener.name"):
+        attributes["inter_broker_listener_name"] = name.upper()
+        if name.upper() not in (listener.name for listener in listeners):
+            raise ConfigError(
+                f"inter.broker.listener.name={name} is not allowed: no listener has this name"
+                f" ({', '.join(listener.name for listener in listeners)})"
+            )
     return attributes
 
 

@@ -6,14 +6,12 @@ When a feature arrives, its settings move from here to a field of `BrokerConfig`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.config.definition import Setting, SettingType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
+class Area(NamedTuple):
     """Settings that have no effect for one reason."""
 
     name: str
@@ -131,7 +129,7 @@ AREAS: Final = (
         broker.heartbeat.interval.ms
         controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
         controller.socket.timeout.ms cordoned.log.dirs follower.fetch.last.tiered.offset.enable
-        initial.broker.registration.timeout.ms inter.broker.listener.name
+        initial.broker.registration.timeout.ms
         log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads
         replica.socket.receive.buffer.bytes
         request.timeout.ms security.inter.broker.protocol socket.connection.setup.timeout.max.ms

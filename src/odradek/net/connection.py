@@ -204,6 +204,11 @@ class Connection(asyncio.BufferedProtocol):
         return f"{self.peer_host}:{self.peer_port}"
 
     @property
+    def peer_finished(self) -> bool:
+        """The peer sends nothing more: it shut down its writing side, or is gone."""
+        return self._peer_finished
+
+    @property
     def idle(self) -> bool:
         """No request waits for its answer."""
         return not self._slots and not self._backlog

@@ -74,10 +74,13 @@ class _Pending(NamedTuple):
 class PeerConnection(asyncio.BufferedProtocol):
     """Used on the event loop. `open` one; once `closed` it stays so."""
 
-    def __init__(self, peer: str, *, client_id: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self, peer: str, *, client_id: str, now: Callable[[], float], on_lost: Callable[[], None]
+    ) -> None:
         self._peer = peer
         self._client_id = client_id
         self._now = now
+        self._on_lost = on_lost
         self._frames = FrameReader(FRAME_BYTES_MAX, trusted_bytes=_TRUSTED_BYTES)
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
@@ -97,9 +100,13 @@ class PeerConnection(asyncio.BufferedProtocol):
         client_id: str,
         now: Callable[[], float],
         timeout_s: float,
+        on_lost: Callable[[], None],
     ) -> PeerConnection:
-        """Connect and agree on versions. PeerUnreachable, in words for people, when that fails or takes too long."""
-        connection = cls(peer, client_id=client_id, now=now)
+        """Connect and agree on versions. PeerUnreachable, in words for people, when that fails or takes too long.
+
+        `on_lost` is called when the other side, or the network, ends the connection.
+        """
+        connection = cls(peer, client_id=client_id, now=now, on_lost=on_lost)
         try:
             async with asyncio.timeout(timeout_s):
                 loop = asyncio.get_running_loop()
@@ -187,8 +194,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._failure is not None:
+            return
         detail = f": {error}" if error is not None else ""
         self.close(PeerUnreachable(f"{self._peer} closed the connection{detail}", sent=True))
+        self._on_lost()
 
     # -- inside
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from odradek.model.ids import BrokerId
@@ -27,6 +28,10 @@ _CONNECT_S_MAX: Final = 10.0
 """Who has not accepted and greeted after this long is not there, however long the request may take."""
 
 
+def _nothing(broker: BrokerId) -> None:
+    return None
+
+
 class Peers:
     """Used on the event loop only. `chance` gives a float in [0, 1)."""
 
@@ -38,12 +43,15 @@ class Peers:
         now: Callable[[], float],
         request_timeout_s: float,
         chance: Callable[[], float],
+        on_lost: Callable[[BrokerId], None] = _nothing,
     ) -> None:
+        """`on_lost` hears of connections that the other broker, or the network, ended."""
         self._address_of = address_of
         self._client_id = client_id
         self._now = now
         self._request_timeout_s = request_timeout_s
         self._chance = chance
+        self._on_lost = on_lost
         self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
         self._closed = False
 
@@ -63,7 +71,9 @@ class Peers:
             raise PeerUnreachable("this broker is stopping")
         place = self._lanes.get((broker, lane))
         if place is None:
-            place = self._lanes[broker, lane] = _Lane(broker, self._now, self._chance, self._client_id)
+            place = self._lanes[broker, lane] = _Lane(
+                broker, self._now, self._chance, self._client_id, partial(self._on_lost, broker)
+            )
         connection = place.connection
         if connection is None or connection.closed:
             try:
@@ -108,16 +118,23 @@ class _Lane:
         "_last_failure",
         "_not_before",
         "_now",
+        "_on_lost",
         "connection",
     )
 
     def __init__(
-        self, broker: BrokerId, now: Callable[[], float], chance: Callable[[], float], client_id: str
+        self,
+        broker: BrokerId,
+        now: Callable[[], float],
+        chance: Callable[[], float],
+        client_id: str,
+        on_lost: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._now = now
         self._chance = chance
         self._client_id = client_id
+        self._on_lost = on_lost
         self._connecting = asyncio.Lock()
         self._failures = 0
         self._last_failure: PeerUnreachable | None = None
@@ -186,4 +203,5 @@ class _Lane:
             client_id=self._client_id,
             now=self._now,
             timeout_s=_CONNECT_S_MAX,
+            on_lost=self._on_lost,
         )

@@ -3,10 +3,11 @@
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import Machine, StoredRecord
 from odradek.shards.outcome import Answer, BatchProducer, Moment, NewRecord, Outcome, Ticket
-from odradek.shards.shard import Shard
+from odradek.shards.shard import PATIENCE_SECONDS, Shard
 from odradek.shards.shards import Shards, decided, java_hash, partition_of
 
 __all__ = [
+    "PATIENCE_SECONDS",
     "Answer",
     "BatchProducer",
     "Machine",

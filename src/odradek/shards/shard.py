@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -27,6 +26,7 @@ from odradek.records import (
     split_batches,
 )
 from odradek.runtime.ports import Clock
+from odradek.shards.held import Held, release_when, unavailable
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import Machine, StoredRecord
 from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome
@@ -40,6 +40,8 @@ _REPLAYS_A_TURN: Final = 2_000
 """So many records are replayed before the loop serves others."""
 _RELOAD_SECONDS: Final = 1.0
 _TICK_AGAIN_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 30.0
+"""So long a reply may be held, unless somebody says otherwise: as long as most clients wait for one."""
 
 M = TypeVar("M", bound=Machine)
 T = TypeVar("T")
@@ -55,10 +57,17 @@ class ShardState(Enum):
 class Shard(Generic[M]):
     """Used on the event loop only. It loads from the moment it is made; `close` it when others lead the partition."""
 
-    def __init__(self, log: ShardLog, make_machine: Callable[[], M], clock: Clock) -> None:
+    def __init__(
+        self,
+        log: ShardLog,
+        make_machine: Callable[[], M],
+        clock: Clock,
+        patience_seconds: Callable[[], float] = lambda: PATIENCE_SECONDS,
+    ) -> None:
         self._shard_log = log
         self._make_machine = make_machine
         self._clock = clock
+        self._patience_seconds = patience_seconds
         self._machine = make_machine()
         self.state = ShardState.LOADING
         self._timer: asyncio.TimerHandle | None = None
@@ -87,7 +96,8 @@ class Shard(Generic[M]):
         """Run `operation(machine, now)`; its reply, once it may be shown.
 
         The operation may refuse by raising a KafkaError, having changed nothing. Raises COORDINATOR_LOAD_IN_PROGRESS,
-        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (the log cannot be written, or lost what it had), and RECORD_LIST_TOO_LARGE
+        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (the log cannot be written, lost what it had, or is not durable in time), and
+        RECORD_LIST_TOO_LARGE
         when the records are larger than `batch_bytes_max`: an operation that changes soft state checks that first.
         """
         self._check_active()
@@ -147,7 +157,7 @@ class Shard(Generic[M]):
         try:
             self._shard_log.check_writable()
         except KafkaError as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
 
     def _write(self, outcome: Outcome[Any], now: Moment) -> None:
         if not outcome.records:
@@ -193,7 +203,7 @@ class Shard(Generic[M]):
             self._last_offset = self._shard_log.append(batch, now_ms=now.wall_ms)
         except KafkaError as error:
             self._give_up(outcome, error)
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
         self._replay_written(outcome, now)
 
     def _end_turn(self, turn: Turn | None = None) -> None:
@@ -214,18 +224,24 @@ class Shard(Generic[M]):
             if not isinstance(error, KafkaError):
                 _log.exception("shard_not_written", shard=self._name)
                 error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")
-            self._refuse(ending, error)
+            for held in ending.waiting:
+                held.refuse(error)
             self._restart(error)
             return
         if committed is None:
-            for outcome, released in ending.waiting:
-                _release(outcome, released)
+            for held in ending.waiting:
+                held.release()
         else:
-            committed.add_done_callback(partial(self._settle, ending.waiting))
+            self._release_when(committed, ending.waiting)
 
-    def _refuse(self, turn: Turn, reason: KafkaError) -> None:
-        for outcome, released in turn.waiting:
-            self._lost(outcome, released, reason)
+    def _release_when(self, committed: asyncio.Future[None], waiting: Sequence[Held]) -> None:
+        release_when(
+            committed,
+            waiting,
+            name=self._name,
+            patience_seconds=self._patience_seconds(),
+            lost=self._restart,
+        )
 
     def _replay_written(self, outcome: Outcome[Any], now: Moment) -> None:
         producer = outcome.producer or _NOBODY
@@ -244,47 +260,25 @@ class Shard(Generic[M]):
         """Soft state is ahead of the log: begin again without it, and refuse those who were to be answered."""
         self._restart(reason)
         for answer in outcome.answers:
-            answer.ticket.refuse(_unavailable(reason))
+            answer.ticket.refuse(unavailable(reason))
 
     def _released(self, outcome: Outcome[T]) -> asyncio.Future[T]:
         """Reply and answers, once everything that they may show is durable."""
         released: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        held = Held(outcome, released)
         if self._turn is not None:
-            self._turn.waiting.append((outcome, released))
+            self._turn.waiting.append(held)
             return released
         try:
             committed = self._shard_log.committed(self._last_offset) if self._last_offset >= 0 else None
         except KafkaError as error:
-            self._lost(outcome, released, error)
+            held.refuse(error)
             return released
         if committed is None:
-            _release(outcome, released)
+            held.release()
         else:
-            committed.add_done_callback(partial(self._settle, [(outcome, released)]))
+            self._release_when(committed, [held])
         return released
-
-    def _settle(
-        self,
-        waiting: Sequence[tuple[Outcome[Any], asyncio.Future[Any]]],
-        committed: asyncio.Future[None],
-    ) -> None:
-        error = None if committed.cancelled() else committed.exception()
-        if committed.cancelled() or error is not None:
-            lost = error if isinstance(error, KafkaError) else _LOST
-            for outcome, released in waiting:
-                self._lost(outcome, released, lost)
-            self._restart(lost)
-        else:
-            for outcome, released in waiting:
-                _release(outcome, released)
-
-    def _lost(self, outcome: Outcome[T], released: asyncio.Future[T], reason: KafkaError) -> None:
-        error = _unavailable(reason)
-        for answer in outcome.answers:
-            answer.ticket.refuse(error)
-        if not released.done():
-            released.set_exception(error)
-            released.exception()
 
     # -- time
 
@@ -350,14 +344,14 @@ class Shard(Generic[M]):
             return
         _log.warning("shard_reloads", shard=self._name, reason=reason.message)
         self.state = ShardState.LOADING
-        self._forget(_unavailable(reason))
+        self._forget(unavailable(reason))
         self._loading = asyncio.get_running_loop().create_task(self._load(delay_seconds=_RELOAD_SECONDS))
 
     def _forget(self, error: KafkaError) -> None:
         self._disarm()
         turn, self._turn = self._turn, None
-        if turn is not None:
-            self._refuse(turn, error)
+        for held in turn.waiting if turn is not None else ():
+            held.refuse(error)
         waiting = self._machine.resigned()
         self._machine = self._make_machine()
         for ticket in waiting:
@@ -408,7 +402,6 @@ class Shard(Generic[M]):
 
 
 _NOBODY: Final = BatchProducer(-1, -1)
-_LOST: Final = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the wait for the log was given up")
 
 
 def _replay_batch(machine: Machine, header: BatchHeader, batch: memoryview) -> None:
@@ -438,21 +431,3 @@ def _batch(records: Sequence[NewRecord], producer: BatchProducer | None, now_ms:
         producer_epoch=producer.producer_epoch,
         transactional=True,
     )
-
-
-def _release(outcome: Outcome[T], released: asyncio.Future[T]) -> None:
-    for answer in outcome.answers:
-        answer.ticket.answer(answer.response)
-    if not released.done():
-        released.set_result(outcome.reply)
-
-
-_ELSEWHERE: Final = frozenset(
-    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_COORDINATOR}
-)
-
-
-def _unavailable(reason: KafkaError) -> KafkaError:
-    """What a client understands: look for the coordinator again, and try again."""
-    code = ErrorCode.NOT_COORDINATOR if reason.code in _ELSEWHERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return KafkaError(code, reason.message)

@@ -11,22 +11,29 @@ from odradek.runtime.ports import Clock
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import Machine
 from odradek.shards.outcome import Moment, Outcome
-from odradek.shards.shard import Operation, Shard
+from odradek.shards.shard import PATIENCE_SECONDS, Operation, Shard
 
 M = TypeVar("M", bound=Machine)
 T = TypeVar("T")
 
 
 class Shards(Generic[M]):
-    """Used on the event loop only. `count` says how many partitions the topic has, or will have once it exists."""
+    """Used on the event loop only. `count` says how many partitions the topic has, or will have once it exists;
+    `patience_seconds`, how long a reply may be held until what it shows is durable."""
 
     def __init__(
-        self, topic: str, count: Callable[[], int], make_machine: Callable[[int], M], clock: Clock
+        self,
+        topic: str,
+        count: Callable[[], int],
+        make_machine: Callable[[int], M],
+        clock: Clock,
+        patience_seconds: Callable[[], float] = lambda: PATIENCE_SECONDS,
     ) -> None:
         self.topic: Final = topic
         self._count = count
         self._make_machine = make_machine
         self._clock = clock
+        self._patience_seconds = patience_seconds
         self._shards: dict[int, Shard[M]] = {}
 
     def __iter__(self) -> Iterator[tuple[int, Shard[M]]]:
@@ -53,7 +60,9 @@ class Shards(Generic[M]):
     def elected(self, index: int, log: ShardLog) -> None:
         """This broker leads the partition from now on: load it."""
         self.resigned(index)
-        self._shards[index] = Shard(log, lambda: self._make_machine(index), self._clock)
+        self._shards[index] = Shard(
+            log, lambda: self._make_machine(index), self._clock, self._patience_seconds
+        )
 
     def resigned(self, index: int) -> None:
         """This broker leads the partition no longer."""

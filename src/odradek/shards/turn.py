@@ -5,12 +5,12 @@ Many members of a group commit at once. A batch for each would cost far more tha
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from odradek.records import BatchBuilder
-from odradek.shards.outcome import NewRecord, Outcome
+from odradek.shards.held import Held
+from odradek.shards.outcome import NewRecord
 
 _RECORD_BYTES_MAX: Final = 48
 """What a record takes beside its key and value, at most: seven varints."""
@@ -27,7 +27,7 @@ class Turn:
         self._bytes_max = bytes_max
         self._left_bytes = bytes_max - _BATCH_BYTES
         self.record_count = 0
-        self.waiting: list[tuple[Outcome[Any], asyncio.Future[Any]]] = []
+        self.waiting: list[Held] = []
 
     def take(self, records: Sequence[NewRecord], now_ms: int) -> bool:
         """Whether there is room for all of them."""

@@ -131,6 +131,31 @@ async def test_closing_ends_what_is_under_way() -> None:
         await asked
 
 
+async def test_closing_ends_what_was_to_be_asked_next() -> None:
+    requests = Requests()
+    requests.ask(ONE, "a")
+    await turns()
+    next_one = requests.ask(ONE, "b")[0]
+    requests.gathered.close()
+    with pytest.raises(asyncio.CancelledError):
+        await next_one
+    assert requests.questions() == [["a"]]
+
+
+async def test_too_few_answers_fail_their_questions_and_what_is_asked_next_is_answered() -> None:
+    requests = Requests()
+    failed = requests.ask(ONE, "a", "b")
+    await turns()
+    later = requests.ask(ONE, "c")
+    requests.sent[0][2].set_result(["A"])
+    await turns()
+    await requests.answer(1)
+    assert await later[0] == "C"
+    for one in failed:
+        with pytest.raises(ValueError, match="shorter"):
+            await one
+
+
 async def test_a_broker_alone_has_nobody_to_ask() -> None:
     with pytest.raises(OdradekError, match="broker 7 cannot be asked"):
         await ask_nobody(BrokerId(7), 12, HeartbeatRequest())

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.broker.cluster_link import ClusterLink
-from odradek.cluster.image import ClusterImage
+from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.model.ids import BrokerId
 from odradek.runtime.ports import Runtime
 
@@ -22,12 +22,12 @@ class NoRuntime:
     entropy: Any = None
 
 
-def image(epoch: int, version: int) -> ClusterImage:
+def image(epoch: int, version: int, *brokers: BrokerImage) -> ClusterImage:
     return ClusterImage(
         version=version,
         cluster_id="c",
         controller_id=BrokerId(1),
-        brokers=(),
+        brokers=brokers,
         topics={},
         topics_by_id={},
         controller_epoch=epoch,
@@ -102,6 +102,22 @@ async def test_closing_waits_for_the_image_that_is_being_applied(
     applying.go.set()
     await closing
     assert applying.done == [(1, 1)]
+
+
+async def test_a_broker_that_knows_no_broker_yet_not_even_itself_has_no_answer_to_who_is_there(
+    link: ClusterLink,
+) -> None:
+    """librdkafka forgets every broker that an answer does not name, and the addresses it began with."""
+    assert link.is_undecided
+    decided = asyncio.ensure_future(link.decision())
+    await link.take(image(1, 1))
+    await asyncio.sleep(0)
+    assert not decided.done()
+
+    await link.take(image(1, 2, BrokerImage(broker_id=BrokerId(1), host="h", port=9092, epoch=1)))
+
+    await decided
+    assert not link.is_undecided
 
 
 async def test_who_gave_up_waiting_is_forgotten(link: ClusterLink) -> None:

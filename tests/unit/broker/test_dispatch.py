@@ -34,6 +34,7 @@ class Parts:
 
     class config:  # noqa: N801
         unstable_api_versions_enable = False
+        inter_broker_listener_name = None
 
 
 def frame(name: str, version: int, request: Any) -> memoryview:

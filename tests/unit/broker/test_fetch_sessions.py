@@ -147,6 +147,17 @@ def test_an_incremental_response_mentions_only_what_changed() -> None:
     assert session.changed(told(0, high_watermark=6)), "the end of the trouble is news too"
 
 
+def test_what_is_forgotten_and_wanted_in_one_request_is_told_again() -> None:
+    sessions = make()
+    session = plan(sessions, 0, 0, [want(0), want(1)]).session
+    assert session is not None
+    for number in (0, 1):
+        assert session.changed(told(number, high_watermark=7))
+    again = plan(sessions, session.session_id, 1, [want(0), want(1)], [named("t", 0)])
+    assert again.session is session
+    assert [session.changed(told(number, high_watermark=7)) for number in (0, 1)] == [True, False]
+
+
 def test_a_partition_that_was_served_goes_to_the_back() -> None:
     sessions = make()
     first = plan(sessions, 0, 0, [want(0), want(1), want(2)])

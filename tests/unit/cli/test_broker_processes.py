@@ -67,3 +67,9 @@ def test_a_paused_broker_that_was_killed_meanwhile_stops_nobody_from_stopping(tm
     fleet.brokers[0]._is_paused = True
     fleet.stop()
     assert process.returncode == 3
+
+
+def test_ids_and_ports_follow_one_another_from_the_first(tmp_path: Path) -> None:
+    fleet = Fleet.plan(2, tmp_path, first_id=4, listen="127.0.0.1:9092")
+    assert [one.node_id for one in fleet.brokers] == [4, 5]
+    assert [one.terms.listen for one in fleet.brokers] == ["127.0.0.1:9092", "127.0.0.1:9093"]

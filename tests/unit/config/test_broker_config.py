@@ -70,7 +70,6 @@ def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
         "setting process.roles has no effect: brokers are not coordinated by a KRaft quorum",
         "setting controller.quorum.bootstrap.servers has no effect: brokers are not coordinated by a "
         "KRaft quorum",
-        "setting inter.broker.listener.name is not supported yet and has no effect",
         "setting num.network.threads has no effect: it tunes what only Kafka's Java broker has",
         "listener CONTROLLER is not opened: there is no KRaft controller",
     ]
@@ -180,3 +179,15 @@ def test_a_change_leaves_alone_what_the_constructor_was_given() -> None:
 def test_a_configuration_cannot_be_changed_in_place() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         BrokerConfig().node_id = 2  # type: ignore[misc]
+
+
+def test_brokers_have_a_listener_of_their_own_if_it_is_among_the_listeners() -> None:
+    settings = {
+        "listeners": "PLAINTEXT://:9092,INSIDE://:9093",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT",
+    }
+    assert BrokerConfig.load(settings)[0].inter_broker_listener_name is None
+    config, _ = BrokerConfig.load({**settings, "inter.broker.listener.name": "inside"})
+    assert config.inter_broker_listener_name == "INSIDE"
+    with pytest.raises(ConfigError, match=r"no listener has this name \(PLAINTEXT, INSIDE\)"):
+        BrokerConfig.load({**settings, "inter.broker.listener.name": "OTHER"})

@@ -91,7 +91,9 @@ async def listening(broker: Broker) -> AsyncIterator[tuple[str, int]]:
 
 @asynccontextmanager
 async def peers_at(
-    address: tuple[str, int] | Callable[[BrokerId], tuple[str, int] | None] | None, timeout_s: float = 10.0
+    address: tuple[str, int] | Callable[[BrokerId], tuple[str, int] | None] | None,
+    timeout_s: float = 10.0,
+    on_lost: Callable[[BrokerId], None] = lambda _: None,
 ) -> AsyncIterator[Peers]:
     lookup = address if callable(address) else lambda _: address
     peers = Peers(
@@ -100,6 +102,7 @@ async def peers_at(
         now=real_runtime().clock.monotonic,
         request_timeout_s=timeout_s,
         chance=lambda: 0.0,
+        on_lost=on_lost,
     )
     try:
         yield peers
@@ -272,3 +275,23 @@ async def test_closing_ends_those_who_wait_for_a_connection_too() -> None:
             with pytest.raises(PeerUnreachable, match="stopping"):
                 await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_connection_that_the_other_side_ended_is_told_of_and_one_that_we_ended_is_not() -> None:
+    lost: list[BrokerId] = []
+    told = asyncio.Event()
+
+    def note(broker: BrokerId) -> None:
+        lost.append(broker)
+        told.set()
+
+    broker = Broker()
+    async with listening(broker) as address, peers_at(address, on_lost=note) as peers:
+        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        broker.connections[0].close()
+        async with asyncio.timeout(10):
+            await told.wait()
+        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        peers.forget(OTHER)
+        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+    assert lost == [OTHER]

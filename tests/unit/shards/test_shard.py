@@ -20,6 +20,7 @@ from odradek.shards import (
     Ticket,
     java_hash,
 )
+from odradek.shards.shard import ShardState
 
 
 class MemoryLog:
@@ -136,12 +137,47 @@ def listen(machine: Words, now: Moment) -> Outcome[list[str]]:
     return Outcome(list(machine.words))
 
 
-async def ready(log: MemoryLog) -> Shard[Words]:
-    shard = Shard(log, Words, SystemClock())
+async def ready(log: MemoryLog, *, patience_seconds: float = 30.0) -> Shard[Words]:
+    shard = Shard(log, Words, SystemClock(), lambda: patience_seconds)
     for _ in range(10):
         await asyncio.sleep(0)
         log.sync()
     return shard
+
+
+async def test_a_reply_that_a_log_at_a_standstill_holds_is_refused_after_a_while_and_what_was_written_counts() -> (
+    None
+):
+    log = MemoryLog(durable=False)
+    shard = await ready(log, patience_seconds=0.0)
+    ticket = Ticket()
+
+    for refused in (
+        shard.execute(say("a", answers=[Answer(ticket, "later")])),
+        shard.execute(listen),
+        ticket.answered,
+    ):
+        with pytest.raises(KafkaError, match="not durable within 0 s") as raised:
+            await refused
+        assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    assert shard.state is ShardState.ACTIVE
+    heard = shard.execute(listen)
+    log.sync()
+    assert await heard == ["a"]
+
+
+async def test_a_reply_that_was_refused_for_its_lateness_is_not_answered_again() -> None:
+    log = MemoryLog(durable=False)
+    shard = await ready(log, patience_seconds=0.0)
+    late = shard.execute(say("a"))
+    with pytest.raises(KafkaError):
+        await late
+
+    log.sync()
+    await asyncio.sleep(0)
+
+    assert late.exception() is not None
 
 
 async def test_a_shard_that_loads_says_so() -> None:

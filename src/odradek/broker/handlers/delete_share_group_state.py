@@ -7,7 +7,6 @@ from functools import partial
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.share_state_answers import kept
 from odradek.groups.share.state import ShareStates
-from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -20,29 +19,14 @@ from odradek.protocol.messages.delete_share_group_state import (
 async def handle(
     parts: Parts, circumstances: Circumstances, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
-    outcomes = await kept(
-        parts,
-        [
-            (
-                place := SharePlace(request.group_id, topic.topic_id, one.partition),
-                partial(ShareStates.delete, place=place),
-            )
-            for topic in request.topics
-            for one in topic.partitions
-        ],
-    )
+    outcomes = await kept(parts, request, lambda place, _: partial(ShareStates.delete, place=place))
     return DeleteShareGroupStateResponse(
         results=[
             DeleteStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _result(
-                        one.partition, outcomes[SharePlace(request.group_id, topic.topic_id, one.partition)]
-                    )
-                    for one in topic.partitions
-                ],
+                topic_id=topic_id,
+                partitions=[_result(partition, outcome) for partition, outcome in partitions],
             )
-            for topic in request.topics
+            for topic_id, partitions in outcomes
         ]
     )
 

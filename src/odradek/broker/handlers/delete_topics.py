@@ -7,6 +7,7 @@ from uuid import UUID
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.throttling import Mutations
+from odradek.cluster.image import ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.messages.delete_topics import (
@@ -57,9 +58,10 @@ async def _delete(
                 ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST,
                 "topics cannot be deleted: delete.topic.enable is false",
             )
-        name = _name_of(parts, wanted.name, wanted.topic_id)
-        if name in parts.image.topics:
-            mutations.take(len(parts.image.topics[name].partitions))
+        image = parts.controller.latest  # what is committed: this broker may still be about to apply it
+        name = _name_of(image, wanted.name, wanted.topic_id)
+        if name in image.topics:
+            mutations.take(len(image.topics[name].partitions))
         topic = await parts.controller.delete_topic(
             name,
             topic_id=None if wanted.topic_id == ZERO_UUID else wanted.topic_id,
@@ -71,14 +73,14 @@ async def _delete(
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
 
 
-def _name_of(parts: Parts, name: str | None, topic_id: UUID) -> str:
+def _name_of(image: ClusterImage, name: str | None, topic_id: UUID) -> str:
     if topic_id == ZERO_UUID:
         if name is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id")
         return name
     if name is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, not by both")
-    topic = parts.image.topics_by_id.get(topic_id)
+    topic = image.topics_by_id.get(topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
     return topic.name

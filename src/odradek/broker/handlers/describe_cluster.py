@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from odradek.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode
@@ -15,6 +17,21 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+) -> DescribeClusterResponse | Awaitable[DescribeClusterResponse]:
+    if parts.cluster.is_undecided:
+        return _answer_when_decided(parts, circumstances, request)
+    return _answer(parts, circumstances, request)
+
+
+async def _answer_when_decided(
+    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    await parts.cluster.decision()
+    return _answer(parts, circumstances, request)
+
+
+def _answer(
     parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:

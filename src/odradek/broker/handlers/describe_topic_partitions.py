@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from odradek.broker.authorized import TOPIC_OPERATIONS
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.handlers.metadata import is_valid_name
-from odradek.cluster.image import TopicImage
+from odradek.broker.handlers.metadata import alive_brokers, is_valid_name, leader_and_offline
+from odradek.cluster.image import NO_LEADER, TopicImage
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import BrokerId
 from odradek.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -65,29 +65,32 @@ def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _found(parts: Parts, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    alive = alive_brokers(parts)
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(parts, topic, index) for index in indexes],
+        partitions=[_partition(parts, topic, index, alive) for index in indexes],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(parts: Parts, topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    parts: Parts, topic: TopicImage, index: int, alive: frozenset[BrokerId]
+) -> DescribeTopicPartitionsResponsePartition:
     image = topic.partitions[index]
-    offline = parts.replicas.is_offline(TopicPartition(topic.name, index))
+    leader, offline = leader_and_offline(parts, topic, index, alive)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
         partition_index=index,
-        leader_id=-1 if offline else image.leader,
+        leader_id=leader,
         leader_epoch=image.leader_epoch,
         replica_nodes=list(image.replicas),
         isr_nodes=list(image.isr),
-        eligible_leader_replicas=[],
+        eligible_leader_replicas=list(image.eligible),
         last_known_elr=[],
-        offline_replicas=list(image.replicas) if offline else [],
+        offline_replicas=offline,
     )
 
 

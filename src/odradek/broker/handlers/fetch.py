@@ -105,6 +105,11 @@ def _follower_waits(
         wait_s=wait_s,
         missing_bytes=missing_bytes,
         resting=resting,
+        has_news=session is not None
+        and any(
+            session.lags_in_start(wanted, partition.start_offset)
+            for partition, wanted in reading.partitions.items()
+        ),
     ).response
 
 

@@ -10,7 +10,6 @@ from functools import partial
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.share_state_answers import kept
 from odradek.groups.share.state import ShareStates
-from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -25,32 +24,18 @@ async def handle(
 ) -> InitializeShareGroupStateResponse:
     outcomes = await kept(
         parts,
-        [
-            (
-                place := SharePlace(request.group_id, topic.topic_id, one.partition),
-                partial(
-                    ShareStates.initialize,
-                    place=place,
-                    state_epoch=one.state_epoch,
-                    start_offset=one.start_offset,
-                ),
-            )
-            for topic in request.topics
-            for one in topic.partitions
-        ],
+        request,
+        lambda place, one: partial(
+            ShareStates.initialize, place=place, state_epoch=one.state_epoch, start_offset=one.start_offset
+        ),
     )
     return InitializeShareGroupStateResponse(
         results=[
             InitializeStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _result(
-                        one.partition, outcomes[SharePlace(request.group_id, topic.topic_id, one.partition)]
-                    )
-                    for one in topic.partitions
-                ],
+                topic_id=topic_id,
+                partitions=[_result(partition, outcome) for partition, outcome in partitions],
             )
-            for topic in request.topics
+            for topic_id, partitions in outcomes
         ]
     )
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.cluster.image import ClusterImage, PartitionImage
-from odradek.cluster.reassignment import is_reassigned
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.list_partition_reassignments import (
@@ -54,7 +53,7 @@ def _moves(
         topic = image.topics.get(name.topic)
         if topic is not None and 0 <= name.partition < len(topic.partitions):
             partition = topic.partitions[name.partition]
-            if is_reassigned(partition):
+            if partition.is_reassigned:
                 yield name, partition
 
 

@@ -1,7 +1,8 @@
 """Metadata (3): brokers, topics, who leads what.
 
 Versions 0-13: topic ids from v10, authorised operations from v8 (for the cluster only to v10), a top-level error from v13.
-A missing topic is created when client and broker both allow it; it can be used at once.
+A missing topic is created when client and broker both allow it; it can be used at once. A leader that is known to be dead is
+not named, for whoever is told of one may believe it for a second (`broker/suspicion.py`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ def handle(
     missing = _to_create(parts, circumstances, request)
     if missing:
         return _create_then_answer(parts, circumstances, request, missing)
+    if parts.cluster.is_undecided:
+        return _answer_when_decided(parts, circumstances, request)
+    return _answer(parts, circumstances, request, {})
+
+
+async def _answer_when_decided(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+) -> MetadataResponse:
+    await parts.cluster.decision()
     return _answer(parts, circumstances, request, {})
 
 
@@ -67,7 +77,7 @@ def _answer(
     parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> MetadataResponse:
     image = parts.image
-    alive = frozenset(broker.broker_id for broker in image.brokers)
+    alive = alive_brokers(parts)
     topics = [
         _found(parts, topic, alive, include_operations=request.include_topic_authorized_operations)
         if isinstance(topic, TopicImage)
@@ -77,7 +87,7 @@ def _answer(
     if circumstances.api_version < _SINCE_TOPIC_IDS and not all(map(_is_named, request.topics or ())):
         return MetadataResponse(topics=list(map(_asked_too_early, request.topics or ())))
     brokers = []
-    for broker in image.brokers:
+    for broker in parts.cluster.named_brokers:
         address = circumstances.address_of(broker)
         if address is not None:
             host, port = address
@@ -152,15 +162,25 @@ def _found(
     )
 
 
+def leader_and_offline(
+    parts: Parts, topic: TopicImage, index: int, alive: frozenset[BrokerId]
+) -> tuple[BrokerId, list[int]]:
+    """Who leads a partition, if anybody does, and which of its replicas cannot be used."""
+    image = topic.partitions[index]
+    offline: list[int] = [replica for replica in image.replicas if replica not in alive]
+    if parts.replicas.is_offline(TopicPartition(topic.name, index)):
+        offline.append(parts.config.node_id)
+    return (NO_LEADER if image.leader in offline else image.leader), offline
+
+
+def alive_brokers(parts: Parts) -> frozenset[BrokerId]:
+    return frozenset(broker.broker_id for broker in parts.image.brokers) - parts.cluster.dead
+
+
 def _partition(
     parts: Parts, topic: TopicImage, index: int, image: PartitionImage, alive: frozenset[BrokerId]
 ) -> MetadataResponsePartition:
-    offline: list[int] = [replica for replica in image.replicas if replica not in alive]
-    leader = image.leader
-    if parts.replicas.is_offline(TopicPartition(topic.name, index)):
-        offline.append(parts.config.node_id)
-    if leader in offline:
-        leader = NO_LEADER
+    leader, offline = leader_and_offline(parts, topic, index, alive)
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
         partition_index=index,

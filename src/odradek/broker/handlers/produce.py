@@ -244,14 +244,22 @@ class _Work:
         )
         replicas.check_writable_by_clients(partition)
         if self._acks == _ALL:
-            partition.check_in_sync()
+            try:
+                partition.check_in_sync()
+            except KafkaError as error:
+                raise self._judged(partition, error) from None
         return partition, Terms(config=partition.config, api_version=self._version, now_ms=self._now_ms)
 
     def _append(
         self, partition: Partition, data: PartitionProduceData, batches: Batches
     ) -> PartitionProduceResponse:
-        guard = UNVERIFIED if self._admission is None else self._admission.guard_of(partition)
-        result = partition.append(batches, now_ms=self._now_ms, guard=guard)
+        try:
+            guard = UNVERIFIED if self._admission is None else self._admission.guard_of(partition)
+            result = partition.append(batches, now_ms=self._now_ms, guard=guard)
+        except KafkaError as error:
+            if batches[0][0].is_transactional:
+                raise  # whatever went wrong, its producer aborts the transaction, and writes nothing twice
+            raise self._judged(partition, error) from None
         response = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
@@ -264,6 +272,9 @@ class _Work:
             if future is not None:
                 self.waiting[id(response)] = (partition, future)
         return response
+
+    def _judged(self, partition: Partition, refusal: KafkaError) -> KafkaError:
+        return partition.judged(refusal, self._parts.runtime.clock.monotonic())
 
     async def acknowledged(self) -> ProduceResponse:
         """The response, once every append is durable, failed, or out of time."""

@@ -10,7 +10,6 @@ from functools import partial
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.share_state_answers import kept
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates
-from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.read_share_group_state import (
     PartitionResult,
@@ -26,27 +25,16 @@ async def handle(
 ) -> ReadShareGroupStateResponse:
     outcomes = await kept(
         parts,
-        [
-            (
-                place := SharePlace(request.group_id, topic.topic_id, one.partition),
-                partial(ShareStates.read, place=place, leader_epoch=one.leader_epoch),
-            )
-            for topic in request.topics
-            for one in topic.partitions
-        ],
+        request,
+        lambda place, one: partial(ShareStates.read, place=place, leader_epoch=one.leader_epoch),
     )
     return ReadShareGroupStateResponse(
         results=[
             ReadStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _result(
-                        one.partition, outcomes[SharePlace(request.group_id, topic.topic_id, one.partition)]
-                    )
-                    for one in topic.partitions
-                ],
+                topic_id=topic_id,
+                partitions=[_result(partition, outcome) for partition, outcome in partitions],
             )
-            for topic in request.topics
+            for topic_id, partitions in outcomes
         ]
     )
 

@@ -10,7 +10,6 @@ from functools import partial
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.share_keeper import Summary, summarized
 from odradek.broker.share_state_answers import kept
-from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.read_share_group_state_summary import (
     PartitionResult,
@@ -25,32 +24,17 @@ _SINCE_COUNTS = 1
 async def handle(
     parts: Parts, circumstances: Circumstances, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
-    outcomes = await kept(
-        parts,
-        [
-            (
-                place := SharePlace(request.group_id, topic.topic_id, one.partition),
-                partial(summarized, place=place),
-            )
-            for topic in request.topics
-            for one in topic.partitions
-        ],
-    )
+    outcomes = await kept(parts, request, lambda place, _: partial(summarized, place=place))
     with_counts = circumstances.api_version >= _SINCE_COUNTS
     return ReadShareGroupStateSummaryResponse(
         results=[
             ReadStateSummaryResult(
-                topic_id=topic.topic_id,
+                topic_id=topic_id,
                 partitions=[
-                    _result(
-                        one.partition,
-                        outcomes[SharePlace(request.group_id, topic.topic_id, one.partition)],
-                        with_counts=with_counts,
-                    )
-                    for one in topic.partitions
+                    _result(partition, outcome, with_counts=with_counts) for partition, outcome in partitions
                 ],
             )
-            for topic in request.topics
+            for topic_id, partitions in outcomes
         ]
     )
 

@@ -10,9 +10,10 @@ from functools import partial
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.share_state_answers import kept
 from odradek.groups.share.state import ShareStates, StateChange
-from odradek.groups.share.state_formats import SharePlace, unlisted
+from odradek.groups.share.state_formats import unlisted
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.write_share_group_state import (
+    PartitionData,
     PartitionResult,
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
@@ -24,38 +25,22 @@ async def handle(
     parts: Parts, circumstances: Circumstances, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     outcomes = await kept(
-        parts,
-        [
-            (
-                place := SharePlace(request.group_id, topic.topic_id, one.partition),
-                partial(
-                    ShareStates.write,
-                    place=place,
-                    change=StateChange(
-                        one.state_epoch,
-                        one.leader_epoch,
-                        one.start_offset,
-                        unlisted(one.state_batches),
-                    ),
-                ),
-            )
-            for topic in request.topics
-            for one in topic.partitions
-        ],
+        parts, request, lambda place, one: partial(ShareStates.write, place=place, change=_change(one))
     )
     return WriteShareGroupStateResponse(
         results=[
             WriteStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _result(
-                        one.partition, outcomes[SharePlace(request.group_id, topic.topic_id, one.partition)]
-                    )
-                    for one in topic.partitions
-                ],
+                topic_id=topic_id,
+                partitions=[_result(partition, outcome) for partition, outcome in partitions],
             )
-            for topic in request.topics
+            for topic_id, partitions in outcomes
         ]
+    )
+
+
+def _change(asked: PartitionData) -> StateChange:
+    return StateChange(
+        asked.state_epoch, asked.leader_epoch, asked.start_offset, unlisted(asked.state_batches)
     )
 
 

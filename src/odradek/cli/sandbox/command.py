@@ -10,10 +10,11 @@ import click
 
 from odradek.cli.options import json_option
 from odradek.cli.output import print_json
-from odradek.cli.sandbox.playground import Playground, Timeless
+from odradek.cli.sandbox.playground import Playground
 from odradek.cli.sandbox.shell import Next, Quit, Shell
 from odradek.cli.sandbox.story import LESSONS, Claim, Lesson
 from odradek.cli.sandbox.texts import LANGUAGES, title, words
+from odradek.model.errors import OdradekError
 
 
 @click.command()
@@ -34,8 +35,8 @@ def sandbox(
 ) -> None:
     """Three brokers as processes on this machine, shown live: kill, pause and revive them, add load and consumers.
 
-    Five LESSONS tell what happens and check each claim by counting: partitions, groups, offsets, replication, delivery. The
-    later ones build on the first. Everything ends with the command, also by Ctrl-C.
+    Five LESSONS tell what happens and check each claim by counting: partitions, groups, offsets, replication, delivery.
+    Everything ends with the command, also by Ctrl-C.
     """
     chosen = list(lessons) or list(LESSONS)
     with tempfile.TemporaryDirectory(prefix="odradek-sandbox-") as temporary:
@@ -81,7 +82,7 @@ class _Teller:
                     self._claim(step.key, text, holds=step.holds, counted=step.values)
                 else:
                     self.say(f"  {text}")
-        except Timeless as error:
+        except OdradekError as error:
             self._claim(f"{name}.stuck", str(error), holds=False, counted={})
 
     def _claim(self, key: str, text: str, *, holds: bool, counted: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from odradek.cli.broker_processes import BrokerProcess, Fleet
 from odradek.client import Admin, Consumer, Delivery, NewTopic, Producer
-from odradek.model.errors import KafkaError, OdradekError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 
 _SESSION_MS: Final = 4000
@@ -211,6 +211,16 @@ class Playground:
         replicas = min(3, len(self.fleet.brokers))
         self.admin.create_topics([NewTopic(topic, partitions, replicas, configs=settings)])
 
+    def ensure(self, topic: str, partitions: int, **configs: str) -> bool:
+        """`create`, unless it is there; whether it was not."""
+        try:
+            self.create(topic, partitions, **configs)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+        return True
+
     def produce(self, topic: str, count: int) -> list[tuple[int, int, bytes]]:
         """Send so many numbered records, and wait; (partition, offset, value) of each."""
         first = self._numbers[topic]
@@ -316,6 +326,15 @@ class Playground:
         elif not broker.is_alive:
             broker.start()
             broker.wait_until_ready()
+
+    def put_right(self, topic: str) -> None:
+        """Undo what a person may have done between two lessons: brokers run, no load does, nobody consumes."""
+        for broker in self.fleet.brokers:
+            self.revive(broker.node_id)
+        if self.load is not None:
+            self.stop_load(topic)
+        for group in {one.group for one in self.members}:
+            self.remove_all(group)
 
     def partitions(self, topic: str) -> list[PartitionView]:
         found = self.admin.describe_topics([topic])[topic]

@@ -11,7 +11,7 @@ import click
 from odradek.cli.sandbox import screen
 from odradek.cli.sandbox.playground import Playground
 from odradek.cli.sandbox.story import GROUP, TOPIC
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import OdradekError
 
 HELP: Final = """\
 status              brokers, partitions, consumers
@@ -90,11 +90,7 @@ class Shell:
                 time.sleep(1 / _PICTURES_A_SECOND)
 
     def _topic(self) -> str:
-        try:
-            self._playground.create(TOPIC, _PARTITIONS, min_insync_replicas="2")
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
+        self._playground.ensure(TOPIC, _PARTITIONS, min_insync_replicas="2")
         return TOPIC
 
     def _produce(self, rest: list[str]) -> None:

@@ -23,7 +23,7 @@ _WORDS: Final = {
     ),
     "partitions.spread": (
         "each broker leads one partition (partition: broker {leaders})",
-        "каждый брокер ведёт по одной партиции (партиция: брокер {leaders})",
+        "каждый брокер стал лидером одной партиции (партиция: брокер {leaders})",
     ),
     "partitions.counted": (
         "the 300 records are spread over the partitions ({counts})",
@@ -35,13 +35,13 @@ _WORDS: Final = {
     ),
     "partitions.order": (
         "records of one key come back in the order in which they were sent ({records} read)",
-        "записи с одним ключом читаются в том порядке, в котором отправлены (прочитано: {records})",
+        "записи с одним ключом читаются в том порядке, в каком были отправлены (прочитано: {records})",
     ),
     "groups.intro": (
         "Consumers of one group divide the partitions among themselves. A partition has one reader in a group at a time, so a "
         "fourth consumer of three partitions has nothing to do, until it is needed.",
-        "Потребители одной группы делят партиции между собой. У партиции в группе один читатель, поэтому четвёртому "
-        "потребителю трёх партиций делать нечего, пока он не понадобится.",
+        "Потребители одной группы делят партиции между собой. Каждую партицию в группе читает только один из них, поэтому "
+        "на три партиции четвёртый лишний, пока он не понадобится.",
     ),
     "groups.one": ("one consumer has all three partitions", "один потребитель читает все три партиции"),
     "groups.three": (
@@ -54,18 +54,18 @@ _WORDS: Final = {
     ),
     "groups.takes_over": (
         "{gone} has left, and the idle one has taken over its partition ({shares})",
-        "{gone} ушёл, и простаивавший принял его партицию ({shares})",
+        "{gone} ушёл, и его партицию взял тот, кто простаивал ({shares})",
     ),
     "groups.once": (
-        "the group has read each of the 400 records once, whoever came and went (read {count}, distinct {distinct})",
-        "группа прочла каждую из 400 записей ровно один раз, кто бы ни приходил и ни уходил (прочитано {count}, "
+        "the group has read each of {expected} records once, whoever came and went (read {count}, distinct {distinct})",
+        "группа прочла каждую из {expected} записей ровно один раз, кто бы ни приходил и ни уходил (прочитано {count}, "
         "разных {distinct})",
     ),
     "offsets.intro": (
         "A group writes down how far it has read: its offsets. The records stay. So a group can stop and go on later, another "
         "one can read the same records, and the past can be read again.",
-        "Группа записывает, докуда прочла: это её смещения. Сами записи остаются. Поэтому группа может остановиться и "
-        "продолжить позже, другая группа может прочесть те же записи, а прошлое можно перечитать.",
+        "Группа запоминает, докуда дочитала: это её смещения (offsets). Сами записи остаются на месте. Поэтому группа может "
+        "остановиться и продолжить позже, другая группа может прочесть те же записи, а прошлое можно перечитать.",
     ),
     "offsets.lag": (
         "nobody reads, 100 records were sent: the group lags by {lag}",
@@ -73,7 +73,7 @@ _WORDS: Final = {
     ),
     "offsets.goes_on": (
         "a new consumer goes on where the group stopped, and reads {count} records",
-        "новый потребитель продолжает с места остановки и читает записей: {count}",
+        "новый потребитель продолжает с того места, где группа остановилась (прочитано: {count})",
     ),
     "offsets.second_group": (
         "another group reads all {count} records from the beginning: reading takes nothing away",
@@ -86,20 +86,20 @@ _WORDS: Final = {
     "replication.intro": (
         "Each partition is on three brokers; the replicas that keep up are 'in sync'. A record is acknowledged (acks=all) "
         "when all of those have it on disk. While records flow, we kill brokers.",
-        "Каждая партиция хранится на трёх брокерах; реплики, которые успевают за лидером, «синхронны». Запись "
-        "подтверждается (acks=all), когда она на диске у всех синхронных реплик. Пока записи идут, мы убиваем брокеры.",
+        "Каждая партиция хранится на трёх брокерах; реплики, которые не отстают от лидера, называются синхронными (ISR). "
+        "Запись подтверждается (acks=all), когда она на диске у всех синхронных реплик. Пока записи идут, мы убиваем брокеры.",
     ),
     "replication.copies": (
         "partition 0 is in sync on brokers {isr}",
-        "партиция 0 синхронна на брокерах {isr}",
+        "синхронные реплики партиции 0 на брокерах {isr}",
     ),
     "replication.killed": (
         "kill -9 of broker {broker}, which leads partition 0.",
-        "kill -9 брокеру {broker}, лидеру партиции 0.",
+        "Посылаем kill -9 брокеру {broker}, лидеру партиции 0.",
     ),
     "replication.moved": (
         "broker {broker} leads now, {milliseconds} ms later",
-        "теперь лидер брокер {broker}, прошло {milliseconds} мс",
+        "лидером стал брокер {broker}, прошло {milliseconds} мс",
     ),
     "replication.goes_on": (
         "records go on being acknowledged ({count} in two seconds)",
@@ -111,21 +111,21 @@ _WORDS: Final = {
     ),
     "replication.paused": (
         "SIGSTOP to broker {broker}, the controller: it lives, but is silent.",
-        "SIGSTOP брокеру {broker}, контроллеру: он жив, но молчит.",
+        "Посылаем SIGSTOP брокеру {broker}, контроллеру: он жив, но молчит.",
     ),
     "replication.controller": (
         "its session ran out: broker {broker} is the controller now",
-        "его сессия истекла: теперь контроллер брокер {broker}",
+        "его сессия истекла, и контроллером стал брокер {broker}",
     ),
     "replication.nothing_lost": (
         "of {acknowledged} acknowledged records {lost} are lost and {doubled} doubled",
-        "из {acknowledged} подтверждённых записей потеряно {lost}, удвоено {doubled}",
+        "из {acknowledged} подтверждённых записей потеряно {lost}, продублировано {doubled}",
     ),
     "delivery.intro": (
         "What is promised is a choice. With min.insync.replicas=2 the cluster would rather refuse a record than keep it on one "
         "broker alone: we kill two. Then: at least once, and exactly once.",
-        "Что обещано, выбираете вы. При min.insync.replicas=2 кластер скорее откажет в записи, чем оставит её на одном "
-        "брокере: убиваем два. Затем: «хотя бы раз» и «ровно раз».",
+        "Какие нужны гарантии, выбираете вы. При min.insync.replicas=2 кластер скорее откажется принять запись, чем оставит "
+        "её на одном брокере: убиваем два. Затем: «хотя бы один раз» и «ровно один раз».",
     ),
     "delivery.refused": (
         "with one replica left, a producer with acks=all is refused: {error}",
@@ -137,22 +137,22 @@ _WORDS: Final = {
     ),
     "delivery.at_least_once": (
         "at least once: a consumer died before it committed, so its successor read {twice} records again, and lost none",
-        "хотя бы раз: потребитель умер, не успев сохранить смещения; преемник прочёл {twice} записей повторно и не потерял "
-        "ни одной",
+        "хотя бы один раз: потребитель умер, не успев сохранить смещения; его преемник прочёл повторно записей: {twice}, "
+        "и не потерял ни одной",
     ),
     "delivery.exactly_once": (
         "exactly once: of three transactions over three partitions the aborted one is not seen, the others are whole ({read})",
-        "ровно раз: из трёх транзакций по трём партициям отменённая не видна, остальные целы ({read})",
+        "ровно один раз: из трёх транзакций по трём партициям отменённая не видна, остальные видны целиком ({read})",
     ),
     "ui.next": (
         "[Enter] next lesson, or a command (help):",
-        "[Enter] следующий урок, или команда (help):",
+        "[Enter] следующий урок или команда (help):",
     ),
     "ui.end": (
         "The story is told. Play on, or quit.",
-        "История рассказана. Продолжайте играть или выйдите: quit.",
+        "История рассказана. Можно играть дальше или выйти: quit.",
     ),
-    "ui.starting": ("starting {count} brokers …", "запускаем брокеров: {count} …"),
+    "ui.starting": ("starting {count} brokers …", "запускаем брокеры: {count} …"),
     "ui.ready": (
         "{count} brokers run; clients may use {address}",
         "брокеров запущено: {count}; адрес для клиентов {address}",

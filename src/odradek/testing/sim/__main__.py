@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -19,21 +18,19 @@ import click
 
 from odradek.testing.sim.cluster_faults import ClusterFaults
 from odradek.testing.sim.fault_plan import FaultPlan, PlannedFault
-from odradek.testing.sim.mutants import BANK
+from odradek.testing.sim.kill_rate import measure
 from odradek.testing.sim.sweep import (
     SCENARIOS,
     Plan,
     Run,
     crash_points,
     explain_divergence,
-    hunt,
     plans_of,
     run_once,
     shrink,
 )
 
 _HASH_SEED = "PYTHONHASHSEED"
-_HUNT_SEEDS = 400
 _FAILURES_SHOWN = 20
 _COMPARED = 10
 _Planned = tuple[str, int, Plan]
@@ -226,24 +223,12 @@ def _report(failures: Sequence[str]) -> int:
 def _hunt_all(scenario: str) -> int:
     """The kill rate of the checkers."""
     started = time.perf_counter()
-    bank = [one for one in BANK if scenario in ("all", one.scenario)]
-    hunts = []
-    for number, mutant in enumerate(bank, 1):
-        hunts.append(hunt(mutant, range(_HUNT_SEEDS)))
-        _progress(mutant.name, hunts[-1].seeds_tried, number, len(bank), started, 0)
-    _end_progress()
-    click.echo(f"{'planted bug':<38}{'seeds':>6}  caught as")
-    for one in hunts:
-        how = one.found.failure.splitlines()[0][:100] if one.found and one.found.failure else "NOT CAUGHT"
-        click.echo(f"{one.mutant.name:<38}{one.seeds_tried:>6}  {how}")
-    if not hunts:
-        return 0
-    caught = [one.seeds_tried for one in hunts if one.found]
-    click.echo(
-        f"kill rate {len(caught)}/{len(hunts)}, median {statistics.median(caught):g} seeds to find, "
-        f"{time.perf_counter() - started:.1f} s"
-    )
-    return 0 if len(caught) == len(hunts) else 1
+    try:
+        return measure(
+            scenario, lambda name, seeds, done, total: _progress(name, seeds, done, total, started, 0)
+        )
+    finally:
+        _end_progress()
 
 
 def _progress(what: str, seed: int, done: int, total: int, started: float, failed: int) -> None:

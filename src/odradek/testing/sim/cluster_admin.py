@@ -20,7 +20,11 @@ from odradek.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.testing.sim.broker_clients import ProducerClient, RefusedError
@@ -140,9 +144,12 @@ class ChurnWork:
         await self.check()
 
     async def _delete(self, client: RoutedClient) -> None:
-        request = DeleteTopicsRequest(topic_names=[CHURN], timeout_ms=_TIMEOUT_MS)
-        answer = await client.ask(request, 5, DeleteTopicsResponse)
-        expect(answer.responses[0].error_code, "deleting churn", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        """By id: a request that was given up, and comes late all the same, must not hit the next topic of the name."""
+        assert self._last_id is not None
+        wanted = DeleteTopicState(topic_id=self._last_id)
+        request = DeleteTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS)
+        answer = await client.ask(request, 6, DeleteTopicsResponse)
+        expect(answer.responses[0].error_code, "deleting churn", ErrorCode.UNKNOWN_TOPIC_ID)
         if await self._find_id(client) == self._last_id:
             raise RefusedError("whoever was asked still knows it")
 

@@ -14,9 +14,11 @@ from random import Random
 from typing import Final
 
 from odradek.testing.sim.chance import stream
+from odradek.testing.sim.cluster_plays import draw_plays, profile_of
 
-ROLES: Final = ("leader", "follower", "last", "controller", "group", "txn", "fresh", "any")
-"""`last`: the one that is alone in sync, or a leader where none is. `fresh`: who came up last."""
+ROLES: Final = ("leader", "heir", "follower", "last", "controller", "group", "txn", "fresh", "any")
+"""`heir`: who leads next when the leader dies. `last`: the one that is alone in sync, or a leader where none is. `fresh`: who
+came up last."""
 _CRASHES: Final = frozenset(
     f"{kind}{where}" for kind in ("kill", "power") for where in ("", "/write", "/sync", "/create", "/rename")
 )
@@ -79,7 +81,15 @@ class ClusterFaults:
 
     @classmethod
     def draw(cls, seed: int) -> ClusterFaults:
-        """A theme for each seed: one family of faults that comes again and again, among others."""
+        """Plays, where the seed's profile has some; else one family of faults that comes again and again, among others."""
+        profile = profile_of(seed)
+        if profile != "mix":
+            return cls(
+                tuple(
+                    Strike(kind=kind, role=role, at_s=round(at_s, 2), for_s=round(for_s, 2))
+                    for kind, role, at_s, for_s in draw_plays(seed, profile)
+                )
+            )
         rng = stream(seed, "cluster faults")
         theme = rng.choice(_THEMES)
         end_s = rng.uniform(2.0, 7.0)

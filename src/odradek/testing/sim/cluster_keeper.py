@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ class ClusterKeeper:
         self.up_since_s = -1.0
         self.down_s: float | None = None
         """How long the broker stays away when it ends next; None for a while that is drawn."""
+        self.come_back = asyncio.Event()
+        """When set, a broker that is away stays away no longer."""
         self.stop = asyncio.Event()
         self._restart = False
         self.outcome: object = None
@@ -79,8 +82,14 @@ class ClusterKeeper:
             while life.tasks:  # noqa: ASYNC110  they are being cancelled
                 await asyncio.sleep(0)
             down_s, self.down_s = self.down_s, None
-            await asyncio.sleep(self._rng.uniform(0.01, 0.5) if down_s is None else down_s)
+            await self._stay_away(self._rng.uniform(0.01, 0.5) if down_s is None else down_s)
         raise ViolationError(f"{self.host.name} does not come up: {_LIVES_MAX} lives ended")
+
+    async def _stay_away(self, seconds: float) -> None:
+        self.come_back.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.come_back.wait()
 
     @staticmethod
     def _raise_unless_excused(outcome: Any) -> None:

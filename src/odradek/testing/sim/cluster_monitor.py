@@ -13,15 +13,13 @@ from uuid import UUID
 
 from odradek.cluster.image import ClusterImage
 from odradek.model.ids import TopicPartition
-from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.testing.sim.cluster_keeper import ClusterKeeper
 from odradek.testing.sim.cluster_view import ClusterView, image_of, replicas_of
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.ledger import Found, decoded
+from odradek.testing.sim.replica_contents import Content, content_of, difference
 
 _LOOK_S = 0.05
-_READ_BYTES = 1 << 20
 
 
 class ClusterMonitor:
@@ -72,6 +70,25 @@ class ClusterMonitor:
                 raise ViolationError(f"stuck: {seconds_max:.0f} s after the last fault: {problem}")
             await asyncio.sleep(0.2)
 
+    async def taken_over(self, gone: ClusterKeeper, seconds_max: float) -> None:
+        """Wait until nothing is led by a broker that is dead. ViolationError when it takes too long."""
+        end_s = asyncio.get_running_loop().time() + seconds_max
+        while (problem := self._still_led_by(gone)) is not None:
+            if asyncio.get_running_loop().time() > end_s:
+                raise ViolationError(f"stuck: {seconds_max:.0f} s after {gone.host.name} died: {problem}")
+            await asyncio.sleep(0.2)
+
+    def _still_led_by(self, gone: ClusterKeeper) -> str | None:
+        image = self._view.image()
+        if image is None:
+            return "nobody knows the cluster"
+        for topic in image.topics.values():
+            for index, one in enumerate(topic.partitions):
+                others = [broker for broker in one.isr if broker != gone.broker_id]
+                if others and one.leader not in others:
+                    return f"{topic.name}-{index}: leader {one.leader}, in sync {one.isr} of {one.replicas}"
+        return None
+
     def _problem(self) -> str | None:
         for keeper in self._view.keepers:
             if not keeper.is_up:
@@ -120,28 +137,25 @@ class ClusterMonitor:
                     )
 
     def compare_replicas(self) -> None:
-        """At rest: every replica of a partition holds the same bytes; of a compacted one only the ends are compared."""
+        """At rest: every replica of a partition holds the same bytes; of a compacted one, the same newest values."""
         image = self._view.image()
         assert image is not None
         for topic in image.topics.values():
-            compacted = "compact" in topic.configs.get("cleanup.policy", "")
             for index in range(len(topic.partitions)):
-                self._compare(TopicPartition(topic.name, index), whole=not compacted and not topic.internal)
+                self._compare(TopicPartition(topic.name, index))
 
-    def _compare(self, name: TopicPartition, *, whole: bool) -> None:
-        first: tuple[str, bytes, int] | None = None
+    def _compare(self, name: TopicPartition) -> None:
+        first: tuple[str, Content] | None = None
         for keeper, broker in self._view.up():
             held = replicas_of(broker).get(name)
             if held is None:
                 continue
-            content = b"".join(_batches(held)) if whole else b""
-            found = (keeper.host.name, content, held.log.end_offset)
+            found = keeper.host.name, content_of(held)
             if first is None:
                 first = found
-            elif found[1:] != first[1:]:
+            elif found[1] != first[1]:
                 raise ViolationError(
-                    f"{name}: {first[0]} ends at {first[2]}, {found[0]} at {found[2]}; "
-                    + _parting(first[1], content)
+                    f"{name}: {first[0]} and {found[0]} differ: {difference(first[1], found[1])}"
                 )
 
 
@@ -154,28 +168,3 @@ def _essence(image: ClusterImage | None) -> object:
         for name, one in sorted(image.topics.items())
     ]
     return image.controller_id, image.controller_epoch, sorted(one.broker_id for one in image.brokers), topics
-
-
-def _batches(partition: Partition) -> Iterator[bytes]:
-    log = partition.log
-    offset = log.start_offset
-    while offset < log.end_offset:
-        answer = log.read(offset, _READ_BYTES, end_offset=log.end_offset, at_least_one=True)
-        yield bytes(answer.records)
-        if answer.next_offset <= offset:
-            return
-        offset = answer.next_offset
-
-
-def records_in(partition: Partition) -> list[Found]:
-    """All that a replica holds."""
-    return [record for piece in _batches(partition) for record in decoded(split_batches(piece), 0)]
-
-
-def _parting(one: bytes, other: bytes) -> str:
-    if one == other:
-        return "the bytes are the same"
-    at = next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
-    return f"they part at byte {at} of {len(one)} and {len(other)}"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
+from odradek.cluster.image import TopicImage
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.cluster_faults import ClusterFaults, Strike
 from odradek.testing.sim.cluster_keeper import ClusterKeeper, gather_all
@@ -80,6 +81,23 @@ class Nemesis:
         self._delay_s = world.network.conditions.delay_s
         self._step_s = view.keepers[0].host.offload_delays.step_s
         self.is_over = False
+        self.on_rot: Callable[[], None] = lambda: None
+
+    def may_lose(self, keeper: ClusterKeeper, topic: TopicImage) -> bool:
+        """Whether it may be in sync, or eligible, without having all that was committed: a bit of one of its files was flipped,
+        and it has not told yet what is damaged, or may have been the only one that had it."""
+        is_alone = int(topic.configs.get("min.insync.replicas", "1")) < 2
+        return self._rotten is keeper and (is_alone or not self._is_heard(keeper))
+
+    def _is_heard(self, keeper: ClusterKeeper) -> bool:
+        """Whether the controller has taken this life of the broker into service."""
+        image = self._view.image()
+        if image is None or self._registry is None or not keeper.is_up:
+            return False
+        node = self._registry.tree.nodes.get(f"/brokers/ids/{keeper.broker_id}")
+        return node is not None and (keeper.broker_id, node.created) in {
+            (one.broker_id, one.epoch) for one in image.brokers
+        }
 
     async def torment(self) -> None:
         await gather_all(*(self._one(number, strike) for number, strike in enumerate(self._plan.strikes)))
@@ -239,6 +257,7 @@ class Nemesis:
         if self._rotten not in (None, hit) or not self._view.may_rot(hit):
             return
         self._rotten = hit
+        self.on_rot()
         hit.crash(CrashKind.PROCESS_KILL, strike.for_s)
         suffix = rng.choice(_ROTTEN)
         medium = hit.host.medium

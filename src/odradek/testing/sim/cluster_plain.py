@@ -9,7 +9,6 @@ from odradek.testing.sim.broker_clients import ProducerClient, create_topic
 from odradek.testing.sim.cluster_keeper import gather_all
 from odradek.testing.sim.cluster_readers import ClusterConsumer, KeyedReader
 from odradek.testing.sim.cluster_work import Setting
-from odradek.testing.sim.ledger import Ledger
 from odradek.testing.sim.record_source import RecordSource
 
 PLAIN: Final = "plain"
@@ -26,7 +25,7 @@ class PlainWork:
         self._setting = setting
         plan = setting.plan
         self._names = [TopicPartition(PLAIN, index) for index in range(plan.partition_count)]
-        self._ledgers = {name: Ledger(str(name), keeps_late_requests=True) for name in self._names}
+        self._ledgers = {name: setting.ledger(name) for name in self._names}
         self._producers = [
             (name, self._source(f"p{index}-{number}", name, is_idempotent, plan.record_count), acks)
             for index, name in enumerate(self._names)
@@ -119,12 +118,16 @@ class PlainWork:
 
 
 class KeyedWork:
-    """Idempotent producers that go round their keys, and a cleaner that never rests."""
+    """Idempotent producers that go round their keys and delete some, and a cleaner that never rests.
+
+    Tombstones outlast the run, whatever clocks do: a follower that is behind for longer than `delete.retention.ms` may miss one
+    that its leader has removed, and keep what it deleted. So does Kafka's.
+    """
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self._name = TopicPartition(KEYED, 0)
-        self._ledger = Ledger(KEYED)
+        self._ledger = setting.ledger(self._name)
         self._ledger.may_remove_below(_NEVER_REMOVED)
         self._sources = [
             RecordSource(
@@ -135,6 +138,7 @@ class KeyedWork:
                 record_count=setting.plan.record_count,
                 padding_bytes=(0, 60),
                 key_count=5,
+                tombstone_every=4,
             )
             for number in range(2)
         ]

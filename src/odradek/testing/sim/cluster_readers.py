@@ -71,14 +71,23 @@ class KeyedReader(ClusterConsumer):
 
 
 def check_newest(where: str, ledger: Ledger, sources: list[RecordSource], present: dict[int, bytes]) -> None:
-    """The newest record of each key, as the producers know it, is there; `present` is by offset."""
-    newest: dict[bytes, tuple[int, bytes]] = {}
+    """The newest record of each key, as the producers know it, is there; `present` is by offset. A tombstone may be gone, but
+    then everything before it is, too."""
     for source in sources:
+        newest: dict[bytes, tuple[int, bytes]] = {}
         for value, sent in ledger.sent.items():
             if sent.producer == source.name and value in ledger.acknowledged:
                 key = source.key_of(sent.number)
                 newest[key] = max(newest.get(key, (-1, b"")), (sent.number, value))
-    for key, (_, value) in newest.items():
-        offset = ledger.acknowledged[value]
-        if present.get(offset) != value:
-            raise ViolationError(f"{where}: the newest of {key!r}, {value[:40]!r} at {offset}, is gone")
+        for key, (number, value) in newest.items():
+            offset = ledger.acknowledged[value]
+            if present.get(offset) == value:
+                continue
+            if not source.is_tombstone(number):
+                raise ViolationError(f"{where}: the newest of {key!r}, {value[:40]!r} at {offset}, is gone")
+            for old, found in present.items():
+                sent = ledger.sent[found]
+                if old < offset and sent.producer == source.name and source.key_of(sent.number) == key:
+                    raise ViolationError(
+                        f"{where}: {found[:40]!r} at {old} was deleted at {offset}, and is there again"
+                    )

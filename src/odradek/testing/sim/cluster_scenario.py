@@ -20,13 +20,14 @@ from odradek.testing.sim.broker_clients import PORT
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.cluster_admin import ChurnWork, ReassignWork
 from odradek.testing.sim.cluster_clients import ClusterContext
+from odradek.testing.sim.cluster_commits import CommitWatch
 from odradek.testing.sim.cluster_faults import ClusterFaults
 from odradek.testing.sim.cluster_keeper import ClusterKeeper, gather_all
 from odradek.testing.sim.cluster_monitor import ClusterMonitor
 from odradek.testing.sim.cluster_nemesis import Nemesis
 from odradek.testing.sim.cluster_plain import KeyedWork, PlainWork
 from odradek.testing.sim.cluster_plan import ClusterPlan, host_name
-from odradek.testing.sim.cluster_services import GroupWork, TransactionWork
+from odradek.testing.sim.cluster_services import ConsumerGroupWork, GroupWork, TransactionWork
 from odradek.testing.sim.cluster_view import ClusterView
 from odradek.testing.sim.cluster_work import Setting, Work
 from odradek.testing.sim.disk_faults import CrashKind
@@ -36,13 +37,17 @@ from odradek.testing.sim.registry import RegistryConditions, SimRegistryStore
 from odradek.testing.sim.world import Life, World
 
 _BOOT_S_MAX: Final = 60.0
-_DRAIN_S_MAX: Final = 120.0
+_DRAIN_S_MAX: Final = 90.0
 """After the last fault, everything must be acknowledged within this long."""
-_SETTLE_S_MAX: Final = 60.0
+_SETTLE_S_MAX: Final = 45.0
 """And after that, everything must be in sync within this long."""
+_TAKE_OVER_S_MAX: Final = 20.0
+"""Within this long after a leader died for good, another leads."""
+_AWAY_S: Final = 30.0
 _WORK: Final[dict[str, Callable[[Setting], Work]]] = {
     "transactions": TransactionWork,
     "group": GroupWork,
+    "consumers": ConsumerGroupWork,
     "keyed": KeyedWork,
     "churn": ChurnWork,
     "reassign": ReassignWork,
@@ -79,11 +84,14 @@ class ClusterScenario:
         self._monitor = ClusterMonitor(self._view)
         self._faults = faults
         self._nemesis = Nemesis(world, seed, faults, self._view, self._registry, self._clients)
+        self._commits = CommitWatch(self._keepers, self._registry.tree, self._nemesis.may_lose)
+        self._nemesis.on_rot = self._commits.doubt
         context = ClusterContext(
             broker="",
             brokers=tuple((one.host.name, PORT) for one in self._keepers),
             rng=stream(seed, "clients"),
             now_ms=self._clients[0].clock.wall_ms,
+            leaders_change=True,
         )
         setting = Setting(
             seed=seed,
@@ -92,6 +100,7 @@ class ClusterScenario:
             context=context,
             hosts=self._clients,
             is_calm=lambda: self._nemesis.is_over,
+            is_committed=self._commits.is_committed,
         )
         self._plain = PlainWork(setting)
         self._works: list[Work] = [self._plain, *(_WORK[name](setting) for name in plan.workloads)]
@@ -111,15 +120,24 @@ class ClusterScenario:
         """Raises `ViolationError` when a promise was broken."""
         for client in self._clients:
             client.boot()
+        self._world.loop.on_turn = self._look
         self._start()
         await self._bounded(_BOOT_S_MAX, self._prepare(), "the cluster does not come up")
         seconds_max = self._faults.end_s + _DRAIN_S_MAX
         await self._bounded(seconds_max, self._work(), "clients still wait")
         await self._check()
+        await self._lose_one()
         await self._end_all()
         self._start()
         await self._check()
         await self._stop()
+
+    def _look(self) -> None:
+        try:
+            self._commits.look()
+        except BaseException:
+            self._world.loop.on_turn = None  # what follows is the end of the world
+            raise
 
     def _start(self) -> None:
         self._monitor.is_over = False
@@ -148,6 +166,21 @@ class ClusterScenario:
         for work in self._works:
             await work.check()
         await self._monitor.settled(_SETTLE_S_MAX)
+
+    async def _lose_one(self) -> None:
+        """A leader dies and stays dead, until others lead what it led."""
+        if self._plan.loses_one is None:
+            return
+        gone = self._view.who("leader", stream(self._world.seed, "lost"))
+        assert gone is not None
+        gone.crash(self._plan.loses_one, _AWAY_S)
+        try:
+            await self._bounded(
+                _AWAY_S, self._monitor.taken_over(gone, _TAKE_OVER_S_MAX), "nobody takes over"
+            )
+        finally:
+            gone.come_back.set()
+        await self._bounded(_SETTLE_S_MAX * 2, self._monitor.settled(_SETTLE_S_MAX), "nothing settles")
 
     async def _end_all(self) -> None:
         if self._plan.ending == "clean":

@@ -9,9 +9,12 @@ from odradek.model.ids import TopicPartition
 from odradek.testing.sim.broker_clients import RefusedError, create_topic
 from odradek.testing.sim.cluster_keeper import gather_all
 from odradek.testing.sim.cluster_work import Setting
+from odradek.testing.sim.consumer_group_history import ConsumerGroupHistory
+from odradek.testing.sim.consumer_group_members import ConsumerGroupMember
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.group_history import GroupHistory
 from odradek.testing.sim.group_members import GroupMember, check_offset, commit_alone
+from odradek.testing.sim.group_scenario import SimulatedMember
 from odradek.testing.sim.transaction_clients import Conduct, Late, TransactionalClient, deliver_late
 from odradek.testing.sim.transaction_history import TransactionHistory
 from odradek.testing.sim.transaction_offsets import OFFSETS, OffsetsReader
@@ -106,24 +109,29 @@ class GroupWork:
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         rng = setting.stream("group work")
-        self._history = GroupHistory()
+        self._history = self._new_history()
         self._partition_count = rng.choice((1, 3))
         member_count = rng.choice((2, 3))
         static_count = rng.choice((0, 0, 1))
         self._members = [
-            GroupMember(
-                setting.context,
-                self._history,
-                setting.stream(f"member {number}"),
-                name=f"m{number}",
-                topic=SHARED,
-                partition_count=self._partition_count,
-                is_static=number < static_count,
-                retires=False,
-            )
-            for number in range(member_count)
+            self._member(number, is_static=number < static_count) for number in range(member_count)
         ]
         self._is_over = False
+
+    def _new_history(self) -> GroupHistory:
+        return GroupHistory()
+
+    def _member(self, number: int, *, is_static: bool) -> SimulatedMember:
+        return GroupMember(
+            self._setting.context,
+            self._history,
+            self._setting.stream(f"member {number}"),
+            name=f"m{number}",
+            topic=SHARED,
+            partition_count=self._partition_count,
+            is_static=is_static,
+            retires=False,
+        )
 
     async def prepare(self) -> None:
         context, plan = self._setting.context, self._setting.plan
@@ -179,3 +187,22 @@ class GroupWork:
                 await context.pause()
             finally:
                 client.close()
+
+
+class ConsumerGroupWork(GroupWork):
+    """The same with the consumer protocol (KIP-848)."""
+
+    def _new_history(self) -> GroupHistory:
+        return ConsumerGroupHistory()
+
+    def _member(self, number: int, *, is_static: bool) -> SimulatedMember:
+        assert isinstance(self._history, ConsumerGroupHistory)
+        return ConsumerGroupMember(
+            self._setting.context,
+            self._history,
+            self._setting.stream(f"member {number}"),
+            name=f"m{number}",
+            topic=SHARED,
+            is_static=is_static,
+            retires=False,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -57,6 +57,9 @@ class ClusterView:
             partitions = [one for one in partitions if len(one.isr) == fewest]
             return self._by_id.get(rng.choice(partitions).isr[0])
         chosen = rng.choice(partitions)
+        if role == "heir":
+            heirs = [one for one in chosen.replicas if one in chosen.isr and one != chosen.leader]
+            return self._by_id.get(heirs[0]) if heirs else None
         if role == "follower":
             others = [one for one in chosen.replicas if one != chosen.leader]
             return self._by_id.get(rng.choice(others)) if others else None
@@ -88,7 +91,12 @@ def image_of(broker: Broker) -> ClusterImage | None:
     return None if parts is None else parts.image
 
 
-def replicas_of(broker: Broker) -> dict[TopicPartition, Partition]:
-    """The open partitions of a broker, led and followed."""
+def held_by(broker: Broker) -> Mapping[TopicPartition, Partition]:
+    """The open partitions of a broker, led and followed, now and later."""
     parts = broker._parts
-    return {} if parts is None else dict(parts.replicas._partitions)
+    return {} if parts is None else parts.replicas._partitions
+
+
+def replicas_of(broker: Broker) -> dict[TopicPartition, Partition]:
+    """The same, as they are now."""
+    return dict(held_by(broker))

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, TypeVar
 
+from odradek.model.ids import TopicPartition
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.cluster_clients import ClusterContext
 from odradek.testing.sim.cluster_plan import ClusterPlan
+from odradek.testing.sim.ledger import Ledger
 from odradek.testing.sim.world import Host
 
 T = TypeVar("T")
@@ -28,6 +30,8 @@ class Setting:
     """Where clients run."""
     is_calm: Callable[[], bool]
     """Whether the last fault has ended."""
+    is_committed: Callable[[TopicPartition, int], bool]
+    """Whether some broker had a high watermark above the offset."""
 
     @property
     def pause_s(self) -> float:
@@ -36,6 +40,14 @@ class Setting:
 
     def stream(self, name: str) -> Random:
         return stream(self.seed, name)
+
+    def ledger(self, name: TopicPartition) -> Ledger:
+        """Of a partition to which each acknowledged record is committed."""
+        return Ledger(
+            str(name),
+            keeps_late_requests=True,
+            is_committed=lambda offset: self.is_committed(name, offset),
+        )
 
     async def somewhere(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a client on one of the hosts."""

@@ -165,6 +165,10 @@ def high_watermark_kept() -> Patches:
     )
 
 
-@mutant("recovery does not look at a segment that ends where the recovery point is", "follower")
+@mutant(
+    "recovery does not look at a segment that ends where the recovery point is, and its indexes are believed",
+    "follower",
+)
 def sealed_index_believed() -> Patches:
+    yield patch.object(opening._Opener, "_first_doubtful", lambda self: OFFSET_MAX)
     yield patch.object(Log, "recovery_point", property(lambda self: self._durability.recovery_point))

@@ -8,7 +8,7 @@ below the high watermark never changes, and the high watermark never shrinks bel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,6 +52,8 @@ class Ledger:
     """The highest that anyone saw."""
     keeps_late_requests: bool = False
     """A request that nobody waits for any more may be carried out behind later ones: only idempotence keeps the order then."""
+    is_committed: Callable[[int], bool] = lambda offset: True
+    """Whether an offset lies below a high watermark that some broker had, as far as anybody can know."""
 
     def send(self, value: bytes, sent: Sent) -> None:
         """A producer is about to send `value`, maybe not for the first time."""
@@ -61,6 +63,8 @@ class Ledger:
 
     def acknowledge(self, value: bytes, offset: int) -> None:
         """A producer was told that `value` is at `offset`."""
+        if not self.is_committed(offset):
+            self._fail(f"{value[:40]!r} is acknowledged at {offset}, which is above every high watermark")
         known = self.acknowledged.setdefault(value, offset)
         if known != offset:
             self._fail(f"{value[:40]!r} was acknowledged at {known} and again at {offset}")
@@ -152,13 +156,13 @@ def found_in(records: Buffer, offset: int, *, allow_partial: bool = False) -> li
 
 
 def decoded(batches: Iterable[tuple[BatchHeader, memoryview]], offset: int) -> list[Found]:
-    """The records from `offset` on, CRCs checked."""
+    """The records from `offset` on, CRCs checked. A tombstone has its value in a header."""
     found: list[Found] = []
     try:
         for header, batch in batches:
             check_crc(batch)
             for record in decode_batch(batch, header, from_offset=offset):
-                value = record.value or b""
+                value = record.value or (record.headers[0][1] if record.headers else None) or b""
                 if header.is_control:
                     value = b"marker of %d: " % header.producer_id + (record.key or b"") + value
                 found.append(Found(record.offset, value, record.timestamp, header.is_control))

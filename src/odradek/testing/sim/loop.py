@@ -63,6 +63,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """Whose code a callback is, told by its context."""
         self.network: Connections | None = None
         self.on_task: Callable[[asyncio.Task[Any], Context], None] | None = None
+        self.on_turn: Callable[[], None] | None = None
+        """Called after every turn, as nobody; what it raises ends the run."""
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -124,6 +126,8 @@ class SimLoop(asyncio.BaseEventLoop):
                 continue
             self._steps_left -= 1
             handle._run()
+        if self.on_turn is not None:
+            self.on_turn()
         if self._steps_left < 0:
             raise OutOfTimeError(
                 f"the run used up its steps at {self._now_s:.6f} s; waiting:\n{self._waiting()}"

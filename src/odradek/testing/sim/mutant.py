@@ -29,13 +29,20 @@ class Mutant:
 
 
 BANK: Final[list[Mutant]] = []
+"""Each is to be found."""
+ASIDE: Final[list[tuple[Mutant, str]]] = []
+"""Not hunted, and why: another guard makes up for each, or only a seed in many hundreds would meet it."""
 
 
 def mutant(
-    mistake: str, scenario: str = "storage"
+    mistake: str, scenario: str = "storage", *, aside: str | None = None
 ) -> Callable[[Callable[[], Patches]], Callable[[], Patches]]:
     def add(patches: Callable[[], Patches]) -> Callable[[], Patches]:
-        BANK.append(Mutant(name=patches.__name__, mistake=mistake, scenario=scenario, patches=patches))
+        made = Mutant(name=patches.__name__, mistake=mistake, scenario=scenario, patches=patches)
+        if aside is None:
+            BANK.append(made)
+        else:
+            ASIDE.append((made, aside))
         return patches
 
     return add

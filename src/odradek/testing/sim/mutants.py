@@ -24,7 +24,7 @@ from odradek.storage.log_directory import LogDirectory
 from odradek.storage.producer_replay import replay_segment
 from odradek.storage.producers import Producers, ProducerState, check_marker
 from odradek.storage.removal import RemovalJob
-from odradek.storage.segment import Segment, SegmentWriter
+from odradek.storage.segment import OFFSET_MAX, Segment, SegmentWriter
 from odradek.storage.segments import SegmentList
 from odradek.storage.tail import Tail
 from odradek.storage.transactions import Transactions
@@ -308,9 +308,12 @@ def transaction_index_not_recovered() -> Patches:
     yield patch.object(producer_replay, "replay_segment", replay)
 
 
-@mutant("the index of aborted transactions is not synced before a clean shutdown")
+@mutant(
+    "the index of aborted transactions is not synced before a clean shutdown, and believed whatever its sum says"
+)
 def transaction_index_not_synced() -> Patches:
     yield patch.object(SegmentWriter, "sync_transactions", lambda self: None)
+    yield patch.object(opening._Opener, "_first_doubtful", lambda self: OFFSET_MAX)
 
 
 @mutant("readers of committed records are not stopped by an open transaction")

@@ -34,6 +34,8 @@ class RecordSource:
     """Values get one of these many random bytes behind their name."""
     key_count: int = 1
     """How many keys its records go round, in a fixed order."""
+    tombstone_every: int = 0
+    """Each of so many records deletes its key; 0: none does. Its value is then in a header."""
     producer_id: int = -1
     next_number: int = 0
     in_doubt: list[Batch] = field(default_factory=list)
@@ -71,12 +73,19 @@ class RecordSource:
     def key_of(self, number: int) -> bytes:
         return b"key" if self.key_count == 1 else f"{self.name}/{number * 7 % self.key_count}".encode()
 
+    def is_tombstone(self, number: int) -> bool:
+        return self.tombstone_every > 0 and number % self.tombstone_every == self.tombstone_every - 1
+
     def build(self, batch: Batch, now_ms: int) -> bytearray:
         """The batch as a producer sends it, with timestamps around `now_ms`."""
         builder = BatchBuilder()
         for number, value in enumerate(batch.values, batch.first):
             self.ledger.send(value, Sent(self.name, number, self.is_idempotent))
-            builder.append(now_ms + self.rng.randint(-50, 50), self.key_of(number), value, ())
+            at_ms, key = now_ms + self.rng.randint(-50, 50), self.key_of(number)
+            if self.is_tombstone(number):
+                builder.append(at_ms, key, None, (("value", value),))
+            else:
+                builder.append(at_ms, key, value, ())
         if not self.is_idempotent:
             return builder.build()
         return builder.build(producer_id=self.producer_id, producer_epoch=0, base_sequence=batch.first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -133,6 +134,7 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Hunt:
     for seed in seeds:
         tried += 1
         plan = plans_of(mutant.scenario).draw(seed)
+        gc.collect()  # what a run leaves behind is in cycles, and a run of a bug can be long
         with mutant.planted():
             run, _ = run_once(mutant.scenario, seed, plan)
         if run.failure is not None and run_once(mutant.scenario, seed, plan)[0].failure is None:

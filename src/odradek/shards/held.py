@@ -1,0 +1,81 @@
+"""Replies that are held until what they show is durable: released then, refused when it is lost, or when it takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.shards.outcome import Outcome
+
+
+class Held(NamedTuple):
+    """An outcome, and the future of its reply."""
+
+    outcome: Outcome[Any]
+    released: asyncio.Future[Any]
+
+    def release(self) -> None:
+        for answer in self.outcome.answers:
+            answer.ticket.answer(answer.response)
+        if not self.released.done():
+            self.released.set_result(self.outcome.reply)
+
+    def refuse(self, reason: KafkaError) -> None:
+        error = unavailable(reason)
+        for answer in self.outcome.answers:
+            answer.ticket.refuse(error)
+        if not self.released.done():
+            self.released.set_exception(error)
+            self.released.exception()  # whoever waited may be gone: that is no fault to report
+
+
+def release_when(
+    committed: asyncio.Future[None],
+    waiting: Sequence[Held],
+    *,
+    name: str,
+    patience_seconds: float,
+    lost: Callable[[KafkaError], None],
+) -> None:
+    """Release `waiting` once `committed` is done. If it fails, refuse them, and tell `lost`.
+
+    A log may stand still for as long as a partition of the network lasts. Who waits is refused after `patience_seconds`, to ask
+    again: what was written counts all the same, once it is durable.
+    """
+
+    def too_late() -> None:
+        error = KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name}: not durable within {patience_seconds:g} s"
+        )
+        for held in waiting:
+            held.refuse(error)
+
+    timer = asyncio.get_running_loop().call_later(patience_seconds, too_late)
+
+    def settle(done: asyncio.Future[None]) -> None:
+        timer.cancel()
+        error = _LOST if done.cancelled() else done.exception()
+        if error is None:
+            for held in waiting:
+                held.release()
+            return
+        reason = error if isinstance(error, KafkaError) else _LOST
+        for held in waiting:
+            held.refuse(reason)
+        lost(reason)
+
+    committed.add_done_callback(settle)
+
+
+_LOST: Final = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the wait for the log was given up")
+_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_COORDINATOR}
+)
+
+
+def unavailable(reason: KafkaError) -> KafkaError:
+    """What a client understands: look for the coordinator again, and try again."""
+    code = ErrorCode.NOT_COORDINATOR if reason.code in _ELSEWHERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return KafkaError(code, reason.message)

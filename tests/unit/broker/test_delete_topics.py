@@ -1,0 +1,67 @@
+"""DeleteTopics at a controller whose own broker has not applied yet what is committed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from odradek.broker.context import Circumstances
+from odradek.broker.handlers.delete_topics import handle
+from odradek.cluster.image import ClusterImage, TopicImage
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import BrokerId
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.runtime.real import real_runtime
+from odradek.security.quotas import Quotas
+
+OLD, NEW = (TopicImage(name="t", topic_id=UUID(int=number), partitions=()) for number in (1, 2))
+EMPTY = ClusterImage(
+    version=1, cluster_id="c", controller_id=BrokerId(1), brokers=(), topics={}, topics_by_id={}
+)
+
+
+class Controller:
+    """It knows of the new topic."""
+
+    latest = EMPTY.with_topic(NEW)
+
+    def __init__(self) -> None:
+        self.deleted: list[UUID | None] = []
+
+    async def delete_topic(self, name: str, *, topic_id: UUID | None = None) -> TopicImage:
+        self.deleted.append(topic_id)
+        return self.latest.topics[name]
+
+
+@pytest.fixture
+def controller() -> Controller:
+    return Controller()
+
+
+async def code_of_deleting(topic_id: UUID, controller: Controller) -> int:
+    parts = SimpleNamespace(
+        config=SimpleNamespace(delete_topic_enable=True),
+        image=EMPTY.with_topic(OLD),
+        controller=controller,
+        quotas=Quotas(),
+        runtime=real_runtime(),
+    )
+    circumstances = Circumstances(connection=cast(Any, None), api_version=6, client_id="test")
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1)
+    response = await handle(cast(Any, parts), circumstances, request)
+    return response.responses[0].error_code
+
+
+async def test_a_topic_that_is_committed_is_found_by_its_id(controller: Controller) -> None:
+    assert await code_of_deleting(NEW.topic_id, controller) == ErrorCode.NONE
+    assert controller.deleted == [NEW.topic_id]
+
+
+async def test_the_id_of_a_topic_that_was_does_not_delete_the_next_one_of_its_name(
+    controller: Controller,
+) -> None:
+    assert await code_of_deleting(OLD.topic_id, controller) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert not controller.deleted

@@ -1,0 +1,161 @@
+"""Requests for the controller: how long they look for one, and for whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from odradek.broker import forwarding
+from odradek.broker.context import Served
+from odradek.broker.dispatch import Dispatcher
+from odradek.broker.forwarding import Forwarding
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import BrokerId
+from odradek.net.connection import Connection
+from odradek.net.peers import PeerUnreachable
+from odradek.protocol import Message, RequestHeader, encode_request
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.protocol.messages.forward import ForwardRequest, ForwardResponse
+from odradek.runtime.real import real_runtime
+
+DELETE_TOPICS, VERSION = 20, 5
+REFUSED = ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
+DONE = ForwardResponse(response_data=b"done", controller_epoch=1, image_version=1)
+
+
+class Elsewhere:
+    """A cluster whose controller, if there is one, is another broker; `answers` are those that are given, in order."""
+
+    def __init__(self, controller: int | None, *answers: ForwardResponse | PeerUnreachable) -> None:
+        self.leads = False
+        self.controller_id = None if controller is None else BrokerId(controller)
+        self.asked: list[bytes] = []
+        self.on_asked: Callable[[], None] = lambda: None
+        self.forwarding = Forwarding(self)
+        self._answers = list(answers)
+        self._changed = asyncio.Event()
+
+    async def ask(self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float) -> Message:
+        assert broker == self.controller_id
+        self.asked.append(cast(ForwardRequest, request).request_data)
+        self.on_asked()
+        answer = self._answers.pop(0)
+        if isinstance(answer, PeerUnreachable):
+            raise answer
+        return answer
+
+    async def controller_changed(self) -> None:
+        await self._changed.wait()
+        self._changed.clear()
+
+    async def reached(self, controller_epoch: int, version: int) -> None:
+        """It is."""
+
+    def elect(self, controller: int) -> None:
+        self.controller_id = BrokerId(controller)
+        self._changed.set()
+
+
+class Client:
+    """A connection as a broker sees it."""
+
+    peer_host = "client"
+
+    def __init__(self) -> None:
+        self.peer_finished = False
+
+    def leave(self) -> None:
+        self.peer_finished = True
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "_RETRY_SECONDS", 0)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+async def passed_on(cluster: Elsewhere, client: Client) -> list[Any] | None:
+    async with asyncio.timeout(10):
+        return await cluster.forwarding.answer(b"request", "", "client", lambda: client.peer_finished)
+
+
+@pytest.mark.parametrize("first", [REFUSED, PeerUnreachable("it is away")])
+async def test_a_request_that_no_controller_took_is_passed_on_again(
+    client: Client, first: ForwardResponse | PeerUnreachable
+) -> None:
+    cluster = Elsewhere(2, first, DONE)
+    assert await passed_on(cluster, client) == [b"\0\0\0\4", b"done"]
+    assert len(cluster.asked) == 2
+
+
+@pytest.mark.parametrize("first", [REFUSED, PeerUnreachable("it is away")])
+async def test_a_request_that_no_controller_took_is_not_passed_on_again_for_a_client_that_has_gone(
+    client: Client, first: ForwardResponse | PeerUnreachable
+) -> None:
+    cluster = Elsewhere(2, first, DONE)
+    cluster.on_asked = client.leave
+    assert await passed_on(cluster, client) is None
+    assert len(cluster.asked) == 1
+
+
+async def test_a_controller_that_is_elected_too_late_is_not_asked_for_a_client_that_has_gone(
+    client: Client,
+) -> None:
+    cluster = Elsewhere(None, DONE)
+    waiting = asyncio.create_task(passed_on(cluster, client))
+    await asyncio.sleep(0)
+    client.leave()
+    cluster.elect(2)
+    assert await waiting is None
+    assert not cluster.asked
+
+
+async def test_a_client_that_only_ended_its_side_gets_the_answer_to_what_was_passed_on(
+    client: Client,
+) -> None:
+    client.leave()
+    assert await passed_on(Elsewhere(2, DONE), client) == [b"\0\0\0\4", b"done"]
+
+
+@pytest.mark.parametrize(("stays", "served_count"), [(True, 1), (False, 0)])
+async def test_a_broker_that_became_controller_serves_what_waited_only_for_clients_that_are_there(
+    client: Client, stays: bool, served_count: int
+) -> None:
+    cluster = Elsewhere(2, REFUSED)
+    served: list[DeleteTopicsRequest] = []
+
+    def serve(_parts: object, _circumstances: object, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        served.append(request)
+        return DeleteTopicsResponse(responses=[])
+
+    def is_elected() -> None:
+        cluster.leads = True
+        client.peer_finished = not stays
+
+    cluster.on_asked = is_elected
+    dispatcher = Dispatcher(cast(Any, Parts(cluster)), {DELETE_TOPICS: Served(DELETE_TOPICS, serve)})
+    header = RequestHeader(api_key=DELETE_TOPICS, api_version=VERSION, correlation_id=9, client_id="test")
+    frame = encode_request(header, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1))[4:]
+    async with asyncio.timeout(10):
+        answer = await cast(Any, dispatcher.handle(cast(Connection, client), memoryview(frame)))
+    assert len(served) == served_count
+    assert (answer is not None) is stays
+
+
+class Parts:
+    """Of a broker in that cluster."""
+
+    runtime = real_runtime()
+
+    class config:  # noqa: N801
+        inter_broker_listener_name = None
+
+    def __init__(self, cluster: Elsewhere) -> None:
+        self.cluster = cluster
