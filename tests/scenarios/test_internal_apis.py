@@ -1,5 +1,6 @@
 """What brokers say to each other, said by anybody: each request is answered with a code, and breaks nothing."""
 
+import asyncio
 import logging
 import struct
 from collections.abc import AsyncIterator
@@ -19,7 +20,10 @@ from odradek.protocol.messages.alter_partition import (
 )
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.cluster_sync import ClusterSyncRequest
+from odradek.protocol.messages.describe_quorum import DescribeQuorumRequest
+from odradek.protocol.messages.fetch import FetchRequest, ReplicaState
 from odradek.protocol.messages.forward import ForwardRequest
+from odradek.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
 
 STALE = 3
 
@@ -173,3 +177,89 @@ async def test_a_forwarded_request_that_brokers_serve_themselves(hostile: Any) -
     inner = encode_request(header, ApiVersionsRequest())[4:]
     request = ForwardRequest(request_data=inner, principal="User:x", client_host="h")
     assert (await hostile.call("Forward", 0, request)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_forwarded_request_may_do_nothing_that_its_forwarder_may_not(
+    hostile: Any, scene: Any
+) -> None:
+    """Whom it names as the asker is hearsay: the request within is served as one of the connection that it came over."""
+    served: list[str] = []
+    parts = scene.broker._parts
+    serve = parts.serve
+
+    def watched(connection: Any, inner: memoryview) -> Any:
+        served.append(connection.peer_host)
+        return serve(connection, inner)
+
+    parts.serve = watched
+    api = api_by_name("DescribeQuorum")
+    header = RequestHeader(api_key=api.key, api_version=0, correlation_id=1, client_id="x")
+    inner = encode_request(header, DescribeQuorumRequest())[4:]
+    request = ForwardRequest(request_data=inner, principal="User:admin", client_host="10.9.9.9")
+    assert (await hostile.call("Forward", 0, request)).error_code == 0
+    assert served == ["127.0.0.1"]
+
+
+@pytest.fixture
+async def two_listeners(scene: Any) -> Any:
+    """Connections to the listener of clients, and to that of brokers."""
+    listeners = "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0"
+    broker = await scene.start(
+        listeners=listeners,
+        listener_security_protocol_map="CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+        inter_broker_listener_name="BROKERS",
+    )
+    wires = []
+    for _, port in broker.addresses:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        wires.append(type(await scene.connect())(reader, writer))
+    yield wires
+    for wire in wires:
+        await wire.close()
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "request_of_a_broker", "otherwise"),
+    [
+        ("ClusterSync", 0, ClusterSyncRequest(broker_id=77), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (
+            "AllocateProducerIds",
+            0,
+            AllocateProducerIdsRequest(broker_id=77),
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ),
+        ("AlterPartition", 3, AlterPartitionRequest(broker_id=77), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ("Forward", 0, ForwardRequest(principal="User:x", client_host="h"), ErrorCode.INVALID_REQUEST),
+        ("Fetch", 17, FetchRequest(replica_state=ReplicaState(replica_id=2, replica_epoch=1)), None),
+    ],
+)
+async def test_what_only_brokers_may_ask_is_served_at_their_listener_alone(
+    two_listeners: Any, api: str, version: int, request_of_a_broker: Any, otherwise: ErrorCode | None
+) -> None:
+    clients, brokers = two_listeners
+    refused = await clients.call(api, version, request_of_a_broker)
+    assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    heard = await brokers.call(api, version, request_of_a_broker)
+    assert heard.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert otherwise is None or heard.error_code == otherwise
+
+
+async def test_state_of_share_groups_is_between_brokers_too(two_listeners: Any) -> None:
+    """Its answers have no place for such an error: the connection ends."""
+    clients, brokers = two_listeners
+    request = ReadShareGroupStateRequest(group_id="g")
+    clients.send("ReadShareGroupState", 0, request)
+    assert await clients.closed_by_broker()
+    await brokers.call("ReadShareGroupState", 0, request)
+
+
+async def test_clients_are_served_at_every_listener_and_other_brokers_are_told_theirs(
+    scene: Any, two_listeners: Any
+) -> None:
+    clients, brokers = two_listeners
+    assert (await clients.create("t")).error_code == 0
+    for wire in (clients, brokers):
+        assert (await wire.produce("t", [b"x"])).error_code == 0
+        assert (await wire.fetch("t", 0)).error_code == 0
+    (me,) = scene.broker._parts.image.brokers
+    assert (me.host, me.port) == scene.broker.addresses[1]

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -29,6 +30,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.runtime.real import PosixFile
+from odradek.storage.directories import LogDirectories
 
 UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 12, 100
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, INVALID_COMMIT_OFFSET_SIZE = 22, 25, 69, 28
@@ -241,6 +243,38 @@ async def test_offsets_are_deleted_on_request(offsets: Offsets) -> None:
     assert [one.error_code for one in answer.topics[0].partitions] == [0, UNKNOWN_TOPIC_OR_PARTITION]
     assert await offsets.fetch() == {("t", 1): (8, -1, "", 0)}
     assert (await delete("nowhere", 0)).error_code == GROUP_ID_NOT_FOUND
+
+
+async def test_offsets_do_not_outlive_a_topic_that_is_made_anew_before_anybody_sees_it_gone(
+    offsets: Offsets, scene: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that is busy with one image gets the next ones as one."""
+    await offsets.create("t")
+    await offsets.commit("t", 0, 7)
+    busy, done = asyncio.Event(), asyncio.Event()
+    open_log = LogDirectories.open_log
+
+    async def slowly(self: LogDirectories, name: TopicPartition, *args: Any, **options: Any) -> Any:
+        if name.topic == "slow":
+            busy.set()
+            await done.wait()
+        return await open_log(self, name, *args, **options)
+
+    monkeypatch.setattr(LogDirectories, "open_log", slowly)
+    wires = [await scene.connect() for _ in range(3)]
+    asked = [asyncio.ensure_future(wires[0].create("slow"))]
+    await busy.wait()
+    controller = scene.broker._cluster.controller
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+    asked.append(asyncio.ensure_future(wires[1].call("DeleteTopics", 6, request)))
+    await until(lambda: "t" not in controller.latest.topics)
+    asked.append(asyncio.ensure_future(wires[2].create("t", 2)))
+    await until(lambda: "t" in controller.latest.topics)
+    done.set()
+    *_, made = await asyncio.gather(*asked)
+    offsets.ids["t"] = made.topic_id
+    for version in (9, 10):
+        assert (await offsets.fetch(("t", 0), version=version))["t", 0][0] == -1
 
 
 async def test_a_deleted_group_stays_deleted_across_a_restart(offsets: Offsets, scene: Any) -> None:

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
+from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+)
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
 )
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
@@ -216,6 +222,33 @@ async def test_a_long_poll_for_committed_records_ends_with_the_transaction_not_w
     assert await producer.end(commit=True) == 0
     data = (await polled).responses[0].partitions[0]
     assert values_in(data) == [b"a", b"b"]
+
+
+async def test_a_long_poll_in_an_open_transaction_ends_when_its_records_are_deleted(
+    scene: Any, wire: Any, producer_of: Any, make_fetch: Any
+) -> None:
+    """The reader is told that it is out of range as soon as that is so; it waits at the transaction's first record."""
+    await wire.create("t")
+    producer = await producer_of("one")
+    assert await producer.add("t") == 0
+    assert await producer.send("t", [b"a", b"b", b"c"]) == 0
+    reader = await scene.connect()
+    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=30_000).replace(isolation_level=COMMITTED))
+    polled = asyncio.ensure_future(reader.receive())
+    readers = scene.broker._parts.replicas.leader("t", 0)._readers
+    async with asyncio.timeout(SECONDS):
+        while not readers._committed:
+            await asyncio.sleep(0.001)
+    deletion = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
+    response = await wire.call(
+        "DeleteRecords", 2, DeleteRecordsRequest(topics=[deletion], timeout_ms=SECONDS * 1000)
+    )
+    assert response.topics[0].partitions[0].error_code == 0
+    async with asyncio.timeout(SECONDS):
+        data = (await polled).responses[0].partitions[0]
+    assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert data.log_start_offset in (2, -1)
+    assert await latest(wire, "t", COMMITTED) == 2
 
 
 async def test_every_version_of_fetch_names_the_aborted_transactions(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker import fetch_waiting
 from odradek.cluster.image import BrokerImage, PartitionImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId, LeaderEpoch
@@ -15,7 +16,13 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from odradek.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -317,11 +324,17 @@ class Session:
         self.session_id = 0
         self.epoch = 0
 
-    async def ask(self, offset: int | None = None, *, wait_ms: int = 0, **options: Any) -> list[Any]:
-        """With an offset partition 0 of t is named; what the response says of partitions."""
-        request = self.stage.request(offset or 0, wait_ms=wait_ms, high_watermark=0, **options)
+    async def ask(
+        self, offset: int | None = None, *, high_watermark: int = 0, anew: bool = False, **options: Any
+    ) -> list[Any]:
+        """With an offset partition 0 of t is named; what the response says of partitions. `anew`: it leaves the session and
+        comes back."""
+        request = self.stage.request(offset or 0, high_watermark=high_watermark, **options)
         if offset is None:
             request = request.replace(topics=[])
+        if anew:
+            gone = ForgottenTopic(topic_id=self.stage.topic_id, partitions=[0])
+            request = request.replace(forgotten_topics_data=[gone])
         request = request.replace(session_id=self.session_id, session_epoch=self.epoch)
         response = await self.wire.call("Fetch", 18, request)
         assert response.error_code == 0
@@ -376,6 +389,64 @@ async def test_a_high_watermark_that_moves_wakes_what_rests(stage: Stage, sessio
     stage.lead(ME, OTHER)
     (moved,) = await waiting
     assert (moved.high_watermark, moved.records) == (1, b"")
+
+
+async def test_what_is_appended_after_a_high_watermark_moved_does_not_wait_for_the_news_of_that(
+    stage: Stage, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_waiting, "_MARK_DELAY_S", 600.0)
+    stage.lead(ME, OTHER, BrokerId(3))
+    await stage.wire.produce("t", [b"x"], acks=1)
+    await session.ask(0)
+    await session.ask(1)
+    assert await session.ask(wait_ms=1) == []
+    waiting = asyncio.get_running_loop().create_task(session.ask(wait_ms=600_000))
+    await asyncio.sleep(0)
+    await stage.wire.fetch("t", 0)  # the broker has seen the follower's fetch by now
+    stage.lead(ME, OTHER)
+    assert session.resting == 0
+    await stage.wire.produce("t", [b"y"], acks=1)
+    (found,) = await asyncio.wait_for(waiting, 60)
+    assert (found.high_watermark, len(found.records) > 0) == (1, True)
+
+
+async def test_who_follows_anew_is_told_soon_where_the_log_begins_and_once(
+    stage: Stage, session: Session
+) -> None:
+    stage.lead(ME, OTHER)
+    for value in (b"x", b"y"):
+        await stage.wire.produce("t", [value], acks=1)
+    await session.ask(2)
+    (told,) = await session.ask(wait_ms=600_000)
+    assert told.high_watermark == 2
+    stage.partition.delete_records(1)
+    follows = {"wait_ms": 600_000, "high_watermark": 2}
+    for start_offset in (0, -1):
+        asked = session.ask(2, anew=True, start_offset=start_offset, **follows)
+        (told,) = await asyncio.wait_for(asked, 60)
+        assert (told.log_start_offset, told.records) == (1, b"")
+        assert await session.ask(2, start_offset=start_offset, high_watermark=2, wait_ms=20) == [], (
+            "it was told"
+        )
+
+
+async def test_who_follows_anew_and_knows_where_the_log_begins_waits_for_records(
+    stage: Stage, session: Session
+) -> None:
+    stage.lead(ME, OTHER)
+    for value in (b"x", b"y"):
+        await stage.wire.produce("t", [value], acks=1)
+    await session.ask(2)
+    (told,) = await session.ask(wait_ms=600_000)
+    assert told.high_watermark == 2
+    stage.partition.delete_records(1)
+    asked = session.ask(2, anew=True, start_offset=1, high_watermark=2, wait_ms=600_000)
+    waiting = asyncio.get_running_loop().create_task(asked)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await stage.wire.produce("t", [b"z"], acks=1)
+    (found,) = await asyncio.wait_for(waiting, 60)
+    assert len(found.records) > 0
 
 
 async def test_the_end_of_a_role_wakes_what_rests(stage: Stage, session: Session) -> None:

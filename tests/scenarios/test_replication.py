@@ -18,11 +18,13 @@ from odradek.broker.context import Parts
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.handlers import Handlers
+from odradek.broker.replica_roles import ReplicaRoles
 from odradek.broker.replicas import Replicas
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.net.peer_connection import PeerUnreachable
 from odradek.net.peers import Peers
 from odradek.net.server import OpenListener, Server, ServerLimits
 from odradek.records import BatchBuilder, BatchHeader, split_batches
@@ -241,6 +243,10 @@ async def until(condition: Callable[[], bool], what: str = "") -> None:
     raise AssertionError(f"it never came to pass: {what}")
 
 
+async def unreachable(*_: Any, **__: Any) -> Any:
+    raise PeerUnreachable("nobody answers")
+
+
 Make = Callable[..., Awaitable[list[Node]]]
 
 
@@ -366,6 +372,51 @@ async def test_a_follower_far_behind_begins_where_the_leader_does(
         await until(lambda: controller.state().isr == (0, 1), "it is in sync")
 
 
+async def test_a_replica_that_forgot_where_its_log_begins_is_told_before_it_counts(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2, replica_fetch_wait_max_ms=60_000) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(15)
+        a.partition().delete_records(12)
+        await a.append_acknowledged(1)
+        await until(lambda: b.partition().start_offset == 12 and b.partition().is_durable, "all is deleted")
+        await b.stop()
+        rotten = [tmp_path / "1" / "t-0" / "log-start-offset", tmp_path / "1" / "log-start-offset-checkpoint"]
+        for path in rotten:
+            path.write_bytes(b"")
+        await b.start()
+        assert b.replicas.damaged == {(FIRST_ID, 0)}, "its first report"
+        await controller.elect(0, isr=(0,))
+        assert b.replicas.damaged == frozenset(), "it follows"
+        await until(lambda: b.partition().start_offset == 12, "it begins where the leader does")
+        await until(lambda: controller.state().isr == (0, 1), "it is in sync")
+        await until(lambda: not b.partition().log.start_is_doubted, "it knows")
+        assert content(b.partition()) == content(a.partition())
+
+
+async def test_a_leader_that_forgot_where_its_log_begins_says_so(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, _b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(15)
+        a.partition().delete_records(12)
+        await a.append_acknowledged(1)
+        await a.stop()
+        (tmp_path / "0" / "t-0" / "log-start-offset").write_bytes(b"")
+        (tmp_path / "0" / "log-start-offset-checkpoint").write_bytes(b"")
+        await a.start()
+        await controller.tell(0)
+        assert a.partition().is_leader
+        assert a.replicas.damaged == {(FIRST_ID, 0)}
+        await controller.elect(1, isr=(1,))
+        await until(lambda: a.partition().start_offset == 12, "it follows, and hears of it")
+        assert a.replicas.damaged == frozenset()
+
+
 async def test_a_topic_made_anew_never_shows_what_the_old_one_had(
     tmp_path: Path, controller: Controller
 ) -> None:
@@ -461,6 +512,33 @@ async def test_a_damaged_leader_gets_what_it_lost_from_the_next_one(
         assert a.replicas.damaged == frozenset()
 
 
+async def test_a_follower_that_met_damage_is_cut_under_another_leader_epoch_and_has_no_hole(
+    tmp_path: Path, controller: Controller
+) -> None:
+    """Under the one in which it fetches, its leader and what is under way would go on from where it ended before."""
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        for _ in range(4):
+            await a.append_acknowledged(5)
+        damage(b, 10)
+        log = b.partition().log
+        with pytest.raises(KafkaError):
+            log.verify(log.read(10, 1 << 20, end_offset=20, at_least_one=True))
+        assert b.replicas.damaged == {(FIRST_ID, 0)}
+        controller.grants = False
+        controller.has(replace(controller.state(), isr=(BrokerId(0),), partition_epoch=8))
+        await controller.tell()
+        assert b.replicas.damaged == {(FIRST_ID, 0)}, "it goes on saying so"
+        await a.append_acknowledged(5)
+        await until(lambda: b.partition().log.flushed_offset == 25, "what is new is copied")
+        controller.grants = True
+        await controller.elect(0, isr=(0,))
+        await until(lambda: controller.state().isr == (0, 1), "it is in sync again")
+        assert content(a.partition()) == content(b.partition())
+        assert b.replicas.damaged == frozenset()
+
+
 async def test_a_leader_that_is_gone_holds_up_nobody_else(tmp_path: Path, controller: Controller) -> None:
     async with nodes(controller, tmp_path, 3) as (a, b, c):
         controller.has(led_by(0, 0, 2), led_by(1, 1, 2))
@@ -536,6 +614,53 @@ async def test_through_lost_connections_and_changes_of_leader_nothing_acknowledg
         assert acknowledged <= {header.last_offset for header in batches}
 
 
+async def test_a_high_watermark_that_was_told_under_an_epoch_that_ended_is_told_again(
+    tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch ends while what was fetched is being flushed: what came with it of the high watermark counts no more, and
+    nothing else happens in the partition. Another partition's flush holds up the next fetch until all that is over."""
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        out_of_sync = replace(led_by(0, 0, 1), isr=(BrokerId(0),))
+        controller.has(out_of_sync, out_of_sync)
+        controller.grants = False
+        await controller.tell(0)
+        for index in (0, 1):
+            await a.append_acknowledged(6, index)
+        flush = b.replicas._flusher.request
+        monkeypatch.setattr(b.replicas._flusher, "request", lambda partition: None)
+        with (
+            monkeypatch.context() as nobody_answers
+        ):  # until both are followed: they have to come in one answer
+            nobody_answers.setattr(b.peers, "ask", unreachable)
+            await controller.tell(1)
+        first, second = b.partition(0), b.partition(1)
+        await until(lambda: first.log.end_offset == second.log.end_offset == 6, "both are fetched")
+        controller.has(out_of_sync, replace(out_of_sync, leader_epoch=LeaderEpoch(1), partition_epoch=1))
+        await controller.tell()
+        flush(second)
+        await until(lambda: second.durable_offset == 6, "the second is durable")
+        assert second.high_watermark == 0
+        flush(first)
+        await until(lambda: first.high_watermark == second.high_watermark == 6, "the marks")
+
+
+async def test_a_fetch_that_comes_late_does_not_keep_a_replica_out_of_sync(
+    tmp_path: Path, controller: Controller
+) -> None:
+    """It says how far the follower was before, and nothing is appended that would make it say more."""
+    async with nodes(controller, tmp_path, 2, replica_fetch_wait_max_ms=10) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(5)
+        await until(lambda: b.partition().high_watermark == 5, "the follower knows everything")
+        controller.has(replace(controller.state(), isr=(BrokerId(0),), partition_epoch=7))
+        controller.grants = False
+        a.partition().follower_fetched(BrokerId(1), b.epoch, 2, a.runtime.clock.monotonic())
+        await controller.tell()
+        controller.grants = True
+        await until(lambda: controller.state().isr == (0, 1), "it is in sync again")
+
+
 async def test_many_partitions_are_spread_over_the_fetchers_and_all_arrive(
     tmp_path: Path, controller: Controller
 ) -> None:
@@ -605,3 +730,21 @@ async def test_a_replica_that_cannot_take_its_role_keeps_no_other_from_its_own(
         with pytest.raises(KafkaError) as refused:
             a.partition(0)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_new_replica_that_cannot_take_its_role_keeps_no_other_from_being_opened(
+    tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with nodes(controller, tmp_path, 1) as (a,):
+        assume = ReplicaRoles.assume
+
+        def refuse(self: ReplicaRoles, partition: Partition, state: PartitionImage) -> None:
+            if partition.name.partition < 10:
+                raise OSError(5, "no disk")
+            assume(self, partition, state)
+
+        monkeypatch.setattr(ReplicaRoles, "assume", refuse)
+        controller.has(*(led_by(0, 0) for _ in range(20)))
+        await controller.tell()
+        assert a.replicas.offline == {(FIRST_ID, index) for index in range(10)}
+        assert all(a.partition(index).is_leader for index in range(10, 20))

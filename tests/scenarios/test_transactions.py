@@ -32,6 +32,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from odradek.records import data_batches, decode_batch, split_batches
+from odradek.storage.directories import LogDirectories
 from odradek.transactions.markers import MarkerBatch
 
 READ_COMMITTED = 1
@@ -119,7 +120,11 @@ class Producer:
         if self.end_version < EPOCHS:
             assert set(await self.add(topic, *partitions)) == {ErrorCode.NONE}
         for partition in partitions:
-            assert await self.send(topic, value, partition) is ErrorCode.NONE
+            # A batch may come before the coordinator is done with the last transaction.
+            async with asyncio.timeout(20):
+                while (code := await self.send(topic, value, partition)) in BUSY:
+                    await asyncio.sleep(0.01)
+            assert code is ErrorCode.NONE
 
     def end_request(self, *, commit: bool) -> EndTxnRequest:
         return EndTxnRequest(
@@ -732,3 +737,33 @@ async def test_two_phase_commit_where_it_is_allowed_never_times_out(scene: Any, 
     state = await producer.state()
     assert (state.transaction_state, state.transaction_timeout_ms) == ("Ongoing", 2**31 - 1)
     assert await producer.end() is ErrorCode.NONE
+
+
+async def test_a_transaction_is_ended_in_a_partition_whose_topic_is_just_being_made(
+    scene: Any,
+    wire: Any,
+    producer_of: Any,
+    make_fetch: Any,
+    until: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is led already, and the image that holds it is shown only once all is open: it must not count as deleted."""
+    others_open = asyncio.Event()
+    open_log = LogDirectories.open_log
+
+    async def slowly(self: LogDirectories, name: TopicPartition, *args: Any, **options: Any) -> Any:
+        if name == ("made", 1):
+            await others_open.wait()
+        return await open_log(self, name, *args, **options)
+
+    monkeypatch.setattr(LogDirectories, "open_log", slowly)
+    producer = await producer_of(wire, version=EPOCHS)
+    creating = asyncio.ensure_future((await scene.connect()).create("made", partitions=2))
+    await until(lambda: TopicPartition("made", 0) in scene.broker._replicas._partitions)
+    await producer.write(b"one", (0,), "made")
+    assert await producer.end() is ErrorCode.NONE
+    assert await producer.settled() == "CompleteCommit"
+    others_open.set()
+    assert (await creating).error_code == 0
+    assert await stable(wire, make_fetch, "made")
+    assert await committed(wire, make_fetch, "made") == [b"one"]

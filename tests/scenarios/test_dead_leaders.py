@@ -1,0 +1,116 @@
+"""What clients are told of a leader that has just died, before the controller has found another."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from odradek.cluster.image import BrokerImage, ClusterImage
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import BrokerId
+from odradek.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+OTHER = BrokerId(2)
+WANTED = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+
+
+class Suspected:
+    """Broker 2, as broker 1 sees it."""
+
+    def __init__(self, link: Any) -> None:
+        self.link = link
+        self.died: frozenset[BrokerId] = frozenset()
+        self.seconds: list[float] = []
+        link._suspicion = self
+
+    def dead(self) -> frozenset[BrokerId]:
+        return self.died
+
+    def undecided_for(self) -> float:
+        return self.seconds.pop(0) if self.seconds else 0.0
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def known(scene: Any, wire: Any) -> ClusterImage:
+    """Topic t, whose only partition broker 2 leads as far as broker 1 knows."""
+    await wire.create("t")
+    link = scene.broker._parts.cluster
+    other = BrokerImage(
+        broker_id=OTHER, host="127.0.0.1", port=9, epoch=77, endpoints={"PLAINTEXT": ("other", 1234)}
+    )
+    topic = link.image.topics["t"]
+    partition = replace(
+        topic.partitions[0],
+        leader=OTHER,
+        replicas=(OTHER, BrokerId(1)),
+        isr=(OTHER,),
+        eligible=(BrokerId(1),),
+    )
+    image: ClusterImage = link.image.with_topic(replace(topic, partitions=(partition,)))
+    link._image = replace(image, brokers=(*image.brokers, other))
+    known: ClusterImage = link._image
+    return known
+
+
+@pytest.fixture
+def suspected(scene: Any) -> Iterator[Suspected]:
+    link = scene.broker._parts.cluster
+    yield Suspected(link)
+    link._suspicion = None
+
+
+async def test_a_leader_that_lives_is_named(wire: Any, known: ClusterImage, suspected: Suspected) -> None:
+    (topic,) = (await wire.call("Metadata", 12, WANTED)).topics
+    assert (topic.partitions[0].leader_id, topic.partitions[0].error_code) == (OTHER, 0)
+
+
+async def test_a_leader_that_is_dead_is_not_named(
+    wire: Any, known: ClusterImage, suspected: Suspected
+) -> None:
+    suspected.died = frozenset([OTHER])
+    (topic,) = (await wire.call("Metadata", 12, WANTED)).topics
+    (partition,) = topic.partitions
+    assert (partition.leader_id, partition.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    assert partition.offline_replicas == [OTHER]
+
+
+async def test_whoever_describes_a_topic_is_told_the_same(
+    wire: Any, known: ClusterImage, suspected: Suspected
+) -> None:
+    wanted = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
+    (partition,) = (await wire.call("DescribeTopicPartitions", 0, wanted)).topics[0].partitions
+    assert (partition.leader_id, partition.offline_replicas) == (OTHER, [])
+    assert partition.eligible_leader_replicas == [BrokerId(1)]
+    suspected.died = frozenset([OTHER])
+    (partition,) = (await wire.call("DescribeTopicPartitions", 0, wanted)).topics[0].partitions
+    assert (partition.leader_id, partition.offline_replicas) == (-1, [OTHER])
+
+
+async def test_the_answer_waits_for_the_look_at_the_leader(
+    wire: Any, known: ClusterImage, suspected: Suspected
+) -> None:
+    """Three times is asked whether to wait; the answer is made after the last one."""
+    suspected.seconds = [0.001, 0.001, 0.001]
+    (topic,) = (await wire.call("Metadata", 12, WANTED)).topics
+    assert not suspected.seconds
+    assert topic.partitions[0].leader_id == OTHER
+
+
+async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any, known: ClusterImage) -> None:
+    """librdkafka that is told in one answer that a partition moved, and that its old broker is no more, loses sight of it for a
+    second (seen in 2.16.0): its thread for that broker ends before it has let go of the partition."""
+    link = scene.broker._parts.cluster
+    before = link.image
+    link._image = replace(before, brokers=tuple(one for one in before.brokers if one.broker_id != OTHER))
+    link._note_gone(before, link._image)
+    answer = await wire.call("Metadata", 12, WANTED)
+    assert [broker.node_id for broker in answer.brokers] == [BrokerId(1), OTHER]
+    assert answer.topics[0].partitions[0].leader_id == -1
+    link._gone = {broker: (one, 0.0) for broker, (one, _) in link._gone.items()}
+    answer = await wire.call("Metadata", 12, WANTED)
+    assert [broker.node_id for broker in answer.brokers] == [BrokerId(1)]

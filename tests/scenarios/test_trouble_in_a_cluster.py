@@ -1,0 +1,118 @@
+"""What a broker does that cannot go on as a member of its cluster, or cannot do all that the controller says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.cluster_link import ClusterLink
+from odradek.cluster.image import ClusterImage
+from odradek.cluster.registration import SPEAKS, Registration, register, registered
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.registry import EmbeddedRegistry
+from odradek.runtime.real import real_runtime
+
+TAKEN = KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another broker has this id")
+
+
+async def test_a_broker_whose_id_was_taken_ends(scene: Any, wire: Any) -> None:
+    link = scene.broker._parts.cluster
+    link.failed.set_exception(TAKEN)
+    async with asyncio.timeout(10):
+        await scene.broker.fatal.wait()
+
+
+async def test_a_broker_whose_id_is_taken_while_it_starts_does_not_wait_for_ever(
+    scene: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It registered, lost its session, and found the id taken, before it heard of any image."""
+    parts = scene.broker._parts
+    link = ClusterLink(
+        parts.runtime,
+        parts.cluster._membership._registry,
+        parts.image,
+        broker_id=BrokerId(1),
+        apply=scene.broker._apply,
+        request_timeout_s=1.0,
+    )
+    membership = link._membership
+
+    async def join(*_: object) -> None:
+        membership.failed = asyncio.get_running_loop().create_future()
+        membership.failed.set_exception(TAKEN)
+
+    monkeypatch.setattr(membership, "join", join)
+    registration = Registration(broker_id=BrokerId(1), directory_id="d", host="h", port=1)
+    with pytest.raises(KafkaError, match="another broker has this id"):
+        async with asyncio.timeout(10):
+            await link.join(registration, membership.join, membership.join)  # type: ignore[arg-type]
+
+
+async def test_settings_that_this_broker_cannot_take_keep_it_from_nothing_else(scene: Any, wire: Any) -> None:
+    """The controller's own file allows them, this one's does not; topics are made and deleted all the same."""
+    await wire.create("t")
+    parts = scene.broker._parts
+    before: ClusterImage = parts.image
+    config = parts.config
+    after = replace(
+        before.without_topic("t"),
+        broker_configs={"log.retention.ms": "not a number"},
+        version=before.version + 1,
+    )
+    await parts.cluster.take(after)
+    assert parts.image is after
+    assert parts.config is config
+    with pytest.raises(KafkaError) as gone:
+        parts.replicas.replica("t", 0)
+    assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.fixture
+async def neighbour(shared: Path) -> AsyncIterator[EmbeddedRegistry]:
+    """A session of another broker with the registry that this machine's brokers share."""
+    runtime = real_runtime()
+    registry = EmbeddedRegistry.open(runtime, str(shared))
+    yield registry
+    await registry.close()
+    runtime.offload.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    (tmp_path / "shared").mkdir()
+    return tmp_path / "shared"
+
+
+@pytest.mark.parametrize(
+    ("speaks", "advice"), [((2, 3), "start it with the version"), ((0, 0), "one version at a time")]
+)
+async def test_a_broker_of_a_version_that_the_others_cannot_talk_to_is_refused_in_one_line(
+    scene: Any, shared: Path, neighbour: EmbeddedRegistry, speaks: tuple[int, int], advice: str
+) -> None:
+    other = Registration(broker_id=BrokerId(2), directory_id="d2", host="there", port=9, speaks=speaks)
+    await register(neighbour, other)
+    with pytest.raises(KafkaError) as refused:
+        await scene.start(odradek_registry_dir=str(shared), node_id="1")
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
+    assert f"broker 2, at there:9, speaks versions {speaks[0]} to {speaks[1]}" in refused.value.message
+    assert advice in refused.value.message
+    assert "\n" not in str(refused.value)
+    assert list(await registered(neighbour)) == [BrokerId(2)]
+
+
+async def test_a_broker_joins_one_of_another_version_that_it_can_talk_to(
+    scene: Any, shared: Path, neighbour: EmbeddedRegistry
+) -> None:
+    """A rolling upgrade: the next version speaks this one's language, too."""
+    other = Registration(broker_id=BrokerId(2), directory_id="d2", host="there", port=9, speaks=(1, 2))
+    await register(neighbour, other)
+    await scene.start(odradek_registry_dir=str(shared), node_id="1")
+    await neighbour.sync()
+    assert {one: found.speaks for one, (found, _) in (await registered(neighbour)).items()} == {
+        BrokerId(1): SPEAKS,
+        BrokerId(2): (1, 2),
+    }
