@@ -8,8 +8,10 @@ from typing import Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
+from tests.faults.standstill import left
 
 _SECONDS: Final = 5.0
+_FAILURES_MAX: Final = 6
 
 
 class Commits:
@@ -52,17 +54,9 @@ class CommitWatch:
         self._topic = topic
         self._partitions = partitions
         self._commits = commits
-        self._readers = {
-            group: confluent_kafka.Consumer(
-                {
-                    "bootstrap.servers": address,
-                    "group.id": group,
-                    "log_level": 0,
-                    "reconnect.backoff.max.ms": 500,
-                }
-            )
-            for group in groups
-        }
+        self._address = address
+        self._readers = {group: self._reader(group) for group in groups}
+        self._failures = dict.fromkeys(groups, 0)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="commit watch", daemon=True)
 
@@ -83,8 +77,20 @@ class CommitWatch:
     def finish(self) -> None:
         self._stopping.set()
         self._thread.join()
-        for reader in self._readers.values():
-            reader.close()
+        for reader in self._readers.values():  # one that stands still never closes
+            closing = threading.Thread(target=reader.close, daemon=True)
+            closing.start()
+            closing.join(_SECONDS)
+
+    def _reader(self, group: str) -> confluent_kafka.Consumer:
+        return confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self._address,
+                "group.id": group,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
 
     def _run(self) -> None:
         while not self._stopping.wait(0.5):
@@ -97,10 +103,22 @@ class CommitWatch:
     def _committed(self, group: str) -> dict[int, int]:
         expected = self._commits.expected()
         places = [TopicPartition(self._topic, number) for number in range(self._partitions)]
-        told = self._readers[group].committed(places, timeout=_SECONDS)
-        for one in told:
-            if one.error is not None:
-                raise KafkaException(one.error)
+        try:
+            told = self._readers[group].committed(places, timeout=_SECONDS)
+            for one in told:
+                if one.error is not None:
+                    raise KafkaException(one.error)
+        except KafkaException:
+            self._failed(group)
+            raise
+        self._failures[group] = 0
         offsets = {one.partition: one.offset for one in told}
         self._commits.read(group, offsets, expected)
         return offsets
+
+    def _failed(self, group: str) -> None:
+        """A client that stands still (`standstill.py`) is left where it is: another reads from now on."""
+        self._failures[group] += 1
+        if self._failures[group] % _FAILURES_MAX == 0:
+            left.append(self._readers[group])
+            self._readers[group] = self._reader(group)

@@ -6,51 +6,51 @@ aborted, and read again from where the group stands; after anything else both cl
 
 from __future__ import annotations
 
-import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
+from tests.faults.client_thread import ClientThread
 from tests.faults.commits import Commits
-from tests.faults.whereabouts import whereabouts
 
 _BATCH: Final = 200
 _SECONDS: Final = 10.0
+_IDLE_MS: Final = 8_000
+"""librdkafka forgets the time limit of `send_offsets_to_transaction`, and looks for the group's coordinator again only when a
+connection comes or goes. So that one does now and then, idle ones are closed."""
 _QUICK: Final = {
     "retry.backoff.ms": 50,
     "retry.backoff.max.ms": 200,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 200,
-    "log_level": 0,
 }
 
 
-class Copier:
+class Copier(ClientThread):
     """One of several that copy `source` to `target`, in a thread of its own; each has a transactional id of its own."""
 
     def __init__(
-        self, number: int, address: str, source: str, target: str, group: str, commits: Commits
+        self,
+        number: int,
+        address: str,
+        source: str,
+        target: str,
+        group: str,
+        commits: Commits,
+        *,
+        talkative: bool = False,
     ) -> None:
-        self.troubles: Counter[str] = Counter()
-        self.name = f"copier-{number}"
+        super().__init__(f"copier-{number}")
         self._address = address
         self._source = source
         self._target = target
         self._group = group
         self._commits = commits
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def finish(self, timeout_s: float) -> str | None:
-        """Where it hangs, if it did not end in time."""
-        self._stopping.set()
-        self._thread.join(timeout_s)
-        return whereabouts(self._thread)
+        logging = {"debug": "eos,cgrp,protocol,broker"} if talkative else {"log_level": 0}
+        self._settings = {**_QUICK, "client.id": self.name, **logging}
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -59,10 +59,11 @@ class Copier:
                     "bootstrap.servers": self._address,
                     "transactional.id": self.name,
                     "transaction.timeout.ms": 20_000,
-                    **_QUICK,
+                    "connections.max.idle.ms": _IDLE_MS,
+                    **self._settings,
                 }
             )
-            consumer = _consumer(self._address, self._group)
+            consumer = self._consumer()
             try:
                 producer.init_transactions(_SECONDS)
                 consumer.subscribe([self._source])
@@ -74,7 +75,21 @@ class Copier:
             finally:
                 consumer.close()
 
+    def _consumer(self) -> Any:
+        return confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self._address,
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "session.timeout.ms": 6000,
+                **self._settings,
+            }
+        )
+
     def _copy(self, consumer: Any, producer: Any) -> None:
+        self.busy_since = time.monotonic()
         messages = [one for one in consumer.consume(_BATCH, 0.2) if one.error() is None]
         if not messages:
             return
@@ -111,20 +126,6 @@ class Copier:
 
     def _note(self, error: KafkaException) -> None:
         self.troubles[error.args[0].name()] += 1
-
-
-def _consumer(address: str, group: str) -> Any:
-    return confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "session.timeout.ms": 6000,
-            **_QUICK,
-        }
-    )
 
 
 def _rewind(consumer: Any) -> None:

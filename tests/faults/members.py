@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
+import time
 from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
+from tests.faults.client_thread import ClientThread
 from tests.faults.commits import Commits
-from tests.faults.whereabouts import whereabouts
 
 _BATCH: Final = 200
 
 
-class Member:
+class Member(ClientThread):
     """One consumer in a thread of its own. It commits what it has seen, and not before."""
 
-    def __init__(self, number: int, address: str, topic: str, group: str, commits: Commits) -> None:
-        self.name = f"member-{number}"
+    def __init__(
+        self, number: int, address: str, topic: str, group: str, commits: Commits, *, talkative: bool = False
+    ) -> None:
+        super().__init__(f"member-{number}")
         self.seen: set[bytes] = set()
-        self.troubles: Counter[str] = Counter()
         self._address = address
         self._topic = topic
         self._group = group
         self._commits = commits
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def finish(self, timeout_s: float) -> str | None:
-        """Where it hangs, if it did not end in time."""
-        self._stopping.set()
-        self._thread.join(timeout_s)
-        return whereabouts(self._thread)
+        self._logging = {"debug": "cgrp,protocol,broker"} if talkative else {"log_level": 0}
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -60,13 +50,15 @@ class Member:
                 "retry.backoff.ms": 50,
                 "reconnect.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 200,
-                "log_level": 0,
+                "client.id": self.name,
+                **self._logging,
             }
         )
         consumer.subscribe([self._topic])
         return consumer
 
     def _turn(self, consumer: Any) -> None:
+        self.busy_since = time.monotonic()
         ends: dict[int, int] = {}
         for message in consumer.consume(_BATCH, 0.2):
             if message.error() is None:

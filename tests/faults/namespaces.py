@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -61,11 +62,10 @@ def enter_hub(arguments: Sequence[str]) -> int:
         for address in (HUB_ADDRESS, ZOOKEEPER_ADDRESS):
             _inside(name, "addr", "add", f"{address}/24", "dev", _BRIDGE)
         _inside(name, "link", "set", _BRIDGE, "up")
-        return subprocess.run(
-            ["ip", "netns", "exec", name, sys.executable, "-m", "tests.faults", *arguments],
-            env={**os.environ, _HUB_VARIABLE: name},
-            check=False,
-        ).returncode
+        command = ["ip", "netns", "exec", name, sys.executable, "-m", "tests.faults", *arguments]
+        process = subprocess.Popen(command, env={**os.environ, _HUB_VARIABLE: name})
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        return process.wait()
     finally:
         _ip("netns", "del", name)
 

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.nemesis import Nemesis
 from tests.faults.replicas import differing_replicas
 from tests.faults.site import BROKERS, Site
+from tests.faults.standstill import left, stopped_clients
 from tests.faults.workloads import COPIES, PARTITIONS, SOURCE, WorkFindings, Workloads
 from tests.faults.writers import Findings, Writer, check
 
@@ -35,13 +36,17 @@ class Terms:
     session_seconds: float = 3.0
     kinds: tuple[str, ...] = ()
     """Faults to draw from; all that can be done here, without any."""
-    rest_seconds: tuple[float, float] = (0.5, 4.0)
+    faults_min: int = 0
+    """So many there are to be, though it take up to twice as long."""
+    rest_seconds: tuple[float, float] = (0.3, 2.0)
     zookeeper: bool = False
     """Coordinated by a real ZooKeeper, which suffers, too."""
     full: bool = False
     """With every fault that this machine allows: clocks that jump, a disk that fills up."""
     work_per_second: int = 60
     """Records for the copiers and the group, which go on beside the ledger; 0: without them."""
+    talkative: bool = False
+    """Copiers and the group's members tell standard error what they do."""
 
 
 @dataclass(slots=True)
@@ -51,6 +56,10 @@ class Result:
     findings: Findings = field(default_factory=Findings)
     unanswered: int = 0
     given_up: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    """Writers that ended before their time."""
+    stood_still: list[str] = field(default_factory=list)
+    """Writers whose client library locked itself up (`standstill.py`)."""
     longest_gap_s: float = 0.0
     seconds_to_full_isr: float = 0.0
     differing: list[str] = field(default_factory=list)
@@ -60,7 +69,8 @@ class Result:
     @property
     def is_clean(self) -> bool:
         work_is_clean = self.work is None or self.work.is_clean
-        return self.findings.is_clean and not self.unanswered and not self.differing and work_is_clean
+        wrongs = self.unanswered or self.broken or self.differing
+        return self.findings.is_clean and work_is_clean and not wrongs
 
     def as_json(self) -> dict[str, Any]:
         found = self.findings
@@ -69,12 +79,15 @@ class Result:
             "seconds": self.terms.seconds,
             "faults": self.faults,
             "acknowledged": found.acknowledged_count,
+            "without_place": found.placeless_count,
             "read": found.read_count,
             "lost": found.lost[:20],
             "doubled": found.doubled[:20],
             "misplaced": found.misplaced[:20],
             "unanswered": self.unanswered,
             "given_up": len(self.given_up),
+            "broken": self.broken,
+            "writers_that_stood_still": self.stood_still,
             "longest_gap_s": round(self.longest_gap_s, 2),
             "seconds_to_full_isr": round(self.seconds_to_full_isr, 2),
             "differing_replicas": self.differing,
@@ -88,9 +101,12 @@ class Result:
             f"seed {self.terms.seed}, {seconds:.0f} s in all",
             *(f"  {count:4} x {kind}" for kind, count in sorted(self.faults.items())),
             f"  {sum(self.faults.values()):4} faults",
-            f"acknowledged {found.acknowledged_count:,}, read back {found.read_count:,}",
+            f"acknowledged {found.acknowledged_count:,} ({found.placeless_count} without their place),"
+            f" read back {found.read_count:,}",
             f"lost {len(found.lost)}, doubled {len(found.doubled)}, misplaced {len(found.misplaced)}",
             f"unanswered {self.unanswered}, given up by the client {len(self.given_up)}",
+            *(f"broken: {what}" for what in self.broken),
+            *(f"its client library locked itself up: writer {name}" for name in self.stood_still),
             f"longest time without an acknowledgement {self.longest_gap_s:.1f} s",
             f"all replicas in sync {self.seconds_to_full_isr:.1f} s after the last fault",
             f"replicas that differ: {self.differing or 'none'}",
@@ -144,18 +160,34 @@ def _live(site: Site, terms: Terms, result: Result, tell: Callable[[str], None])
             )
             for number in range(terms.writers)
         ]
-        work = Workloads(fleet.bootstrap, per_second=terms.work_per_second) if terms.work_per_second else None
+        work = _work(fleet.bootstrap, terms)
         for one in (*writers, *([work] if work else [])):
             one.start()
         _torment(site, terms, result, writers, tell)
         result.seconds_to_full_isr = _until_healed(fleet, terms.partitions)
         tell(f"healed after {result.seconds_to_full_isr:.1f} s")
-        result.unanswered = sum(writer.finish(_HEAL_SECONDS) for writer in writers)
+        _end(writers, result, 0 if work is None else len(work.replaced))
         result.given_up = [failure for writer in writers for failure in writer.failures]
+        result.broken = [writer.broken for writer in writers if writer.broken is not None]
         result.longest_gap_s = max(writer.longest_gap_s for writer in writers)
         result.work = work.finish(_HEAL_SECONDS) if work else None
         result.findings = check(fleet.bootstrap, _TOPIC, terms.partitions, writers, timeout_s=300.0)
         _until_healed(fleet, terms.partitions)
+
+
+def _end(writers: list[Writer], result: Result, known: int) -> None:
+    """What a client that stands still got no answer to may be there or not. So many others are known to stand still."""
+    unanswered = {writer.name: count for writer in writers if (count := writer.finish(_HEAL_SECONDS))}
+    explained = max(stopped_clients() - known, 0) if unanswered else 0
+    result.stood_still = list(unanswered)[:explained]
+    left.extend(writer for writer in writers if writer.name in result.stood_still)
+    result.unanswered = sum(count for name, count in unanswered.items() if name not in result.stood_still)
+
+
+def _work(address: str, terms: Terms) -> Workloads | None:
+    if not terms.work_per_second:
+        return None
+    return Workloads(address, per_second=terms.work_per_second, talkative=terms.talkative)
 
 
 def _torment(
@@ -164,10 +196,12 @@ def _torment(
     rng = random.Random(terms.seed)
     nemesis = Nemesis(site.fleet, _TOPIC, rng, terms.session_seconds, extra=site.faults())
     kinds = list(terms.kinds) or nemesis.kinds()
-    end = time.monotonic() + terms.seconds
-    while time.monotonic() < end:
+    began = time.monotonic()
+    while (seconds := time.monotonic() - began) < terms.seconds or (
+        len(nemesis.history) < terms.faults_min and seconds < 2 * terms.seconds
+    ):
         happened = nemesis.strike(rng.choice(kinds))
-        count = sum(len(writer.acknowledged) for writer in writers)
+        count = sum(len(writer.ledger) for writer in writers)
         tell(f"{happened.kind}: {happened.victim}, {happened.seconds:.1f} s; {count:,} records sent so far")
         nemesis.pause(*terms.rest_seconds)
     result.faults = dict(nemesis.summary())

@@ -163,6 +163,7 @@ class Site:
         assert self.zookeeper is not None
         who, broker = nemesis.victim()
         with Sessions(self.zookeeper.address, _ROOT) as sessions:
+            wait_for(lambda: sessions.owner(broker.node_id) is not None, _BACK_SECONDS)
             before = sessions.owner(broker.node_id)
             with self.places.without([(broker.node_id, ZOOKEEPER_ADDRESS)]):
                 gone = wait_for(

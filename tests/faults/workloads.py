@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.commits import Commits, CommitWatch
 from tests.faults.copier import Copier, miscopied
+from tests.faults.crew import Crew, Worker
 from tests.faults.members import Member
 from tests.faults.writers import Writer, read_topic
 
@@ -35,6 +37,8 @@ class WorkFindings:
     troubles: Counter[str] = field(default_factory=Counter)
     """Errors that the clients were told, and that they outlived."""
     seconds_to_catch_up: float = 0.0
+    replaced: list[str] = field(default_factory=list)
+    """Whose client library stood still (`standstill.py`)."""
 
     @property
     def is_clean(self) -> bool:
@@ -48,6 +52,7 @@ class WorkFindings:
             "wrongs": {kind: found[:20] for kind, found in self.wrongs.items() if found},
             "troubles": dict(self.troubles),
             "seconds_to_catch_up": round(self.seconds_to_catch_up, 2),
+            "clients_that_stood_still": self.replaced,
         }
 
     def text(self) -> list[str]:
@@ -56,6 +61,7 @@ class WorkFindings:
             f"copied {self.copied_count:,} of {self.source_count:,}, read_committed; caught up in"
             f" {self.seconds_to_catch_up:.1f} s; committed offsets read {self.commits_read:,} times",
             f"errors that copiers and readers outlived: {troubles or 'none'}",
+            f"client libraries that locked themselves up, and were replaced: {', '.join(self.replaced) or 'none'}",
             *(
                 f"  {kind}: {len(found)}: {', '.join(found[:5])}"
                 for kind, found in self.wrongs.items()
@@ -65,22 +71,41 @@ class WorkFindings:
 
 
 class Workloads:
-    """Begun with `start`, ended with `finish` (the cluster is whole by then), which says what they found."""
+    """`talkative`: copiers and members log to standard error what they do.
 
-    def __init__(self, address: str, *, per_second: int) -> None:
+    Begun with `start`, ended with `finish` (the cluster is whole by then), which says what they found."""
+
+    def __init__(self, address: str, *, per_second: int, talkative: bool = False) -> None:
         self._address = address
         self._commits = Commits()
         self._writer = Writer("s", address, SOURCE, partitions=PARTITIONS, per_second=per_second)
-        self._copiers = [
-            Copier(number, address, SOURCE, COPIES, _COPIERS_GROUP, self._commits)
-            for number in range(_COPIERS)
-        ]
-        self._members = [
-            Member(number, address, SOURCE, _READERS_GROUP, self._commits) for number in range(_MEMBERS)
-        ]
+        self._talkative = talkative
+        self._crew = Crew(
+            [partial(self._copier, number) for number in range(_COPIERS)]
+            + [partial(self._member, number) for number in range(_MEMBERS)]
+        )
         self._watch = CommitWatch(
             address, SOURCE, PARTITIONS, (_COPIERS_GROUP, _READERS_GROUP), self._commits
         )
+
+    def _copier(self, number: int) -> Worker:
+        return Copier(
+            number,
+            self._address,
+            SOURCE,
+            COPIES,
+            _COPIERS_GROUP,
+            self._commits,
+            talkative=self._talkative,
+        )
+
+    def _member(self, number: int) -> Worker:
+        return Member(number, self._address, SOURCE, _READERS_GROUP, self._commits, talkative=self._talkative)
+
+    @property
+    def replaced(self) -> list[str]:
+        """Whose client library stood still so far."""
+        return self._crew.replaced
 
     def start(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._address, "log_level": 0})
@@ -88,9 +113,7 @@ class Workloads:
         for future in made.values():
             future.result(30)
         self._writer.start()
-        workers: list[Copier | Member] = [*self._copiers, *self._members]
-        for one in workers:
-            one.start()
+        self._crew.start()
         self._watch.start()
 
     def finish(self, timeout_s: float) -> WorkFindings:
@@ -99,12 +122,11 @@ class Workloads:
         unanswered = self._writer.finish(timeout_s)
         behind = self._until_caught_up(began + timeout_s)
         found.seconds_to_catch_up = time.monotonic() - began
-        workers: list[Copier | Member] = [*self._copiers, *self._members]
-        hanging = [where for one in workers if (where := one.finish(_END_SECONDS)) is not None]
+        hanging = self._crew.finish(_END_SECONDS)
         self._watch.finish()
         sources = [message.value() for message in read_topic(self._address, SOURCE, PARTITIONS, timeout_s)]
         copies = [message.value() for message in read_topic(self._address, COPIES, PARTITIONS, timeout_s)]
-        seen = set[bytes]().union(*(member.seen for member in self._members))
+        seen = set[bytes]().union(*(one.seen for one in self._crew if isinstance(one, Member)))
         found.source_count, found.copied_count = len(sources), len(copies)
         found.commits_read = self._commits.asked_count
         found.wrongs = {
@@ -116,9 +138,11 @@ class Workloads:
             "not caught up": behind,
             "did not end": hanging,
             "not answered": [f"{unanswered} records"] if unanswered else [],
+            "broken": [] if self._writer.broken is None else [self._writer.broken],
         }
-        for one in workers:
+        for one in self._crew:
             found.troubles.update(one.troubles)
+        found.replaced = self._crew.replaced
         return found
 
     def _until_caught_up(self, deadline: float) -> list[str]:
@@ -134,8 +158,4 @@ class Workloads:
 
     def _lost(self, sources: list[bytes]) -> list[str]:
         there = set(sources)
-        return [
-            f"s:{number}"
-            for number, told in enumerate(self._writer.acknowledged)
-            if told >= 0 and f"s:{number}".encode() not in there
-        ]
+        return [f"s:{one}" for one in self._writer.ledger.lost(lambda one: f"s:{one}".encode() in there)]

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import threading
 import time
-from array import array
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import confluent_kafka
-
-_UNKNOWN: Final = -1
-_SHIFT: Final = 40
+from tests.faults.ledger import Ledger
 
 
 class Writer:
-    """One producer in a thread of its own; `acknowledged[n]` is where record n went, or -1."""
+    """One producer in a thread of its own; `ledger` is what it was told of its records."""
 
     def __init__(self, name: str, address: str, topic: str, *, partitions: int, per_second: int) -> None:
         self.name = name
-        self.acknowledged = array("q")
+        self.ledger = Ledger()
         self.failures: list[str] = []
+        """Of records that the client gave up."""
+        self.broken: str | None = None
+        """What ended the writer itself: an idempotent producer gives up altogether where order or number are in doubt."""
         self.longest_gap_s = 0.0
         self._last_told = time.monotonic()
         self._topic = topic
@@ -52,16 +52,24 @@ class Writer:
         self._thread.start()
 
     def finish(self, timeout_s: float) -> int:
-        """Send no more, wait for what is under way; the number of records that nobody answered for."""
+        """Send no more, wait for what is under way; the number of records that nobody answered for.
+
+        With no time left they are forgotten: whoever gets the brokers' ports next must not be sent them.
+        """
         self._stopping.set()
         self._thread.join()
-        return int(self._producer.flush(timeout_s))
-
-    @property
-    def acknowledged_count(self) -> int:
-        return sum(1 for place in self.acknowledged if place != _UNKNOWN)
+        left = int(self._producer.flush(timeout_s))
+        if not timeout_s:
+            self._producer.purge()
+        return left
 
     def _run(self) -> None:
+        try:
+            self._write()
+        except confluent_kafka.KafkaException as error:
+            self.broken = f"{self.name}: {error}"
+
+    def _write(self) -> None:
         began = time.monotonic()
         number = 0
         while not self._stopping.is_set():
@@ -83,7 +91,7 @@ class Writer:
             )
         except BufferError:
             return False
-        self.acknowledged.append(_UNKNOWN)
+        self.ledger.sent()
         return True
 
     def _told(self, number: int, error: Any, message: Any) -> None:
@@ -93,11 +101,7 @@ class Writer:
         if error is not None:
             self.failures.append(str(error))
         else:
-            self.acknowledged[number] = place(message.partition(), message.offset())
-
-
-def place(partition: int, offset: int) -> int:
-    return (partition << _SHIFT) | offset
+            self.ledger.acknowledged(number, message.partition(), message.offset())
 
 
 @dataclass(slots=True)
@@ -106,6 +110,8 @@ class Findings:
 
     read_count: int = 0
     acknowledged_count: int = 0
+    placeless_count: int = 0
+    """Of these, the ones whose place was not told."""
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     misplaced: list[str] = field(default_factory=list)
@@ -117,9 +123,12 @@ class Findings:
 
 def check(address: str, topic: str, partitions: int, writers: list[Writer], *, timeout_s: float) -> Findings:
     """Read the whole topic and compare."""
-    found = Findings(acknowledged_count=sum(writer.acknowledged_count for writer in writers))
+    found = Findings(
+        acknowledged_count=sum(writer.ledger.acknowledged_count for writer in writers),
+        placeless_count=sum(writer.ledger.placeless_count for writer in writers),
+    )
     by_name = {writer.name: writer for writer in writers}
-    seen = {writer.name: bytearray(len(writer.acknowledged)) for writer in writers}
+    seen = {writer.name: bytearray(len(writer.ledger)) for writer in writers}
     for message in read_topic(address, topic, partitions, timeout_s):
         found.read_count += 1
         name, _, number_text = message.value().decode().partition(":")
@@ -127,15 +136,11 @@ def check(address: str, topic: str, partitions: int, writers: list[Writer], *, t
         if seen[name][number]:
             found.doubled.append(f"{name}:{number}")
         seen[name][number] = 1
-        told = by_name[name].acknowledged[number]
-        if told not in (_UNKNOWN, place(message.partition(), message.offset())):
+        if by_name[name].ledger.contradicts(number, message.partition(), message.offset()):
             found.misplaced.append(f"{name}:{number} at {message.partition()}/{message.offset()}")
     for writer in writers:
-        found.lost += [
-            f"{writer.name}:{number}"
-            for number, told in enumerate(writer.acknowledged)
-            if told != _UNKNOWN and not seen[writer.name][number]
-        ]
+        is_there = seen[writer.name].__getitem__
+        found.lost += [f"{writer.name}:{number}" for number in writer.ledger.lost(is_there)]
     return found
 
 

@@ -98,7 +98,9 @@ def _led_by_the_first(topic: str, partitions: int, config: dict[str, str]) -> Ne
 def _write(address: str, seconds: float) -> Testimony:
     witnesses = Witnesses(address, per_second=400)
     witnesses.start()
-    producer = confluent_kafka.Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0})
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": address, "enable.idempotence": True, "acks": "all", "linger.ms": 0}
+    )
     for number in range(_TRIMMED_COUNT):
         producer.produce(TRIMMED, str(number).encode(), partition=0)
         if number % 20 == 0:

@@ -9,17 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.faults.corruption.damage import IDENTITY, KINDS, REGISTRY, Damage
+from tests.faults.corruption.damage import IDENTITY, KINDS, REGISTRY
 from tests.faults.corruption.dataset import Dataset, make
 from tests.faults.corruption.trial import Outcome, try_running, try_stopped
 
-LIMITS: Final = {
-    ".txnindex": "what it says is believed: nothing in Kafka's format tells a damaged one from a good one",
-    "log-start-offset-checkpoint": "without it, records that were deleted by request are there again",
-}
-"""Kinds of files whose damage can be noticed by readers, and why. What comes of them is told, and counted apart."""
-_ALONE: Final = (IDENTITY, REGISTRY, *LIMITS)
-"""A broker may refuse to start because of these, or they are limits: nothing else is damaged with them."""
+_ALONE: Final = (IDENTITY, REGISTRY)
+"""A broker may refuse to start because of these: nothing else is damaged with them."""
 _WHILE_RUNNING: Final = (".log", ".index", ".timeindex")
 """What is there was there before the broker began to run: what it wrote itself, or checked, it does not check again."""
 _EXAMPLES: Final = 4
@@ -32,7 +27,6 @@ class Result:
     refusals: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     bad: list[Outcome] = field(default_factory=list)
-    limits: list[Outcome] = field(default_factory=list)
     trials: int = 0
 
     @property
@@ -45,8 +39,7 @@ class Result:
         self.refusals.update(damage.kind for damage in outcome.damages if outcome.refusal)
         self.acknowledged += outcome.finding.acknowledged
         if not outcome.finding.is_clean:
-            is_known = bool(outcome.damages) and all(_is_limit(damage) for damage in outcome.damages)
-            (self.limits if is_known else self.bad).append(outcome)
+            self.bad.append(outcome)
 
     def text(self) -> str:
         lines = [
@@ -57,16 +50,9 @@ class Result:
             f"  {count:4} x {kind}" + (f" ({self.refusals[kind]} refused)" if self.refusals[kind] else "")
             for kind, count in sorted(self.damages.items())
         ]
-        lines.append(f"trials in which a known limit showed: {len(self.limits)}")
-        lines += [line for outcome in self.limits for line in _told(outcome)]
         lines.append(f"trials after which something was wrong: {len(self.bad)}")
         lines += [line for outcome in self.bad for line in _told(outcome)]
         return "\n".join(lines)
-
-
-def _is_limit(damage: Damage) -> bool:
-    """A journal that was cut says what it said before: it looks like one whose last line is torn."""
-    return damage.kind in LIMITS or (damage.kind == REGISTRY and damage.what.startswith("cut"))
 
 
 def _told(outcome: Outcome) -> list[str]:

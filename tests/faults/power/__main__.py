@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tests.faults.power.images import absent, room
-from tests.faults.power.run import Terms, run
+from tests.faults.power.run import Result, Terms, run
 
 
 def main() -> int:
@@ -27,15 +27,22 @@ def main() -> int:
     parser.add_argument(
         "--keep", type=Path, help="a directory for what a cut left, if something is wrong with it"
     )
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        help="a file that is brought up to date after each start; if it is there, go on from it",
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     chosen = parser.parse_args()
     reason = absent()
     if reason is not None:
         _say(f"power cuts are not tried: {reason}", sys.stderr)
         return 0
+    noted = json.loads(chosen.resume.read_text()) if chosen.resume and chosen.resume.exists() else None
+    drawn = noted["seed"] if noted else random.SystemRandom().randrange(1 << 31)
     terms = Terms(
         cuts=chosen.cuts,
-        seed=chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 31),
+        seed=chosen.seed if chosen.seed is not None else drawn,
         cuts_per_start=chosen.per_start,
         per_second=chosen.per_second,
         keep=chosen.keep,
@@ -44,11 +51,23 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing stays mounted
     began = time.monotonic()
     with room() as directory:
-        result = run(terms, directory, tell=lambda line: _say(line, sys.stderr))
+        result = run(
+            terms,
+            directory,
+            result=Result.resumed(terms, noted) if noted else None,
+            tell=lambda line: _say(line, sys.stderr),
+            note=lambda result: _write_down(result, chosen.resume),
+        )
     text = json.dumps(result.as_json()) if chosen.json else result.text()
     _say(text, sys.stdout)
     _say(f"{time.monotonic() - began:.0f} s", sys.stderr)
     return 0 if result.is_clean != chosen.planted else 1
+
+
+def _write_down(result: Result, place: Path | None) -> None:
+    if place is not None:
+        place.with_suffix(".new").write_text(json.dumps(result.as_json()))
+        place.with_suffix(".new").replace(place)
 
 
 def _say(line: str, stream: TextIO) -> None:

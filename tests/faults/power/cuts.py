@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.faults.power.images import Image, copy, copy_at_one_instant, mounted_copies
+from tests.faults.power.images import Image, copy, copy_at_one_instant, keep_images, mounted_copies
 from tests.faults.power.reading_back import Finding, compare
 from tests.faults.power.witnesses import Testimony, Witnesses
 
@@ -91,15 +92,23 @@ class PoweredCluster:
         return Cut(kind="together", directory=target, testimony=testimony, images=self._names)
 
     def cut_one_after_another(self, witnesses: Witnesses, rng: random.Random) -> Cut:
-        """The disks of the brokers in any order, at different moments, in the midst of writing; the registry's last."""
+        """The brokers lose power in any order, at different moments, in the midst of writing; the registry last of all.
+
+        Whose disk was copied is silent until all were: what a broker did after its power cut must not be in the registry.
+        """
         target = self._target()
         testimony = witnesses.testimony()
-        for image in rng.sample(self._images[: len(BROKERS)], len(BROKERS)):
-            copy(image, target)
-            time.sleep(rng.uniform(0.0, _MIXED_PAUSE_SECONDS))
-        for image in self._images[len(BROKERS) :]:
-            copy(image, target)
-        self._copy_registry(target)
+        try:
+            for number in rng.sample(range(len(BROKERS)), len(BROKERS)):
+                self.fleet.brokers[number].pause()
+                copy(self._images[number], target)
+                time.sleep(rng.uniform(0.0, _MIXED_PAUSE_SECONDS))
+            for image in self._images[len(BROKERS) :]:
+                copy(image, target)
+            self._copy_registry(target)
+        finally:
+            for broker in self.fleet.brokers:
+                broker.resume()
         return Cut(kind="one after another", directory=target, testimony=testimony, images=self._names)
 
     def cut_one(self, rng: random.Random) -> bool:
@@ -134,15 +143,31 @@ class PoweredCluster:
     # -- afterwards
 
     def examine(self, cut: Cut, keep: Path | None) -> Finding:
-        """Start brokers on what a cut left, and compare. Nothing of it remains, but below `keep` where something is wrong."""
+        """Start brokers on what a cut left, and compare. Nothing of it remains, but below `keep` where something is wrong: the
+        images as the cut left them, and all that was said, by brokers before and after it and by us.
+        """
+        untouched = cut.directory / "untouched"
         try:
+            if keep is not None:
+                keep_images(cut.directory, cut.images, untouched)
             with mounted_copies(cut.directory, cut.images):
                 found = self._compare(cut)
             if keep is not None and not found.is_clean:
-                shutil.copytree(cut.directory, keep / f"{self.directory.name}-{cut.directory.name}")
+                self._keep(cut, found, untouched, keep / f"{self.directory.name}-{cut.directory.name}")
             return found
         finally:
             shutil.rmtree(cut.directory)
+
+    def _keep(self, cut: Cut, found: Finding, untouched: Path, place: Path) -> None:
+        keep_images(untouched, cut.images, place)
+        for log in cut.directory.glob("broker-*.log"):
+            shutil.copy(log, place / f"after-{log.name}")
+        for log in self.directory.glob("broker-*.log"):
+            shutil.copy(log, place / f"before-{log.name}")
+        if self._registry_survives:
+            shutil.copytree(cut.directory / REGISTRY, place / f"after-{REGISTRY}")
+        (place / "found.json").write_text(json.dumps(found.everything(), indent=1))
+        (place / "acknowledged.json").write_text(json.dumps(cut.testimony.as_json()))
 
     def _compare(self, cut: Cut) -> Finding:
         fleet = Fleet.plan(len(BROKERS), cut.directory, settings=self._settings)

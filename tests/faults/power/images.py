@@ -120,6 +120,13 @@ def copy(image: Image, target: Path) -> Path:
     return copied
 
 
+def keep_images(directory: Path, names: Sequence[str], place: Path) -> None:
+    """Copy the copies NAME.img in `directory`, none of which is mounted, to a new directory."""
+    place.mkdir(parents=True)
+    for name in names:
+        _run("cp", "--sparse=always", str(directory / f"{name}.img"), str(place / f"{name}.img"))
+
+
 @contextmanager
 def mounted_copies(directory: Path, names: Sequence[str]) -> Iterator[Path]:
     """Mount the copies NAME.img in `directory` at NAME beside them."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
+from tests.faults.ledger import UNKNOWN, place, place_of
 from tests.faults.power.witnesses import (
     ABORTED,
     CLAIMS,
@@ -20,7 +21,6 @@ from tests.faults.power.witnesses import (
     Testimony,
     transactional_producer,
 )
-from tests.faults.writers import place
 
 _ASK_SECONDS: Final = 60.0
 
@@ -78,12 +78,16 @@ def _compare_records(address: str, testimony: Testimony, found: Finding) -> None
         seen[name][number] = place(message.partition(), message.offset())
     for name, told in testimony.records.items():
         for number, where in enumerate(told):
-            if where < 0:
+            if where == UNKNOWN:
                 continue
             if number not in seen[name]:
-                found.lost.append(f"{name}:{number} at {where:#x}")
-            elif seen[name][number] != where:
-                found.misplaced.append(f"{name}:{number} at {seen[name][number]:#x} instead of {where:#x}")
+                found.lost.append(f"{name}:{number}, acknowledged {_where(where)}")
+            elif where >= 0 and seen[name][number] != where:
+                found.misplaced.append(f"{name}:{number} {_where(seen[name][number])}, not {_where(where)}")
+
+
+def _where(told: int) -> str:
+    return "at {}/{}".format(*place_of(told)) if told >= 0 else "without an offset"
 
 
 def _compare_transactions(address: str, name: str, ended: dict[int, str], found: Finding) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.faults.power.cuts import BROKERS, Cut, PoweredCluster
 from tests.faults.power.reading_back import Finding, compare
@@ -25,6 +30,8 @@ _KINDS: Final = (TOGETHER, TOGETHER, ONE_AFTER_ANOTHER, ONE)
 _HEAL_SECONDS: Final = 90.0
 _EXAMPLES: Final = 5
 _TOLD_MAX: Final = 3000
+_FAILURES_MAX: Final = 3
+_GIVEN_UP: Final = "given up: the disks were never quiet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +45,8 @@ class Terms:
     rest_seconds: tuple[float, float] = (0.05, 0.6)
     keep: Path | None = None
     """Where what is left by a cut is kept, if something is wrong with it."""
+    examiners: int = 2
+    """Cuts that are looked at side by side."""
 
 
 @dataclass(slots=True)
@@ -48,6 +57,15 @@ class Result:
     """Acknowledgements that were checked, all cuts together."""
     bad: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """By cut: what was wrong."""
+    starts: int = 0
+    """Clusters that were made, cut, and looked at to the end."""
+
+    @classmethod
+    def resumed(cls, terms: Terms, noted: dict[str, Any]) -> Result:
+        """What `as_json` said of an earlier run with the same seed goes on."""
+        if noted["seed"] != terms.seed:
+            raise OdradekError(f"it was of seed {noted['seed']}, not of {terms.seed}")
+        return cls(terms, Counter(noted["cuts"]), noted["checked"], noted["bad"], noted["starts"])
 
     @property
     def is_clean(self) -> bool:
@@ -63,7 +81,13 @@ class Result:
             self.bad[name] = found.everything()
 
     def as_json(self) -> dict[str, Any]:
-        return {"seed": self.terms.seed, "cuts": dict(self.cuts), "checked": self.checked, "bad": self.bad}
+        return {
+            "seed": self.terms.seed,
+            "cuts": dict(self.cuts),
+            "checked": self.checked,
+            "bad": self.bad,
+            "starts": self.starts,
+        }
 
     def text(self) -> str:
         lines = [
@@ -77,31 +101,63 @@ class Result:
         return "\n".join(lines)
 
 
-def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda line: None) -> Result:
-    result = Result(terms)
-    start = 0
-    while result.cuts.total() < terms.cuts:
-        rng = random.Random(f"{terms.seed}:{start}")
+def run(
+    terms: Terms,
+    directory: Path,
+    *,
+    result: Result | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+    note: Callable[[Result], None] = lambda result: None,
+) -> Result:
+    """Begin, or go on with a `result`; `note` is given it after each start. One that fails is bad, and the next is tried."""
+    result = result if result is not None else Result(terms)
+    failures = 0
+    while result.cuts.total() < terms.cuts and failures < _FAILURES_MAX:
+        start = result.starts
+        name = f"start {start}{', the registry survives' if start % 3 == 2 else ''}"
+        before, cuts_before, began = len(result.bad), result.cuts.total(), time.monotonic()
         home = directory / f"start-{start}"
         home.mkdir()
-        cluster = PoweredCluster(home, terms.settings, registry_survives=start % 3 == 2)
-        name = f"start {start}{', the registry survives' if start % 3 == 2 else ''}"
-        before = len(result.bad)
-        with cluster.running():
-            _one_start(cluster, terms, rng, result, name)
+        try:
+            cluster = PoweredCluster(home, terms.settings, registry_survives=start % 3 == 2)
+            with cluster.running():
+                _one_start(cluster, terms, random.Random(f"{terms.seed}:{start}"), result, name)
+            failures = 0
+        except (OdradekError, KafkaException, OSError, subprocess.SubprocessError, AssertionError):
+            failures += 1
+            result.bad[f"{name}, which failed"] = {"unusable": [traceback.format_exc()]}
+            _keep_logs(home, terms.keep)
+        result.starts += 1
+        note(result)
         for bad, found in list(result.bad.items())[before:]:
             tell(f"{bad}: {found}"[:_TOLD_MAX])
-        tell(f"{name}: {result.cuts.total()} cuts, {len(result.bad)} of them bad, {result.checked:,} checked")
-        start += 1
+        seconds_each = (time.monotonic() - began) / max(result.cuts.total() - cuts_before, 1)
+        tell(
+            f"{name}: {result.cuts.total()} cuts ({seconds_each:.1f} s each), {len(result.bad)} of them bad, "
+            f"{result.checked:,} checked"
+        )
+        shutil.rmtree(home)
     return result
+
+
+def _keep_logs(home: Path, keep: Path | None) -> None:
+    """What the brokers of a start said in which something was wrong with the clients or the cluster itself."""
+    if keep is None:
+        return
+    place = keep / home.name
+    place.mkdir(parents=True, exist_ok=True)
+    for log in home.glob("*.log"):
+        shutil.copy(log, place / log.name)
 
 
 def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result: Result, name: str) -> None:
     """Cut again and again while clients write; then look at what each cut left, and at the cluster itself."""
-    witnesses = Witnesses(cluster.fleet.bootstrap, per_second=terms.per_second)
+    logs = cluster.directory if terms.keep is not None else None
+    witnesses = Witnesses(cluster.fleet.bootstrap, per_second=terms.per_second, logs=logs)
     witnesses.start()
     _wait_for(witnesses)
     wanted = min(terms.cuts_per_start, terms.cuts - result.cuts.total())
+    before = len(result.bad)
     left: list[Cut] = []
     was_cut_alone = False
     for _ in range(wanted):
@@ -118,7 +174,7 @@ def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result
             )
             done = cut is not None
             left += [cut] if cut is not None else []
-        result.cuts[kind if done else "given up: the disks were never quiet"] += 1
+        result.cuts[kind if done else _GIVEN_UP] += 1
     if was_cut_alone:
         _check_the_living(cluster, witnesses, result, name)
     else:
@@ -131,8 +187,13 @@ def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result
         ]
         if differing:
             result.bad[f"{name}, replicas differ"] = {"misplaced": differing}
-    for number, cut in enumerate(left):
-        result.note(f"{name}, cut {number} ({cut.kind})", cluster.examine(cut, terms.keep))
+        if len(result.bad) > before:
+            _keep_logs(cluster.directory, terms.keep)
+    with ThreadPoolExecutor(terms.examiners) as examiners:
+        for cut, found in zip(
+            left, examiners.map(lambda cut: cluster.examine(cut, terms.keep), left), strict=True
+        ):
+            result.note(f"{name}, {cut.directory.name} ({cut.kind})", found)
 
 
 def _check_the_living(cluster: PoweredCluster, witnesses: Witnesses, result: Result, name: str) -> None:
@@ -149,7 +210,9 @@ def wait_until_in_sync(address: str, topics: tuple[str, ...]) -> None:
     deadline = time.monotonic() + _HEAL_SECONDS
     while time.monotonic() < deadline:
         there = admin.list_topics(timeout=_HEAL_SECONDS).topics
-        if all(len(one.isrs) == len(BROKERS) for topic in topics for one in there[topic].partitions.values()):
+        if all(topic in there for topic in topics) and all(
+            len(one.isrs) == len(BROKERS) for topic in topics for one in there[topic].partitions.values()
+        ):
             return
         time.sleep(0.05)
     raise OdradekError(f"not all replicas of {topics} are in sync after {_HEAL_SECONDS:.0f} s")

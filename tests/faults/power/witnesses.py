@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.faults.ledger import UNKNOWN
+from tests.faults.whereabouts import whereabouts
 from tests.faults.writers import Writer
 
 LEDGER: Final = "ledger"
@@ -21,6 +25,8 @@ CLAIMS: Final = "claims"
 """Nothing is in this topic: offsets of it are committed."""
 PARTITIONS: Final = 3
 _ASK_SECONDS: Final = 30.0
+_IDLE_MS: Final = 8_000
+"""As in `copier.py`: librdkafka looks for a coordinator that moved only when some connection comes or goes."""
 _TOPIC_EVERY: Final = 10
 _ABORT_EVERY: Final = 4
 
@@ -33,7 +39,7 @@ class Testimony:
     """What was acknowledged before some instant."""
 
     records: dict[str, array[int]]
-    """By writer: the place of each record that was sent, or -1 where nothing was acknowledged yet."""
+    """By writer: the place of each record that was sent, or less than 0 where it is not known."""
     transactions: dict[str, dict[int, str]]
     """By transactional id: the transactions that are known to have ended, and how."""
     group_offsets: dict[str, int]
@@ -41,8 +47,16 @@ class Testimony:
 
     @property
     def count(self) -> int:
-        places = sum(1 for told in self.records.values() for place in told if place >= 0)
-        return places + sum(len(ended) for ended in self.transactions.values())
+        told = sum(1 for places in self.records.values() for place in places if place != UNKNOWN)
+        return told + sum(len(ended) for ended in self.transactions.values())
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "records": {name: list(told) for name, told in self.records.items()},
+            "transactions": self.transactions,
+            "group_offsets": self.group_offsets,
+            "topics": self.topics,
+        }
 
 
 class _Thread:
@@ -62,9 +76,11 @@ class _Thread:
     def stop(self) -> None:
         self._stopping.set()
 
-    def join(self, timeout_s: float) -> bool:
+    def join(self, timeout_s: float) -> str | None:
+        """Where it is, if it has not ended by then."""
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        where = whereabouts(self._thread)
+        return f"in its step {self.step} {where}" if where is not None else None
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -84,6 +100,10 @@ class Transactions:
     name: str
     address: str
     ended: dict[int, str] = field(default_factory=dict)
+    log: Path | None = None
+    """Where the client says what it does."""
+    trouble: str = ""
+    """The last error that was tried again."""
     _producer: Any = None
     _group: Any = None
 
@@ -103,7 +123,7 @@ class Transactions:
             raise
 
     def _begin_anew(self) -> None:
-        self._producer = transactional_producer(self.address, self.name)
+        self._producer = transactional_producer(self.address, self.name, self.log)
         self._again(lambda: self._producer.init_transactions(_ASK_SECONDS))
         consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": self.address, "group.id": self.name, "log_level": 0}
@@ -133,12 +153,24 @@ class Transactions:
             except confluent_kafka.KafkaException as error:
                 if not error.args[0].retriable() or not left:
                     raise
+                self.trouble = str(error)
 
 
-def transactional_producer(address: str, name: str) -> Any:
-    return confluent_kafka.Producer(
-        {"bootstrap.servers": address, "transactional.id": name, "linger.ms": 2, "log_level": 0}
-    )
+def transactional_producer(address: str, name: str, log: Path | None = None) -> Any:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": address,
+        "transactional.id": name,
+        "linger.ms": 2,
+        "connections.max.idle.ms": _IDLE_MS,
+        "log_level": 0,
+    }
+    if log is None:
+        return confluent_kafka.Producer(settings)
+    logger = logging.Logger(name)
+    handler = logging.FileHandler(log)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    return confluent_kafka.Producer({**settings, "debug": "eos,protocol", "log_level": 7}, logger=logger)
 
 
 class Commits:
@@ -173,7 +205,8 @@ class Commits:
 class Witnesses:
     """All of them together. Topics of theirs that are there already are taken as they are."""
 
-    def __init__(self, address: str, *, per_second: int) -> None:
+    def __init__(self, address: str, *, per_second: int, logs: Path | None = None) -> None:
+        """`logs`: a directory for what the transactional client says of itself."""
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         wanted = [NewTopic(LEDGER, PARTITIONS, 3), NewTopic(TRANSFERS, PARTITIONS, 3), NewTopic(CLAIMS, 1, 3)]
         there = admin.list_topics(timeout=_ASK_SECONDS).topics
@@ -184,7 +217,7 @@ class Witnesses:
             Writer(name, address, LEDGER, partitions=PARTITIONS, per_second=per_second // 2)
             for name in ("w1", "w2")
         ]
-        self._transactions = Transactions("t1", address)
+        self._transactions = Transactions("t1", address, log=logs / "client-t1.log" if logs else None)
         self._commits = Commits("g1", address)
         self._threads = [_Thread("t1", self._transactions.step), _Thread("g1", self._commits.step)]
 
@@ -194,7 +227,7 @@ class Witnesses:
 
     def testimony(self) -> Testimony:
         return Testimony(
-            records={writer.name: array("q", writer.acknowledged) for writer in self.writers},
+            records={writer.name: array("q", writer.ledger.told) for writer in self.writers},
             transactions={self._transactions.name: dict(self._transactions.ended)},
             group_offsets={self._commits.name: self._commits.acknowledged},
             topics=list(self._commits.topics),
@@ -203,7 +236,7 @@ class Witnesses:
     def has_begun(self) -> bool:
         """Something of every kind has been acknowledged."""
         return (
-            all(writer.acknowledged_count for writer in self.writers)
+            all(writer.ledger.acknowledged_count for writer in self.writers)
             and COMMITTED in self._transactions.ended.values()
             and self._commits.acknowledged > 0
         )
@@ -221,9 +254,7 @@ class Witnesses:
             if (left := writer.finish(timeout_s)) and timeout_s
         ]
         if timeout_s:
-            unanswered += [
-                f"{thread.name} is stuck in its step {thread.step}"
-                for thread in self._threads
-                if not thread.join(timeout_s)
-            ]
+            stuck = [thread.join(timeout_s) for thread in self._threads]
+            trouble = f" (last error: {self._transactions.trouble})" if self._transactions.trouble else ""
+            unanswered += [f"stuck {where}{trouble}" for where in stuck if where is not None]
         return unanswered + self.failures()

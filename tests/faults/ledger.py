@@ -1,0 +1,62 @@
+"""What a producer was told of each of its records: where it is, that it is there, or nothing."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+UNKNOWN: Final = -1
+_SOMEWHERE: Final = -2
+_SHIFT: Final = 40
+
+
+class Ledger:
+    """Records by their numbers, from 0 on."""
+
+    def __init__(self) -> None:
+        self._told = array("q")
+
+    @property
+    def told(self) -> array[int]:
+        """The `place` of each record; below 0 where that is not known."""
+        return self._told
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def sent(self) -> None:
+        """One record more, and nothing is known of it yet."""
+        self._told.append(UNKNOWN)
+
+    def acknowledged(self, number: int, partition: int, offset: int | None) -> None:
+        """Without an offset, it is there all the same: a broker that had forgotten where a record that comes again was put says
+        only that it has it (DUPLICATE_SEQUENCE_NUMBER)."""
+        self._told[number] = _SOMEWHERE if offset is None else place(partition, offset)
+
+    @property
+    def acknowledged_count(self) -> int:
+        return sum(told != UNKNOWN for told in self._told)
+
+    @property
+    def placeless_count(self) -> int:
+        """Of those acknowledged, the ones whose place was not told."""
+        return sum(told == _SOMEWHERE for told in self._told)
+
+    def contradicts(self, number: int, partition: int, offset: int) -> bool:
+        """Whether the record was said to be elsewhere."""
+        return self._told[number] not in (UNKNOWN, _SOMEWHERE, place(partition, offset))
+
+    def lost(self, is_there: Callable[[int], bool]) -> list[int]:
+        """Those that were acknowledged, and are not there."""
+        return [number for number, told in enumerate(self._told) if told != UNKNOWN and not is_there(number)]
+
+
+def place(partition: int, offset: int) -> int:
+    """Where a record is, as one number."""
+    return (partition << _SHIFT) | offset
+
+
+def place_of(told: int) -> tuple[int, int]:
+    """Partition and offset."""
+    return told >> _SHIFT, told & ((1 << _SHIFT) - 1)
