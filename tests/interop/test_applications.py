@@ -1,4 +1,5 @@
-"""Applications in the frameworks that people write them in: Kafka Streams, FastStream, Quix Streams. Some are killed half-way.
+"""Applications in the frameworks that people write them in: Kafka Streams, FastStream, Quix Streams, Spark with its own
+connector. Some are killed half-way.
 
 `make interop` prepares them; where one is not prepared, its test says that it is absent. Those that take long run under
 `make interop` alone.
@@ -7,6 +8,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import subprocess
 import time
@@ -69,7 +71,7 @@ class Sink:
 
     def read_until(self, count: int, *, running: subprocess.Popen[bytes], log: Path) -> None:
         deadline = time.monotonic() + SECONDS_MAX
-        while self.count < count and time.monotonic() < deadline and running.poll() is None:
+        while self.count < count and time.monotonic() < deadline and running.poll() in (None, 0):
             self._take(self._consumer.consume(500, 0.2))
         assert self.count >= count, f"{self.count} of {count}\n{log.read_text()[-3000:]}"
 
@@ -161,3 +163,29 @@ def test_quix_streams_counts_each_word_once_though_it_is_killed(
     committed.read_until(times * len(WORDS), running=second, log=tmp_path / "log")
     committed.read_what_is_left()
     assert committed.values == counted_exactly_once(times)
+
+
+@pytest.mark.slow
+def test_sparks_own_connector_writes_reads_and_goes_on_where_a_query_ended(
+    start: Start, bootstrap: str, topic: Any, sink_of: Any, tmp_path: Path
+) -> None:
+    """What was aborted in the source is in neither the batch nor the stream."""
+    source, sink, count = topic(3), topic(2), 400
+    copied = sink_of(sink, 2)
+    writer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"before-{time.time_ns()}"})
+    writer.init_transactions()
+    for end in (writer.abort_transaction, writer.commit_transaction):
+        writer.begin_transaction()
+        for number in range(10):
+            writer.produce(source, f"{end.__name__} {number}".encode())
+        end()
+    process = start("spark", bootstrap, source, sink, str(tmp_path), str(count))
+    assert process.wait(5 * SECONDS_MAX) == 0, (tmp_path / "log").read_text()[-3000:]
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert seen["rows"] == sorted([str(number), f"spark {number}", str(number)] for number in range(count))
+    assert (seen["partitions"], seen["all"]) == ([0, 1, 2], 2 * count + 10)
+    copied.read_until(2 * count + 10, running=process, log=tmp_path / "log")
+    copied.read_what_is_left()
+    values = collections.Counter(value for of_key in copied.values.values() for value in of_key)
+    committed = [f"commit_transaction {number}" for number in range(10)]
+    assert values == collections.Counter([*committed, *(f"spark {number}" for number in range(2 * count))])

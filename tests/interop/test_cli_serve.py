@@ -156,6 +156,18 @@ def test_the_files_of_a_log_are_shown_and_checked(
     assert "warning: " in capfd.readouterr().err
 
 
+def test_a_log_that_a_broker_writes_is_shown_without_warnings(
+    serve: Callable[..., Process], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    process = serve()
+    line = tmp_path / "line"
+    line.write_bytes(b"one\n")
+    assert main(["produce", "numbers", str(line), "-b", address_of(process)]) == 0
+    assert main(["log", "dump", str(tmp_path / "data" / "numbers-0")]) == 0
+    assert "warning" not in capfd.readouterr().err
+    stop(process)
+
+
 def test_a_path_that_holds_no_log_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     for path in (tmp_path, tmp_path / "notes.txt", tmp_path / "missing"):

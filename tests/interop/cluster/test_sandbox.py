@@ -7,23 +7,22 @@ import subprocess
 import sys
 
 
-def test_every_claim_of_the_story_holds() -> None:
-    told = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from odradek.cli.main import main; sys.exit(main())",
-            "sandbox",
-            "--auto",
-            "--json",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def sandbox(*words: str, typed: str | None = None) -> subprocess.CompletedProcess[str]:
+    program = "import sys; from odradek.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "sandbox", *words]
+    return subprocess.run(command, input=typed, capture_output=True, text=True, timeout=300, check=False)
 
+
+def test_every_claim_of_the_story_holds() -> None:
+    told = sandbox("--auto", "--json")
     found = json.loads(told.stdout)
     assert [claim["text"] for claim in found["claims"] if not claim["holds"]] == []
     assert found["all"] == found["held"] >= 20
     assert told.returncode == 0
+
+
+def test_a_lesson_holds_alone_and_whatever_was_done_before_it() -> None:
+    told = sandbox("groups", "offsets", typed="produce 20\nconsumer add\nload\nkill 2\nnext\nnext\nquit\n")
+    assert "✗" not in told.stdout, told.stdout
+    assert told.stdout.count("✓") == 9
+    assert told.returncode == 0, told.stderr

@@ -1,7 +1,7 @@
 """Frameworks that applications are written in: `python -m tests.interop.languages.applications` (`make interop` does it).
 
-Kafka Streams, with what it needs, and a virtual environment with FastStream and Quix Streams: outside the repository and the
-project's own environment, because they bring versions of their own of the clients.
+Kafka Streams, with what it needs; a virtual environment with FastStream and Quix Streams; another with Spark and Spark's own
+connector: outside the repository and the project's own environment, because they bring versions of their own of the clients.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.peer import PeerAbsentError, cached_peer, fetch_peer
-from benchmarks.peer.fetch import fetch_kafka_artifacts, java_command
+from benchmarks.peer.fetch import fetch_artifacts, java_command
 from tests.interop.languages.prepare import AbsentError, Language, main, run_within
 
 _HERE = Path(__file__).parent
@@ -18,7 +18,7 @@ _HERE = Path(__file__).parent
 
 def _build_streams(directory: Path) -> None:
     try:
-        fetch_kafka_artifacts("kafka-streams", version=fetch_peer().version, into=directory / "jars")
+        fetch_artifacts("kafka-streams", version=fetch_peer().version, into=directory / "jars")
     except PeerAbsentError as reason:
         raise AbsentError(str(reason)) from reason
     source = str(_HERE / "java" / "WordCount.java")
@@ -46,7 +46,31 @@ def _python(directory: Path) -> list[str]:
     return [str(directory / "venv" / "bin" / "python")]
 
 
+def _build_spark(directory: Path) -> None:
+    try:
+        java_command()
+        jars = directory / "jars"
+        connector = f"spark-sql-kafka-0-10_{_SPARK_SCALA}"
+        fetch_artifacts(connector, version=_SPARK_VERSION, into=jars, group="org.apache.spark")
+    except PeerAbsentError as reason:
+        raise AbsentError(str(reason)) from reason
+    for theirs in ("scala-library-*", "hadoop-*", "slf4j-*"):  # Spark has its own
+        for jar in jars.glob(theirs):
+            jar.unlink()
+    run_within(sys.executable, "-m", "venv", str(directory / "venv"), within=directory)
+    pip = str(directory / "venv" / "bin" / "python")
+    run_within(pip, "-m", "pip", "install", "--quiet", f"pyspark=={_SPARK_VERSION}", within=directory)
+
+
+def _spark(directory: Path) -> list[str]:
+    jars = ",".join(str(jar) for jar in sorted((directory / "jars").glob("*.jar")))
+    program = str(PYTHON_PROGRAMS / "spark_connector.py")
+    return [str(directory / "venv" / "bin" / "python"), program, jars]
+
+
 PYTHON_PROGRAMS = _HERE / "python"
+_SPARK_VERSION, _SPARK_SCALA = "4.0.0", "2.13"
+"""The newest whose connector, and all that it needs, is published where all the rest of this comes from."""
 APPLICATIONS = {
     one.name: one
     for one in (
@@ -65,6 +89,14 @@ APPLICATIONS = {
             sources=("python/requirements.txt",),
             build=_build_python,
             command=_python,
+        ),
+        Language(
+            name="spark",
+            title="spark-sql-kafka-0-10",
+            version=_SPARK_VERSION,
+            sources=("python/spark_connector.py",),
+            build=_build_spark,
+            command=_spark,
         ),
     )
 }
