@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 600.0
 STOP_SECONDS_MAX = 15.0
 _SOURCE = Path(__file__).resolve().parent.parent / "src"
 

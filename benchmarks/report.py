@@ -85,25 +85,6 @@ def markdown(found: Iterable[Finding], who: Sequence[Contender], peer: str) -> s
     return "\n".join(lines) + "\n"
 
 
-def publish(page: Path, table: str, facts: dict[str, Any], results: Path) -> None:
-    """Put the table between the page's two marks and the chart and the samples beside the page."""
-    begin, end = "<!-- results -->\n", "<!-- /results -->"
-    before, rest = page.read_text(encoding="utf-8").split(begin, 1)
-    after = rest.split(end, 1)[1]
-    where = facts["machine"]
-    sentences = [
-        f"{facts['plan'].capitalize()} run of {facts['rounds']} rounds, finished {facts['finished']}",
-        f"on {where['cores']} cores ({where['cpu']}), {where['memory_gb']} GB of memory, Linux {where['kernel']}",
-        f"Python {where['python']}. Every sample: [benchmarks.json](benchmarks.json).",
-    ]
-    conditions = ", ".join(sentences) + "\n\n![ratios to Apache Kafka](benchmarks.png)\n\n"
-    page.write_text(before + begin + conditions + table + end + after, encoding="utf-8")
-    for kind in ("png", "json"):
-        source = results / f"results.{kind}"
-        if source.exists():
-            page.with_suffix(f".{kind}").write_bytes(source.read_bytes())
-
-
 def draw(path: Path, found: Sequence[Finding], who: Sequence[Contender], title: str) -> None:
     """Ratios to the peer as dots with their spread, on a logarithmic scale; the good side is to the right."""
     import matplotlib as mpl

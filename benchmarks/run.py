@@ -8,6 +8,7 @@ absent: this is said, and only Odradek's own figures are taken.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 import confluent_kafka as ck
 
-from benchmarks import compaction, coordination, load, measures, report
+from benchmarks import compaction, coordination, load, measures, published, report
 from benchmarks.cluster import plan as cluster_plan
 from benchmarks.cluster.nodes import cluster_contenders
 from benchmarks.cluster.suite import PARTS, ClusterSuite, in_turn
@@ -59,6 +60,7 @@ ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every start compiles everything anew
     kind = "full" if options.full else "smoke" if options.smoke else "quick"
     plan = _PLANS[kind]
     jars = None if options.no_peer else _peer(options.peer_version)
@@ -91,7 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     title = f"Odradek beside Apache Kafka, {facts['plan']} run on {facts['machine']['cores']} cores"
     report.draw(options.out / "results.png", found, who, title)
     if options.publish:
-        report.publish(load.ROOT / "docs" / "benchmarks.md", table, facts, options.out)
+        page = load.ROOT / "docs" / "benchmarks.md"
+        old = published.load(page.with_suffix(".json"))
+        published.write(page, published.replaced(old, facts, samples), contenders(jars), PEER)
     print(table)
     print(f"written to {options.out}: results.md, results.json, results.png")
     return 0
@@ -134,7 +138,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="a directory (default: benchmarks/results)",
     )
     parser.add_argument(
-        "--publish", action="store_true", help="also write the results into docs/benchmarks.md"
+        "--publish",
+        action="store_true",
+        help="also write the results into docs/benchmarks.md, where what was not measured stays",
     )
     return parser.parse_args(arguments)
 

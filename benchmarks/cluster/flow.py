@@ -16,6 +16,7 @@ from benchmarks.watch import cpu_seconds
 
 PARTITIONS: Final = 6
 _COUNT_SECONDS_MAX: Final = 30.0
+_WARM_LATENCIES: Final = 3
 
 
 def warm_up(one: Up, plan: ClusterPlan) -> None:
@@ -25,6 +26,9 @@ def warm_up(one: Up, plan: ClusterPlan) -> None:
             bootstrap = one.cluster.bootstrap
             load.run_producer(bootstrap, topic, count=count, value_bytes=size, acks="all")
             load.run_consumer(bootstrap, topic, count=count, value_bytes=size)
+    with spread_topic(one.cluster, 1) as topic:
+        seconds = _WARM_LATENCIES * plan.latency_seconds
+        load.run_latency(one.cluster.bootstrap, topic, acks="all", rate=plan.rate, seconds=seconds)
 
 
 def throughput(one: Up, plan: ClusterPlan, round_number: int, size: int) -> Iterator[Sample]:

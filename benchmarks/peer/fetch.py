@@ -16,6 +16,7 @@ from pathlib import Path
 from string import Template
 
 ARTIFACTS = ("kafka_2.13", "kafka-tools")
+_KAFKA = "org.apache.kafka"
 CANDIDATES_MAX = 6
 MAVEN_SECONDS_MAX = 900
 COMPLETE = "complete"
@@ -33,7 +34,7 @@ $dependencies
 </project>
 """)
 _DEPENDENCY = Template("""    <dependency>
-      <groupId>org.apache.kafka</groupId>
+      <groupId>$group</groupId>
       <artifactId>$artifact</artifactId>
       <version>$version</version>
     </dependency>""")
@@ -90,13 +91,13 @@ def cached_peer() -> PeerJars:
     return cached[max(cached, key=_version_order)]
 
 
-def fetch_kafka_artifacts(*artifacts: str, version: str, into: Path) -> None:
-    """Further jars that Apache Kafka publishes, with all that they need.
+def fetch_artifacts(*artifacts: str, version: str, into: Path, group: str = _KAFKA) -> None:
+    """Further jars that Apache Kafka, or another project, publishes, with all that they need.
 
     :raises PeerAbsentError: when Maven is missing or cannot fetch them
     """
     work = cache_directory() / "maven-project"
-    _write_pom(work, version, artifacts)
+    _write_pom(work, version, artifacts, group)
     answer = _maven(
         work, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={into}"
     )
@@ -151,7 +152,7 @@ def _published_versions() -> list[str]:
     Resolving a version range makes Maven fetch that metadata, even when the resolution then fails.
     """
     work = cache_directory() / "maven-project"
-    _write_pom(work, "[4.0,5.0)")
+    _write_pom(work, "[4.0,5.0)", ARTIFACTS)
     _maven(work, "dependency:resolve", "-U")
     text = ""
     for metadata in (_local_repository() / "org/apache/kafka" / ARTIFACTS[0]).glob("maven-metadata-*.xml"):
@@ -165,7 +166,7 @@ def _fetch(version: str) -> PeerJars:
     jars = target / "jars"
     shutil.rmtree(target, ignore_errors=True)
     work = cache_directory() / "maven-project"
-    _write_pom(work, version)
+    _write_pom(work, version, ARTIFACTS)
     answer = _maven(work, "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
     if answer.returncode != 0:
         shutil.rmtree(target, ignore_errors=True)
@@ -183,8 +184,10 @@ def _fetch_log_binding(work: Path, jars: Path) -> None:
         _maven(work, "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={jars}")
 
 
-def _write_pom(work: Path, version: str, artifacts: Sequence[str] = ARTIFACTS) -> None:
-    dependencies = "\n".join(_DEPENDENCY.substitute(artifact=name, version=version) for name in artifacts)
+def _write_pom(work: Path, version: str, artifacts: Sequence[str], group: str = _KAFKA) -> None:
+    dependencies = "\n".join(
+        _DEPENDENCY.substitute(group=group, artifact=name, version=version) for name in artifacts
+    )
     work.mkdir(parents=True, exist_ok=True)
     (work / "pom.xml").write_text(_POM.substitute(dependencies=dependencies), encoding="utf-8")
 
