@@ -5,8 +5,11 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 200
 CLUSTER_SEEDS ?= 2000
-JOBS   ?= 2
+JOBS   ?= 3
 MINUTES ?= 30
+
+# Hundreds of processes start in the tests: each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format sim faults interop answers bench docs clean
@@ -28,7 +31,7 @@ $(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt
 demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline: table, chart, checked totals
 	@$(BIN)/python examples/flights/demo.py
 
-test: $(READY) ## every test that CI runs, JOBS=2 at a time
+test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 check: $(READY) ## format, lint, types, imports
@@ -46,8 +49,9 @@ sim: $(READY) ## broker and cluster on simulated clock, network, disk: SEEDS=200
 	$(BIN)/python -m odradek.testing.sim --scenario cluster --seeds $(CLUSTER_SEEDS) --once
 	$(BIN)/python -m odradek.testing.sim --mutants
 
-faults: $(READY) ## three real brokers, killed, paused and restarted for MINUTES=30; power cuts; rot: what was lost?
-	$(BIN)/python -m tests.faults --minutes $(MINUTES)
+faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30; power cuts; rot: what was lost?
+	-$(BIN)/python -m odradek.testing.zookeeper_jars
+	$(BIN)/python -m tests.faults --minutes $(MINUTES) --faults 200 --everything --json artifacts/faults.json
 	$(BIN)/python -m tests.faults.power --cuts 300
 	$(BIN)/python -m tests.faults.corruption
 
