@@ -341,9 +341,23 @@ class Session:
         self.session_id, self.epoch = response.session_id, self.epoch + 1
         return [one for topic in response.responses for one in topic.partitions]
 
+    async def wait(self, **options: Any) -> asyncio.Task[list[Any]]:
+        """Ask, and return once the broker holds the request back."""
+        asked = asyncio.get_running_loop().create_task(self.ask(**options))
+        for _ in range(6_000):
+            if self._state.resting is not None and self._state.resting.waiting is not None:
+                return asked
+            assert not asked.done(), "answered at once"
+            await asyncio.sleep(0.01)
+        raise AssertionError("the request never came to wait")
+
     @property
     def resting(self) -> int:
-        return len(self.stage.scene.broker._parts.fetch_sessions._sessions[self.session_id]._resting)
+        return len(self._state._resting)
+
+    @property
+    def _state(self) -> Any:
+        return self.stage.scene.broker._parts.fetch_sessions._sessions[self.session_id]
 
 
 @pytest.fixture
@@ -359,8 +373,7 @@ async def test_what_a_follower_knows_all_about_rests_until_something_is_appended
     assert await session.ask(wait_ms=1) == []
     assert session.resting == 1
     assert await session.ask(wait_ms=1) == [], "it goes on resting"
-    waiting = asyncio.get_running_loop().create_task(session.ask(wait_ms=10_000))
-    await asyncio.sleep(0)
+    waiting = await session.wait(wait_ms=10_000)
     await stage.wire.produce("t", [b"x"], acks=1)
     (found,) = await waiting
     assert len(found.records) > 0
@@ -383,9 +396,7 @@ async def test_a_high_watermark_that_moves_wakes_what_rests(stage: Stage, sessio
     await session.ask(1)
     assert await session.ask(wait_ms=1) == []
     assert session.resting == 1
-    waiting = asyncio.get_running_loop().create_task(session.ask(wait_ms=10_000))
-    await asyncio.sleep(0)
-    await stage.wire.fetch("t", 0)  # the broker has seen the follower's fetch by now
+    waiting = await session.wait(wait_ms=10_000)
     stage.lead(ME, OTHER)
     (moved,) = await waiting
     assert (moved.high_watermark, moved.records) == (1, b"")
@@ -400,9 +411,7 @@ async def test_what_is_appended_after_a_high_watermark_moved_does_not_wait_for_t
     await session.ask(0)
     await session.ask(1)
     assert await session.ask(wait_ms=1) == []
-    waiting = asyncio.get_running_loop().create_task(session.ask(wait_ms=600_000))
-    await asyncio.sleep(0)
-    await stage.wire.fetch("t", 0)  # the broker has seen the follower's fetch by now
+    waiting = await session.wait(wait_ms=600_000)
     stage.lead(ME, OTHER)
     assert session.resting == 0
     await stage.wire.produce("t", [b"y"], acks=1)
@@ -440,10 +449,7 @@ async def test_who_follows_anew_and_knows_where_the_log_begins_waits_for_records
     (told,) = await session.ask(wait_ms=600_000)
     assert told.high_watermark == 2
     stage.partition.delete_records(1)
-    asked = session.ask(2, anew=True, start_offset=1, high_watermark=2, wait_ms=600_000)
-    waiting = asyncio.get_running_loop().create_task(asked)
-    await asyncio.sleep(0.05)
-    assert not waiting.done()
+    waiting = await session.wait(offset=2, anew=True, start_offset=1, high_watermark=2, wait_ms=600_000)
     await stage.wire.produce("t", [b"z"], acks=1)
     (found,) = await asyncio.wait_for(waiting, 60)
     assert len(found.records) > 0
@@ -454,9 +460,7 @@ async def test_the_end_of_a_role_wakes_what_rests(stage: Stage, session: Session
     await session.ask(0)
     await session.ask(wait_ms=1)
     assert session.resting == 1
-    waiting = asyncio.get_running_loop().create_task(session.ask(wait_ms=10_000))
-    await asyncio.sleep(0)
-    await stage.wire.fetch("t", 0)  # the broker has seen the follower's fetch by now
+    waiting = await session.wait(wait_ms=10_000)
     stage.follow()
     (told,) = await waiting
     assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
