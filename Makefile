@@ -7,12 +7,13 @@ SEEDS  ?= 200
 CLUSTER_SEEDS ?= 2000
 JOBS   ?= 3
 MINUTES ?= 30
+FLAKES ?= 3
 
 # Hundreds of processes start in the tests: each would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format sim faults interop answers bench docs clean
+.PHONY: help install demo test again check format sim faults interop answers bench docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +34,10 @@ demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline: table, 
 
 test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+
+again: $(READY) ## what failed in the last `make test`, one by one, if that is no more than FLAKES=3; each is still a fault to mend
+	@$(BIN)/python -m tests.again --most $(FLAKES)
+	$(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none
 
 check: $(READY) ## format, lint, types, imports
 	$(BIN)/ruff format --check .
