@@ -24,10 +24,14 @@ def main(arguments: Sequence[str] | None = None, cache: Path = CACHE) -> int:
         ended = json.loads((cache / "odradek/exit").read_text())
         names = sorted(json.loads((cache / "cache/lastfailed").read_text()))
     except FileNotFoundError as error:
-        print(f"{error.filename} is not there: no run of the tests is known that failed; nothing is tried again")
+        print(
+            f"{error.filename} is not there: no run of the tests is known that failed; nothing is tried again"
+        )
         return 1
     if ended != SOME_FAILED:
-        print(f"the last run ended with exit code {ended}, not with tests that failed; nothing is tried again")
+        print(
+            f"the last run ended with exit code {ended}, not with tests that failed; nothing is tried again"
+        )
         return 1
     print(f"{len(names)} failed:", *names, sep="\n  ")
     if not 0 < len(names) <= most:

@@ -2,12 +2,14 @@ import json
 from pathlib import Path
 
 import pytest
-
 from tests.again import main
 
 
 def run(tmp_path: Path, *, ended: int | None, failed: list[str] | None) -> int:
-    for name, value in (("odradek/exit", ended), ("cache/lastfailed", failed and dict.fromkeys(failed, True))):
+    for name, value in (
+        ("odradek/exit", ended),
+        ("cache/lastfailed", failed and dict.fromkeys(failed, True)),
+    ):
         if value is not None:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(json.dumps(value))
