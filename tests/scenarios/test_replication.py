@@ -163,13 +163,15 @@ class Node:
             )
         )
         self.cluster = SimpleNamespace(image=self.controller.image(), leads=True)
-        sessions = FetchSessions(slots=100, eviction_seconds=120.0, chance=self.runtime.entropy.uniform)
+        self.sessions = FetchSessions(
+            slots=100, eviction_seconds=120.0, chance=self.runtime.entropy.uniform
+        )
         parts = Parts(
             config=self.config,
             runtime=self.runtime,
             cluster=cast(Any, self.cluster),
             replicas=self.replicas,
-            fetch_sessions=sessions,
+            fetch_sessions=self.sessions,
             producer_ids=cast(Any, None),
             coordinators=cast(Any, None),
             quotas=Quotas(),
@@ -350,6 +352,25 @@ async def test_without_a_leader_nobody_is_followed_and_the_replica_stays(
         await controller.elect(1)
         await b.append_acknowledged(1)
         assert a.partition().log.flushed_offset == 3
+
+
+async def test_what_is_new_is_followed_at_once_in_the_session_that_there_is(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2, replica_fetch_wait_max_ms=60_000) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged()
+        connections = {id(one) for one in a.server._connections}
+        sessions = dict(a.sessions._sessions)
+        assert len(sessions) == 1
+        for count in range(2, 8):
+            controller.has(*[led_by(0, 0, 1)] * count)
+            await controller.tell()
+            await a.append_acknowledged(index=count - 1)
+        assert {id(one) for one in a.server._connections} == connections
+        assert a.sessions._sessions == sessions
+        assert b.partition(6).log.end_offset == 1
 
 
 async def test_a_follower_far_behind_begins_where_the_leader_does(

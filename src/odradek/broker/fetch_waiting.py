@@ -129,6 +129,8 @@ class FollowerWaiting(_Waiting):
     watermark moved beyond the one that the follower knows (KIP-1166).
 
     It does so in the loop's next round, not in the middle of an append: what else is appended in this one goes with it.
+
+    A follower that asks for something else on the same connection has something new to say, and is answered at once.
     """
 
     def __init__(
@@ -159,6 +161,10 @@ class FollowerWaiting(_Waiting):
             self._look_at_mark(partition)
         if has_news:
             self._answer_with_marks()
+
+    def hurry(self) -> None:
+        """The follower does not want to wait any longer."""
+        self._time_is_up()
 
     def _time_is_up(self) -> None:
         """Thousands of partitions in which nothing happened are not read once more."""

@@ -107,6 +107,8 @@ class Connection(asyncio.BufferedProtocol):
         """What to do when the connection is gone, by who wants it done."""
         self.on_finished: dict[object, Callable[[], None]] = {}
         """What to do when the peer sends nothing more, though it may still read."""
+        self.on_next: dict[object, Callable[[], None]] = {}
+        """What to do when the peer asks for something else, before that is served."""
         self._dropped = False
 
     # -- asyncio's side
@@ -298,6 +300,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._peer_reads and len(self._slots) < self._in_flight_max
 
     def _serve(self, frame: memoryview) -> None:
+        if self.on_next:
+            for tell in list(self.on_next.values()):
+                tell()
         try:
             reply = self._handler.handle(self, frame)
         except PeerError as error:

@@ -202,6 +202,11 @@ class FetchState:
             self._dirty[key] = None
 
     @property
+    def has_news(self) -> bool:
+        """Something came or went, or is to be asked for again, since the last request."""
+        return bool(self._dirty)
+
+    @property
     def followed(self) -> Collection[Followed]:
         return self._followed.values()
 

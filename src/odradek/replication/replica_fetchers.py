@@ -4,9 +4,9 @@ One round of a loop: ask (a long poll); check the CRC of every batch that came, 
 until all of it is durable, for which the flusher takes the partitions together; and ask again from there. The loops share
 nothing, so a leader that is slow or dead holds up no other, and a partition in trouble only itself.
 
-A loop whose poll waits for nothing is interrupted when it gets a partition more to follow: a replica that is in sync, and holds
-up who waits for it, cannot wait for the end of a long poll. The leader would answer the next request only after that poll, so
-the connection goes with it.
+A loop that gets a partition more to follow does not leave that to the end of a long poll: a replica that is in sync holds up
+who waits for it. It asks the leader for nothing at all, on the same connection: a leader answers a poll at once when another
+request follows it. So the session goes on, and names what is new only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.net.peers import PeerUnreachable
 from odradek.protocol import Message, api_by_name
-from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -54,11 +54,11 @@ _INLINE_BYTES: Final = 128 * 1024
 """Up to so much is checked at once; more goes to another thread."""
 _TURN_BYTES: Final = 1024 * 1024
 """After so much was appended, others get the loop."""
-_INTERRUPT_AFTER_S: Final = 0.01
-"""A poll that is answered within this time is not worth interrupting."""
-_INTERRUPT_AFTER_S_EACH: Final = 0.0001
-"""For each partition, since all are said again then: what follows one another, as when topics are made, goes together."""
-_INTERRUPT_AFTER_S_MAX: Final = 0.2
+_NUDGE_AFTER_S: Final = 0.005
+"""What follows one another, as when topics are made, goes together; and the leader may not know that it is one yet."""
+_NOTHING: Final = FetchRequest(
+    replica_state=ReplicaState(replica_id=-1, replica_epoch=-1), max_wait_ms=0, session_id=0, session_epoch=-1
+)
 
 _POLLS_WITHIN_LAG: Final = 6
 """An idle follower still shows itself so often within `replica.lag.time.max.ms`."""
@@ -167,8 +167,8 @@ class _FetchLoop:
         self._lane = f"fetch {number}"
         self._changed = asyncio.Event()
         self._poll: asyncio.Future[Message] | None = None
-        self._doomed: asyncio.Future[Message] | None = None
-        """A poll that will be interrupted soon."""
+        self._nudge: asyncio.TimerHandle | None = None
+        self._nudging: asyncio.Task[None] | None = None
         self._interrupted = False
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"fetching from broker {leader} ({number})"
@@ -180,26 +180,46 @@ class _FetchLoop:
         if not self._state.follow(partition):
             return
         self._changed.set()
-        if self._poll is not None and self._poll is not self._doomed:
-            self._doomed = self._poll
-            all_s = min(len(self._state) * _INTERRUPT_AFTER_S_EACH, _INTERRUPT_AFTER_S_MAX)
-            after_s = max(_INTERRUPT_AFTER_S, all_s)
-            asyncio.get_running_loop().call_later(after_s, self._interrupt, self._poll)
+        self._nudge_soon()
 
     def unfollow(self, partition: Partition) -> None:
         self._state.unfollow(partition)
         self._changed.set()
-        if not self._state and self._poll is not None:
-            self._interrupt(self._poll)
-
-    def _interrupt(self, poll: asyncio.Future[Message]) -> None:
-        if poll is self._poll and not poll.done():
+        if not self._state and self._poll is not None and not self._poll.done():
             self._interrupted = True
-            poll.cancel()
+            self._poll.cancel()
+
+    def _nudge_soon(self) -> None:
+        if self._poll is not None and self._nudge is None:
+            self._nudge = asyncio.get_running_loop().call_later(_NUDGE_AFTER_S, self._begin_nudge)
+
+    def _begin_nudge(self) -> None:
+        self._nudge = None
+        if not self._state.has_news:
+            return
+        if self._nudging is not None:
+            self._nudge_soon()
+        elif self._poll is not None and not self._poll.done():
+            self._nudging = asyncio.get_running_loop().create_task(self._nudge_leader())
+
+    async def _nudge_leader(self) -> None:
+        """The answer says nothing; that it is asked for makes the leader answer the poll."""
+        try:
+            with suppress(PeerUnreachable):  # the poll ends, too
+                await self._fetchers.asking.ask(self.leader, _FETCH, _NOTHING, lane=self._lane)
+        finally:
+            self._nudging = None
 
     async def stop(self) -> None:
+        self._stop_nudging()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+
+    def _stop_nudging(self) -> None:
+        if self._nudge is not None:
+            self._nudge.cancel()
+        if self._nudging is not None:
+            self._nudging.cancel()
 
     # -- the loop
 
@@ -210,6 +230,7 @@ class _FetchLoop:
             except Exception:  # noqa: BLE001 - the root of a task: the others that are followed must not end with one
                 _log.exception("fetch_loop_failed", leader=self.leader, fetcher=self.number)
                 await self._wait(self._lost(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._stop_nudging()
         self._fetchers.ended(self)
         self._fetchers.asking.hang_up(self.leader, self._lane)
 

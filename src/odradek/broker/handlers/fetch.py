@@ -98,7 +98,7 @@ def _follower_waits(
     def nothing() -> FetchResponse:
         return _response(parts, circumstances, plan, () if plan.incremental else results)
 
-    return FollowerWaiting(
+    waiting = FollowerWaiting(
         _known_high_watermarks(reading, plan),
         answer,
         nothing=nothing,
@@ -110,7 +110,11 @@ def _follower_waits(
             session.lags_in_start(wanted, partition.start_offset)
             for partition, wanted in reading.partitions.items()
         ),
-    ).response
+    )
+    on_next = circumstances.connection.on_next
+    on_next[waiting] = waiting.hurry
+    waiting.response.add_done_callback(lambda _: on_next.pop(waiting, None))
+    return waiting.response
 
 
 def _rest(session: FetchSession, reading: Reading) -> RestingPartitions:
