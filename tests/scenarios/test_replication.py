@@ -163,9 +163,7 @@ class Node:
             )
         )
         self.cluster = SimpleNamespace(image=self.controller.image(), leads=True)
-        self.sessions = FetchSessions(
-            slots=100, eviction_seconds=120.0, chance=self.runtime.entropy.uniform
-        )
+        self.sessions = FetchSessions(slots=100, eviction_seconds=120.0, chance=self.runtime.entropy.uniform)
         parts = Parts(
             config=self.config,
             runtime=self.runtime,

@@ -23,6 +23,8 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _AT_ONCE: Final = 8
+_MADE_AT_ONCE: Final = 64
+"""They share their syncs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,8 @@ class ReplicaOpening:
         if len(queue) == 1:
             await work()
             return
-        outcomes = await asyncio.gather(
-            *(work() for _ in range(min(_AT_ONCE, len(queue)))), return_exceptions=True
-        )
+        at_once = min(_MADE_AT_ONCE if are_new else _AT_ONCE, len(queue))
+        outcomes = await asyncio.gather(*(work() for _ in range(at_once)), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome

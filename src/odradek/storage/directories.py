@@ -27,6 +27,7 @@ from odradek.storage.homes import Homes
 from odradek.storage.interrupted_moves import InterruptedMoves
 from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory
+from odradek.storage.making import MakingTogether
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.relocation import (
     FUTURE,
@@ -38,6 +39,7 @@ from odradek.storage.relocation import (
 )
 from odradek.storage.results import DeletedSegment
 from odradek.storage.segment import OFFSET_MAX
+from odradek.storage.steps import Steps, carry_out
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -69,6 +71,7 @@ class LogDirectories:
         """Logs that were found at the start, when their directories' names were made durable, all at once."""
         self._doomed: list[str] = []
         self._checkpoints = Checkpointing(runtime.offload, self._homes, self._logs)
+        self._making = MakingTogether(runtime.offload)
         self.cluster_id: Final = cluster_id
         self.directory_id = ""
         """Of the first directory, for as long as it exists: who has it is this broker, and no other with the same number."""
@@ -229,9 +232,11 @@ class LogDirectories:
             self._named.discard(name)
         self._homes.opening(name, directory)
         try:
-            opened = await self._runtime.offload.run(
-                self._open_blocking, directory, name, topic_id, config, is_new, repairable
-            )
+            steps = self._steps(directory, name, topic_id, config, is_new, repairable)
+            if is_new:
+                opened = await self._making.carry_out(steps)
+            else:
+                opened = await self._runtime.offload.run(carry_out, steps)
         except KafkaError as error:
             if is_new:
                 self._homes.forget(name)
@@ -251,7 +256,7 @@ class LogDirectories:
         if opened.end_offset < mark:
             opened.lacks(mark, f"{name} ends at {opened.end_offset}, below its high watermark {mark}")
 
-    def _open_blocking(
+    def _steps(
         self,
         directory: LogDirectory,
         name: TopicPartition,
@@ -259,8 +264,8 @@ class LogDirectories:
         config: LogConfig,
         is_new: bool,
         repairable: bool,
-    ) -> Log:
-        return Log.open(
+    ) -> Steps[Log]:
+        return Log.opening(
             self._runtime,
             naming.join(directory.path, str(name)),
             config,

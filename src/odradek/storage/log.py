@@ -7,7 +7,7 @@ only after the write behind it succeeded, so an error at any point leaves the lo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
@@ -31,6 +31,7 @@ from odradek.storage.removal import RemovalJob, Removals
 from odradek.storage.results import AppendResult, DeletedSegment, LogRead
 from odradek.storage.segment import OFFSET_MAX, Segment
 from odradek.storage.shrinking import ShrinkingLog
+from odradek.storage.steps import Steps, carry_out
 from odradek.storage.tail import Batches, Tail
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.truncatable import TruncatableLog
@@ -123,7 +124,12 @@ class Log(TruncatableLog, ShrinkingLog):
             self._durability.file_changed(path, checkpoints.format_partition_metadata(opened.topic_id))
 
     @classmethod
-    def open(
+    def open(cls, *arguments: Any, **options: Any) -> Log:
+        """What `opening` says, at once."""
+        return carry_out(cls.opening(*arguments, **options))
+
+    @classmethod
+    def opening(
         cls,
         runtime: Runtime,
         directory: str,
@@ -141,7 +147,7 @@ class Log(TruncatableLog, ShrinkingLog):
         start_is_checkpointed: bool = True,
         on_broken: OnBroken | None = None,
         on_damaged: OnDamaged | None = None,
-    ) -> Log:
+    ) -> Steps[Log]:
         """Open the log in `directory`, or create an empty one. Blocks; it may run on any thread.
 
         `clean`: it was closed cleanly, so it is opened without reading it. Otherwise everything from `recovery_point` on
@@ -169,7 +175,7 @@ class Log(TruncatableLog, ShrinkingLog):
             start_is_checkpointed=start_is_checkpointed,
         )
         try:
-            opened = open_log(runtime, opening)
+            opened = yield from open_log(runtime, opening)
         except OSError as error:
             message = f"{topic_partition}: cannot open its log: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from uuid import UUID
 from zlib import crc32
@@ -25,6 +26,7 @@ from odradek.storage.producers import Producers
 from odradek.storage.recovery import ScannedSegment, cut, rewrite, scan_file, set_aside
 from odradek.storage.segment import OFFSET_MAX, Segment, write_index_files
 from odradek.storage.segments import SegmentList
+from odradek.storage.steps import Steps
 from odradek.storage.transaction_index import is_sound
 from odradek.storage.truncation import TruncationPlan, carry_out, read_plan, write_plan
 from odradek.telemetry import events
@@ -93,16 +95,16 @@ class OpenedLog:
     """What is not here any more, though it was durable; None when nothing is known to be missing."""
 
 
-def open_log(runtime: Runtime, opening: Opening) -> OpenedLog:
+def open_log(runtime: Runtime, opening: Opening) -> Steps[OpenedLog]:
     """Blocks. Raises OSError, or LostRecordsError for damage below the recovery point of what is not repairable."""
     try:
-        return _Opener(runtime, opening).run()
+        return (yield from _Opener(runtime, opening).run())
     except (LostRecordsError, DamagedBatchError) as lost:
         if not opening.repairable:
             raise
         log.error("log_opened_damaged", partition=opening.topic_partition, reason=lost.message)
         all_doubted = replace(opening, clean=False, recovery_point=0)
-        return _Opener(runtime, all_doubted, damage=lost.message).run()
+        return (yield from _Opener(runtime, all_doubted, damage=lost.message).run())
 
 
 class _Opener:
@@ -131,9 +133,9 @@ class _Opener:
         self._recovered: list[Segment] = []
         """What was scanned: its transaction indexes are made again."""
 
-    def run(self) -> OpenedLog:
+    def run(self) -> Steps[OpenedLog]:
         try:
-            return self._run()
+            return (yield from self._run())
         except BaseException:
             for segment in self._segments:
                 if segment.writer is not None:
@@ -142,7 +144,7 @@ class _Opener:
         finally:
             self._files.close()
 
-    def _run(self) -> OpenedLog:
+    def _run(self) -> Steps[OpenedLog]:
         names = self._names()
         topic_id = self._load_topic_id(names)
         if None not in (topic_id, self._opening.topic_id) and topic_id != self._opening.topic_id:
@@ -155,7 +157,7 @@ class _Opener:
         created = not self._segments
         saved_epochs = self._load_epochs(names)
         if created:
-            self._create(topic_id)
+            yield from self._create(topic_id)
         elif not (self._opening.clean and self._open_active()):
             self._recover()
         if self._last_epoch > (saved_epochs[-1].epoch if saved_epochs else -1):
@@ -295,27 +297,27 @@ class _Opener:
                 self._disk.remove(segment.path(naming.LOG))
                 self._segments.remove(segment)
 
-    def _create(self, topic_id: UUID | None) -> None:
+    def _create(self, topic_id: UUID | None) -> Steps[None]:
         if self._opening.recovery_point > self._opening.start_offset:
             raise self._lost(f"no segments are left, the recovery point is {self._opening.recovery_point}")
         if topic_id is None and self._opening.topic_id is not None:
-            self._write_topic_id(self._opening.topic_id)
+            yield from self._write_topic_id(self._opening.topic_id)
         segment = self._segment(self._opening.start_offset, 0)
         segment.begin()
         # If later segments could outlive the name of the first, a log would seem to begin with them. The topic's id becomes
         # durable with it, before there is a record.
-        self._disk.sync_directory(self._directory)
         self._segments.append(segment)
         self._end_offset = segment.base_offset
+        yield partial(self._disk.sync_directory, self._directory)
 
-    def _write_topic_id(self, topic_id: UUID) -> None:
+    def _write_topic_id(self, topic_id: UUID) -> Steps[None]:
         """Whole, or not there; its name is not durable yet."""
         path = naming.join(self._directory, naming.PARTITION_METADATA)
         file = self._disk.open(path + naming.TEMPORARY, create=True)
         try:
             file.truncate(0)
             file.pwrite(checkpoints.format_partition_metadata(topic_id), 0)
-            file.sync()
+            yield file.sync
         finally:
             file.close()
         self._disk.rename(path + naming.TEMPORARY, path)
