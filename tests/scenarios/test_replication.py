@@ -362,7 +362,15 @@ async def test_what_is_new_is_followed_at_once_in_the_session_that_there_is(
         connections = {id(one) for one in a.server._connections}
         sessions = dict(a.sessions._sessions)
         assert len(sessions) == 1
+        (session,) = sessions.values()
+
+        def waits() -> bool:
+            return session.resting is not None and session.resting.waiting is not None
+
         for count in range(2, 8):
+            await until(waits, "it waits")
+            await asyncio.sleep(0.05)  # longer than the leader takes to tell of a high watermark
+            await until(waits, "it waits again")
             controller.has(*[led_by(0, 0, 1)] * count)
             await controller.tell()
             await a.append_acknowledged(index=count - 1)

@@ -6,7 +6,8 @@ queue of slots keeps the replies in request order (Kafka's contract: responses o
 
 Three limits keep memory bounded. A connection with `in_flight_max` unanswered requests, one whose peer does not read what was
 written, or one that waits for a `Held` reply (a long poll, whose answer may be large) is not served, nor read from, until
-that is over. Frames already received wait in `_backlog`, at most one buffer's worth.
+that is over. Frames already received wait in `_backlog`, at most one buffer's worth. (Who makes such a reply may want to know
+that there are some, see `on_next`: then one buffer is read.)
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self.on_finished: dict[object, Callable[[], None]] = {}
         """What to do when the peer sends nothing more, though it may still read."""
         self.on_next: dict[object, Callable[[], None]] = {}
-        """What to do when the peer asks for something else, before that is served."""
+        """What to do when the peer asks for something else, while it waits for a `Held` reply: by who makes that reply."""
         self._dropped = False
 
     # -- asyncio's side
@@ -290,6 +291,9 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._serving = False
         self._write_out()
+        if self._backlog and self._held is not None:
+            for tell in list(self.on_next.values()):
+                tell()
         self._update_reading()
 
     def _may_serve(self) -> bool:
@@ -300,9 +304,6 @@ class Connection(asyncio.BufferedProtocol):
         return self._peer_reads and len(self._slots) < self._in_flight_max
 
     def _serve(self, frame: memoryview) -> None:
-        if self.on_next:
-            for tell in list(self.on_next.values()):
-                tell()
         try:
             reply = self._handler.handle(self, frame)
         except PeerError as error:
@@ -382,7 +383,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_bytes = count
 
     def _update_reading(self) -> None:
-        wanted = self._finishing or (not self._backlog and self._may_serve())
+        is_of_use = self._may_serve() or (self._held is not None and bool(self.on_next))
+        wanted = self._finishing or (not self._backlog and is_of_use)
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return
         self._reading = wanted

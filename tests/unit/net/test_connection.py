@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -24,6 +24,7 @@ class Echo:
         self.handled: list[bytes] = []
         self.held: dict[bytes, asyncio.Future[Chunks | None]] = {}
         self.reply_bytes = 0
+        self.on_held: Callable[[Connection], None] = lambda _: None
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
         payload = bytes(frame)
@@ -38,6 +39,7 @@ class Echo:
             return future
         if payload.startswith(b"held:"):
             self.held[payload] = asyncio.get_running_loop().create_future()
+            self.on_held(connection)
             return Held(self.held[payload])
         if payload.startswith(b"task:"):
             return self._task(payload)
@@ -149,6 +151,28 @@ async def test_nothing_is_served_behind_a_held_reply_even_when_an_earlier_one_ar
         assert b"c" not in echo.handled
         echo.held[b"held:b"].set_result([framed(b"b")])
         assert [await read_frame(reader), await read_frame(reader)] == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one piece", "later"])
+async def test_who_makes_a_held_reply_may_hear_that_something_waits_behind_it(together: bool) -> None:
+    echo = Echo()
+    async with serving(echo) as (_, port), connected(port) as (reader, writer):
+        heard: list[int] = []
+
+        def hurry() -> None:
+            heard.append(len(echo.handled))
+            if not echo.held[b"held:a"].done():
+                echo.held[b"held:a"].set_result([framed(b"a")])
+
+        echo.on_held = lambda connection: connection.on_next.update({1: hurry})
+        writer.write(framed(b"held:a") + (framed(b"b") if together else b""))
+        await until(lambda: b"held:a" in echo.held)
+        if not together:
+            await asyncio.sleep(0.01)
+            assert not heard
+            writer.write(framed(b"b"))
+        assert [await read_frame(reader), await read_frame(reader)] == [b"a", b"b"]
+        assert set(heard) == {1}, "before it was served"
 
 
 async def test_a_client_that_does_not_read_is_not_served_further_until_it_does() -> None:
