@@ -25,6 +25,7 @@ class Happened:
 
     kind: str
     victim: str
+    began: float
     seconds: float
 
 
@@ -46,7 +47,7 @@ class Nemesis:
         began = time.monotonic()
         fault = self.extra.get(kind) or _FAULTS[kind]
         victim = fault(self)
-        happened = Happened(kind, victim, time.monotonic() - began)
+        happened = Happened(kind, victim, began, time.monotonic() - began)
         self.history.append(happened)
         return happened
 

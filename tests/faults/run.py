@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.faults.nemesis import Nemesis
+from tests.faults.gaps import by_fault
+from tests.faults.nemesis import Happened, Nemesis
 from tests.faults.replicas import differing_replicas
 from tests.faults.site import BROKERS, Site
 from tests.faults.standstill import left, stopped_clients
@@ -60,7 +61,8 @@ class Result:
     """Writers that ended before their time."""
     stood_still: list[str] = field(default_factory=list)
     """Writers whose client library locked itself up (`standstill.py`)."""
-    longest_gap_s: float = 0.0
+    gaps_s: dict[str, float] = field(default_factory=dict)
+    """The longest time without an answer, by kind of fault."""
     seconds_to_full_isr: float = 0.0
     differing: list[str] = field(default_factory=list)
     work: WorkFindings | None = None
@@ -88,7 +90,7 @@ class Result:
             "given_up": len(self.given_up),
             "broken": self.broken,
             "writers_that_stood_still": self.stood_still,
-            "longest_gap_s": round(self.longest_gap_s, 2),
+            "longest_gaps_s": {kind: round(seconds, 2) for kind, seconds in self.gaps_s.items()},
             "seconds_to_full_isr": round(self.seconds_to_full_isr, 2),
             "differing_replicas": self.differing,
             "work": None if self.work is None else self.work.as_json(),
@@ -107,7 +109,8 @@ class Result:
             f"unanswered {self.unanswered}, given up by the client {len(self.given_up)}",
             *(f"broken: {what}" for what in self.broken),
             *(f"its client library locked itself up: writer {name}" for name in self.stood_still),
-            f"longest time without an acknowledgement {self.longest_gap_s:.1f} s",
+            "longest time without an answer, by fault, s: "
+            + (", ".join(f"{kind} {gap:.1f}" for kind, gap in self.gaps_s.items()) or "below half a second"),
             f"all replicas in sync {self.seconds_to_full_isr:.1f} s after the last fault",
             f"replicas that differ: {self.differing or 'none'}",
             *([] if self.work is None else self.work.text()),
@@ -163,13 +166,14 @@ def _live(site: Site, terms: Terms, result: Result, tell: Callable[[str], None])
         work = _work(fleet.bootstrap, terms)
         for one in (*writers, *([work] if work else [])):
             one.start()
-        _torment(site, terms, result, writers, tell)
+        faults = _torment(site, terms, result, writers, tell)
         result.seconds_to_full_isr = _until_healed(fleet, terms.partitions)
         tell(f"healed after {result.seconds_to_full_isr:.1f} s")
         _end(writers, result, 0 if work is None else len(work.replaced))
         result.given_up = [failure for writer in writers for failure in writer.failures]
         result.broken = [writer.broken for writer in writers if writer.broken is not None]
-        result.longest_gap_s = max(writer.longest_gap_s for writer in writers)
+        gaps = [gap for writer in writers for gap in writer.watch.gaps]
+        result.gaps_s = by_fault(gaps, [(fault.began, fault.kind) for fault in faults])
         result.work = work.finish(_HEAL_SECONDS) if work else None
         result.findings = check(fleet.bootstrap, _TOPIC, terms.partitions, writers, timeout_s=300.0)
         _until_healed(fleet, terms.partitions)
@@ -192,7 +196,7 @@ def _work(address: str, terms: Terms) -> Workloads | None:
 
 def _torment(
     site: Site, terms: Terms, result: Result, writers: list[Writer], tell: Callable[[str], None]
-) -> None:
+) -> list[Happened]:
     rng = random.Random(terms.seed)
     nemesis = Nemesis(site.fleet, _TOPIC, rng, terms.session_seconds, extra=site.faults())
     kinds = list(terms.kinds) or nemesis.kinds()
@@ -205,6 +209,7 @@ def _torment(
         tell(f"{happened.kind}: {happened.victim}, {happened.seconds:.1f} s; {count:,} records sent so far")
         nemesis.pause(*terms.rest_seconds)
     result.faults = dict(nemesis.summary())
+    return nemesis.history
 
 
 def _until_healed(fleet: Fleet, partitions: int) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import confluent_kafka
+from tests.faults.gaps import Watch
 from tests.faults.ledger import Ledger
 
 
@@ -25,8 +26,7 @@ class Writer:
         """Of records that the client gave up."""
         self.broken: str | None = None
         """What ended the writer itself: an idempotent producer gives up altogether where order or number are in doubt."""
-        self.longest_gap_s = 0.0
-        self._last_told = time.monotonic()
+        self.watch = Watch()
         self._topic = topic
         self._partitions = partitions
         self._per_second = per_second
@@ -95,9 +95,7 @@ class Writer:
         return True
 
     def _told(self, number: int, error: Any, message: Any) -> None:
-        now = time.monotonic()
-        self.longest_gap_s = max(self.longest_gap_s, now - self._last_told)
-        self._last_told = now
+        self.watch.answered()
         if error is not None:
             self.failures.append(str(error))
         else:
