@@ -24,7 +24,8 @@ from odradek.storage.epochs import EpochEnd
 from odradek.storage.faults import Health, OnBroken, RepairJob
 from odradek.storage.following import Portion, check_fetched, portions
 from odradek.storage.open_files import OpenFiles
-from odradek.storage.opening import OpenedLog, Opening, open_log
+from odradek.storage.opening.opener import open_log
+from odradek.storage.opening.state import OpenedLog, Opening
 from odradek.storage.producer_snapshot import encode_snapshot
 from odradek.storage.producers import Marker, WrittenBatch, check_marker
 from odradek.storage.removal import RemovalJob, Removals

@@ -7,11 +7,12 @@ from typing import Any
 from unittest.mock import patch
 
 from odradek.storage import log as log_module
-from odradek.storage import opening, truncation
+from odradek.storage import truncation
 from odradek.storage.durability import Durability, FlushJob
 from odradek.storage.epochs import EpochHistory
 from odradek.storage.following import portions
 from odradek.storage.log import Log
+from odradek.storage.opening import opener
 from odradek.storage.segment import OFFSET_MAX, Segment
 from odradek.storage.transaction_index import TransactionIndex
 from odradek.storage.truncation import Truncation, TruncationPlan, write_plan
@@ -33,7 +34,7 @@ def old_checkpoints_believed() -> Patches:
         write_plan(disk, directory, replace(plan, recovery_point=OFFSET_MAX))
 
     yield patch.object(truncation, "write_plan", void_nothing)
-    yield patch.object(opening, "write_plan", void_nothing)
+    yield patch.object(opener, "write_plan", void_nothing)
 
 
 @mutant("the cut of the last segment is not synced", "follower")
@@ -170,5 +171,5 @@ def high_watermark_kept() -> Patches:
     "follower",
 )
 def sealed_index_believed() -> Patches:
-    yield patch.object(opening._Opener, "_first_doubtful", lambda self: OFFSET_MAX)
+    yield patch.object(opener.Opener, "_first_doubtful", lambda self: OFFSET_MAX)
     yield patch.object(Log, "recovery_point", property(lambda self: self._durability.recovery_point))

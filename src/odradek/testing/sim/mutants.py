@@ -16,11 +16,12 @@ from odradek.net.connection import Connection
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage import log as log_module
-from odradek.storage import opening, producer_replay, producer_snapshot, recovery
+from odradek.storage import producer_replay, producer_snapshot, recovery
 from odradek.storage.batch_walk import walk
 from odradek.storage.durability import Durability, FlushJob
 from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory
+from odradek.storage.opening import after_crash, opener
 from odradek.storage.producer_replay import replay_segment
 from odradek.storage.producers import Producers, ProducerState, check_marker
 from odradek.storage.removal import RemovalJob
@@ -183,7 +184,7 @@ def recovery_cuts_too_much() -> Patches:
             found if found.problem is None else real(file, base_offset, max(0, found.good_bytes - 1), **rest)
         )
 
-    yield patch.object(opening, "scan_file", scan_file)
+    yield patch.object(after_crash, "scan_file", scan_file)
 
 
 @mutant("indexes are believed without a look at the log")
@@ -205,7 +206,7 @@ def index_trusted_blindly() -> Patches:
 
 @mutant("a producer snapshot is durable before its batches are, and believed beyond the log's end")
 def snapshot_beyond_the_end() -> Patches:
-    real_sync, real_load = FlushJob.sync_all, opening._Opener._load_producers
+    real_sync, real_load = FlushJob.sync_all, opener.Opener._load_producers
 
     def sync_all(self: FlushJob) -> None:
         for path, _, data in self.files:
@@ -221,7 +222,7 @@ def snapshot_beyond_the_end() -> Patches:
             self._end_offset, self._recovered = end_offset, recovered
 
     yield patch.object(FlushJob, "sync_all", sync_all)
-    yield patch.object(opening._Opener, "_load_producers", load)
+    yield patch.object(opener.Opener, "_load_producers", load)
 
 
 @mutant("producers are known from snapshots alone, not from the batches behind them")
@@ -313,7 +314,7 @@ def transaction_index_not_recovered() -> Patches:
 )
 def transaction_index_not_synced() -> Patches:
     yield patch.object(SegmentWriter, "sync_transactions", lambda self: None)
-    yield patch.object(opening._Opener, "_first_doubtful", lambda self: OFFSET_MAX)
+    yield patch.object(opener.Opener, "_first_doubtful", lambda self: OFFSET_MAX)
 
 
 @mutant("readers of committed records are not stopped by an open transaction")
