@@ -1,7 +1,7 @@
 """A broker to whom, or from whom, a connection broke: is it dead? If nothing listens at its address any more, it is.
 
 A refused connection comes from the system that the broker ran on: the process is gone, or has closed its listener to stop. No
-answer at all says nothing. So one look is enough, and two things follow.
+answer at all says nothing. So one look is enough, unless it comes while the process is being taken apart. Two things follow.
 
 The controller takes the broker's registration away, and need not wait for its session to end. Fencing a live broker by mistake
 would cost an election and no record.
@@ -24,6 +24,8 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _CONNECT_SECONDS: Final = 1.0
+_STAYS_SECONDS: Final = 0.02
+_ATTEMPTS: Final = 3
 _DOUBT_SECONDS: Final = 5.0
 _UNDECIDED_SECONDS: Final = 0.1
 _NOBODY: Final[frozenset[BrokerId]] = frozenset()
@@ -104,13 +106,29 @@ class Suspicion:
 
 
 async def _is_refused(host: str, port: int) -> bool:
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            transport, _ = await loop.create_connection(asyncio.Protocol, host, port)
-    except ConnectionRefusedError:
-        return True
-    except OSError:  # a timeout is one, too
-        return False
-    transport.abort()
+    """A process that is being killed may accept connections for a moment after it lost the first of those that it had: such a
+    connection is broken at once, and the next attempt tells more."""
+    for _ in range(_ATTEMPTS):
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                transport, knock = await asyncio.get_running_loop().create_connection(_Knock, host, port)
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # a timeout is one, too
+            return False
+        try:
+            async with asyncio.timeout(_STAYS_SECONDS):
+                await knock.lost.wait()
+        except TimeoutError:
+            return False
+        finally:
+            transport.abort()
     return False
+
+
+class _Knock(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.lost: Final = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()

@@ -1,11 +1,13 @@
 """A broker whose connection broke: it is dead if nothing listens at its address, for a while, and in that life only."""
 
 import asyncio
+import select
 import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
+from odradek.broker import suspicion
 from odradek.broker.suspicion import Suspicion
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -65,6 +67,26 @@ async def test_who_listens_is_not(world: World) -> None:
         assert world.suspicion.dead() == frozenset()
         assert world.fenced == []
         assert world.suspicion.undecided_for() == 0
+
+
+async def test_who_listens_and_takes_the_connection_is_not_either(world: World) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        world.address = listener.getsockname()
+        await world.look()
+    assert world.suspicion.dead() == frozenset()
+
+
+async def test_who_still_listens_while_it_is_being_killed_is_dead(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspicion, "_STAYS_SECONDS", 60.0)
+    listener = socket.create_server(("127.0.0.1", 0))
+    world.address = listener.getsockname()
+    looking = asyncio.create_task(world.look())
+    await asyncio.to_thread(select.select, [listener], [], [], 60)  # somebody knocks
+    listener.close()
+    await looking
+    assert world.suspicion.dead() == {OTHER}
 
 
 async def test_a_firewall_that_only_brokers_see_hides_a_leader_for_a_while_only(
