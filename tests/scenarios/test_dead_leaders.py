@@ -1,16 +1,20 @@
 """What clients are told of a leader that has just died, before the controller has found another."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from odradek.broker.context import Circumstances
+from odradek.broker.handlers import metadata
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 OTHER = BrokerId(2)
 WANTED = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
@@ -99,6 +103,27 @@ async def test_the_answer_waits_for_the_look_at_the_leader(
     (topic,) = (await wire.call("Metadata", 12, WANTED)).topics
     assert not suspected.seconds
     assert topic.partitions[0].leader_id == OTHER
+
+
+async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
+    scene: Any, known: ClusterImage, suspected: Suspected
+) -> None:
+    """A client and this broker lose their connections at once, and the loop may hear the client first."""
+    loop = asyncio.get_running_loop()
+    listener = SimpleNamespace(broker_id=BrokerId(1), advertised=("here", 1), name="PLAINTEXT")
+    connection: Any = SimpleNamespace(listener=listener, local_host="127.0.0.1")
+    circumstances = Circumstances(connection=connection, api_version=12, client_id="")
+
+    def lost() -> (
+        None
+    ):  # as asyncio does it: the socket is found broken in one round, the protocol hears of it in the next
+        loop.call_soon(lambda: setattr(suspected, "died", frozenset([OTHER])))
+
+    loop.call_soon(lost)
+    answer = metadata.handle(scene.broker._parts, circumstances, WANTED.replace(topics=None))
+    assert not isinstance(answer, MetadataResponse)
+    told = await answer
+    assert [one.partitions[0].leader_id for one in told.topics if one.name == "t"] == [-1]
 
 
 async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any, known: ClusterImage) -> None:

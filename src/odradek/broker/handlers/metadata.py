@@ -7,6 +7,7 @@ not named, for whoever is told of one may believe it for a second (`broker/suspi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable
 
 from odradek.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -28,6 +29,8 @@ _SINCE_NULL_IS_ALL = 1
 _SINCE_CREATION_FLAG = 4
 _SINCE_TOPIC_IDS = 12
 """The field is there from version 10 on, but only to be left empty."""
+_ROUNDS = 3
+"""Of the event loop: in the first all sockets are read, in the second asyncio tells of a connection that is gone."""
 
 
 def handle(
@@ -36,7 +39,7 @@ def handle(
     missing = _to_create(parts, circumstances, request)
     if missing:
         return _create_then_answer(parts, circumstances, request, missing)
-    if parts.cluster.is_undecided:
+    if parts.cluster.is_undecided or len(parts.image.brokers) > 1:
         return _answer_when_decided(parts, circumstances, request)
     return _answer(parts, circumstances, request, {})
 
@@ -44,6 +47,9 @@ def handle(
 async def _answer_when_decided(
     parts: Parts, circumstances: Circumstances, request: MetadataRequest
 ) -> MetadataResponse:
+    """The news that a leader died may have come together with the question of the first client who noticed."""
+    for _ in range(_ROUNDS):
+        await asyncio.sleep(0)
     await parts.cluster.decision()
     return _answer(parts, circumstances, request, {})
 
