@@ -266,9 +266,9 @@ async def test_a_member_that_dies_hands_its_partitions_on(scene: Any) -> None:
     first, second = Member(await scene.connect()), Member(await scene.connect())
     await first.join()
     await first.sync({first.member_id: b"all"})
-    second.send_join(session_timeout_ms=50)
+    second.send_join(session_timeout_ms=400)
     await second.joined()
-    second.send_join(session_timeout_ms=50)
+    second.send_join(session_timeout_ms=400)
     while await first.heartbeat() != REBALANCE_IN_PROGRESS:
         pass
     await first.join()

@@ -364,7 +364,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     wire = await scene.connect()
     await coordinated(wire)
     await wire.create("t", partitions=2)
-    producer = await producer_of(wire, version=version, transaction_timeout_ms=200)
+    producer = await producer_of(wire, version=version, transaction_timeout_ms=1_000)
     await producer.write(b"slow")
     async with asyncio.timeout(20):
         while (await producer.state()).transaction_state != "CompleteAbort":
