@@ -84,15 +84,16 @@ class Copier(ClientThread):
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "session.timeout.ms": 6000,
+                "max.poll.interval.ms": 60_000,  # of a copier that is replaced, whose producer alone stands still
                 **self._settings,
             }
         )
 
     def _copy(self, consumer: Any, producer: Any) -> None:
-        self.busy_since = time.monotonic()
         messages = [one for one in consumer.consume(_BATCH, 0.2) if one.error() is None]
         if not messages:
-            return
+            return  # there is always something to copy: a client that stands still brings nothing, and no error
+        self.busy_since = time.monotonic()
         producer.begin_transaction()
         try:
             for message in messages:

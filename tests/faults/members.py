@@ -58,13 +58,13 @@ class Member(ClientThread):
         return consumer
 
     def _turn(self, consumer: Any) -> None:
-        self.busy_since = time.monotonic()
         ends: dict[int, int] = {}
         for message in consumer.consume(_BATCH, 0.2):
             if message.error() is None:
                 self.seen.add(message.value())
                 ends[message.partition()] = message.offset() + 1
-        if ends:
+        if ends:  # there is always something to read: a client that stands still brings nothing, and no error
+            self.busy_since = time.monotonic()
             self._commit(consumer, ends)
 
     def _commit(self, consumer: Any, ends: dict[int, int]) -> None:
