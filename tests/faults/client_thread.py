@@ -11,7 +11,7 @@ from tests.faults.whereabouts import whereabouts
 
 
 class ClientThread(ABC):
-    """`_run` is its work; it looks at `_stopping` again and again, and notes in `busy_since` when it begins something, or got something."""
+    """`_run` is its work; it looks at `_stopping` again and again, and notes in `busy_since` when it last got on."""
 
     def __init__(self, name: str) -> None:
         self.name = name
