@@ -42,6 +42,7 @@ again: $(READY) ## what failed in the last `make test`, one by one, if that is n
 check: $(READY) ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python -m tests.lint.stored_errors
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 

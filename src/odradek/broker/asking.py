@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from odradek.cluster.image import NO_LEADER, ClusterImage
-from odradek.model.errors import OdradekError
+from odradek.model.errors import ErrorValue, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.protocol import Message
 
@@ -134,9 +134,10 @@ class Gathered(Generic[Q, A]):
             answers = await self._send(broker, [question for question, _ in taken])
             pairs = list(zip(taken, answers, strict=True))
         except Exception as error:  # noqa: BLE001 - whoever asked raises it
+            refused = ErrorValue.of(error)
             for _, answered in taken:
                 if not answered.done():
-                    answered.set_exception(error)
+                    answered.set_exception(refused.exception().with_traceback(error.__traceback__))
                     answered.exception()  # whoever asked may be gone: that is no fault to report
             return
         for (_, answered), answer in pairs:

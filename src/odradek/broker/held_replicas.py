@@ -9,7 +9,7 @@ from uuid import UUID
 
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.config.definition import LONG_MAX
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, Refusal
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.replication.partition import Partition
 from odradek.telemetry import events
@@ -32,7 +32,7 @@ class HeldReplicas:
         """Roles count from the first image on that knows of this life of the broker."""
         self.partitions: Final[dict[TopicPartition, Partition]] = {}
         self._by_id: dict[ReplicaId, Partition] = {}
-        self._offline: dict[TopicPartition, tuple[UUID, KafkaError]] = {}
+        self._offline: dict[TopicPartition, tuple[UUID, Refusal]] = {}
         self._unopened: dict[TopicPartition, UUID] = {}
         """Those that wait for space, or for a free file descriptor, to be opened."""
         self.timed: Final[dict[Partition, None]] = {}
@@ -79,7 +79,7 @@ class HeldReplicas:
 
     def _why_not(self, name: TopicPartition) -> KafkaError:
         if (offline := self._offline.get(name)) is not None:
-            return offline[1]
+            return offline[1].error()
         topic = self.image.topics.get(name.topic) if self.image is not None else None
         if topic is None or not 0 <= name.partition < len(topic.partitions):
             return KafkaError(
@@ -115,8 +115,8 @@ class HeldReplicas:
         """Those that cannot be used; one that is being moved soon can."""
         return frozenset(
             (topic_id, name.partition)
-            for name, (topic_id, error) in self._offline.items()
-            if error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            for name, (topic_id, reason) in self._offline.items()
+            if reason.code is ErrorCode.KAFKA_STORAGE_ERROR
         )
 
     @property
@@ -150,7 +150,7 @@ class HeldReplicas:
 
     def is_away(self, name: TopicPartition, topic_id: UUID, reason: KafkaError) -> None:
         """It cannot be used until it is added again."""
-        self._offline[name] = topic_id, reason
+        self._offline[name] = topic_id, Refusal.of(reason)
         self.on_offline_changed()
 
     def _is_back(self, name: TopicPartition) -> None:

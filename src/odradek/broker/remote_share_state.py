@@ -10,7 +10,7 @@ from odradek.broker.asking import AskPeer, Gathered
 from odradek.broker.share_keeper import Summary
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, StateChange
 from odradek.groups.share.state_formats import SharePlace, unlisted
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError, Refusal
 from odradek.model.ids import BrokerId
 from odradek.protocol import Message
 from odradek.protocol.messages import delete_share_group_state as deleting
@@ -38,10 +38,10 @@ class RemoteShareState:
 
     def __init__(self, ask: Callable[[], AskPeer]) -> None:
         self._ask_peer = ask
-        self._writes: Gathered[_Change, KafkaError | None] = Gathered(
+        self._writes: Gathered[_Change, Refusal | None] = Gathered(
             self._send, key=lambda one: one.place, under_way_max=1
         )
-        self._last: dict[SharePlace, asyncio.Future[KafkaError | None]] = {}
+        self._last: dict[SharePlace, asyncio.Future[Refusal | None]] = {}
         """The last write of each place that is under way: what is read must include it."""
 
     def write(self, keeper: BrokerId, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
@@ -52,7 +52,7 @@ class RemoteShareState:
         answered.add_done_callback(lambda done: _settle(kept, done))
         return kept
 
-    def _forget(self, place: SharePlace, answered: asyncio.Future[KafkaError | None]) -> None:
+    def _forget(self, place: SharePlace, answered: asyncio.Future[Refusal | None]) -> None:
         if self._last.get(place) is answered:
             del self._last[place]
 
@@ -141,12 +141,12 @@ class RemoteShareState:
                 ErrorCode.NETWORK_EXCEPTION, f"broker {keeper} was not reached: {error}"
             ) from error
 
-    async def _send(self, keeper: BrokerId, changes: Sequence[_Change]) -> Sequence[KafkaError | None]:
+    async def _send(self, keeper: BrokerId, changes: Sequence[_Change]) -> Sequence[Refusal | None]:
         """One request for each group; the keeper takes them in as they come."""
         by_group: dict[str, list[_Change]] = {}
         for one in changes:
             by_group.setdefault(one.place.group_id, []).append(one)
-        outcomes: dict[SharePlace, KafkaError | None] = {}
+        outcomes: dict[SharePlace, Refusal | None] = {}
         for written in await asyncio.gather(
             *(self._send_of_group(keeper, group_id, of_group) for group_id, of_group in by_group.items())
         ):
@@ -155,29 +155,29 @@ class RemoteShareState:
 
     async def _send_of_group(
         self, keeper: BrokerId, group_id: str, changes: Sequence[_Change]
-    ) -> dict[SharePlace, KafkaError | None]:
+    ) -> dict[SharePlace, Refusal | None]:
         request = writing.WriteShareGroupStateRequest(group_id=group_id, topics=_written(changes))
-        outcomes: dict[SharePlace, KafkaError | None] = {}
+        outcomes: dict[SharePlace, Refusal | None] = {}
         try:
             response = await self._ask(keeper, _WRITE, request)
         except KafkaError as error:
-            return dict.fromkeys((one.place for one in changes), error)
+            return dict.fromkeys((one.place for one in changes), Refusal.of(error))
         for one in changes:
             try:
                 _result_of(response, one.place)
                 outcomes[one.place] = None
             except KafkaError as error:
-                outcomes[one.place] = error
+                outcomes[one.place] = Refusal.of(error)
         return outcomes
 
 
-def _settle(kept: asyncio.Future[None], answered: asyncio.Future[KafkaError | None]) -> None:
+def _settle(kept: asyncio.Future[None], answered: asyncio.Future[Refusal | None]) -> None:
     if kept.done():
         return
     if answered.cancelled():
         kept.cancel()
-    elif (error := answered.result()) is not None:
-        kept.set_exception(KafkaError(error.code, error.message))
+    elif (refused := answered.result()) is not None:
+        kept.set_exception(refused.error())
         kept.exception()  # whoever wrote may be gone: that is no fault to report
     else:
         kept.set_result(None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final, Protocol
 
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, Refusal
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchHeader
 from odradek.replication.partition import Partition
@@ -53,7 +53,7 @@ class Admission:
         self._version = api_version
         self._producer: tuple[int, int] | None = None
         self._guards: dict[Partition, Guard] = {}
-        self._refused: dict[Partition, KafkaError] = {}
+        self._refused: dict[Partition, Refusal] = {}
 
     @property
     def has_questions(self) -> bool:
@@ -100,11 +100,11 @@ class Admission:
         """Raises what the coordinator said against an append."""
         refused = self._refused.get(partition)
         if refused is not None:
-            raise refused
+            raise refused.error()
         return self._guards.get(partition, UNVERIFIED)
 
 
-def _as_produce_error(partition: Partition, code: ErrorCode, version: int) -> KafkaError:
+def _as_produce_error(partition: Partition, code: ErrorCode, version: int) -> Refusal:
     """As Kafka tells producers. What passes becomes NOT_ENOUGH_REPLICAS: on that every client, also one that knows nothing of
     coordinators in Produce, tries again without asking for metadata first.
     """
@@ -115,6 +115,7 @@ def _as_produce_error(partition: Partition, code: ErrorCode, version: int) -> Ka
         known = ErrorCode.NOT_ENOUGH_REPLICAS
     elif code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE_PRODUCE:
         known = ErrorCode.INVALID_TXN_STATE
-    return KafkaError(
-        known, f"{partition.name} could not join the transaction, its coordinator says: {code.name}"
+    return Refusal(
+        code=known,
+        message=f"{partition.name} could not join the transaction, its coordinator says: {code.name}",
     )

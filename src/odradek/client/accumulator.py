@@ -19,7 +19,7 @@ from odradek.client.delivery import Delivery, ProducerBatch
 from odradek.client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
 from odradek.client.partitioner import next_sticky
 from odradek.client.settings import ProducerSettings
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import HEADER_BYTES, BatchBuilder, Codec
 from odradek.runtime.ports import Buffer, Clock, Entropy
@@ -94,8 +94,16 @@ class Accumulator:
         self._unsettled: OrderedDict[ProducerBatch, None] = OrderedDict()
         """In the order of their deadlines."""
         self._batch_number = 0
-        self.failure: Exception | None = None
-        """Why no record can be taken any more."""
+        self._failure: ErrorValue[Exception] | None = None
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why no record can be taken any more. A new exception each time."""
+        return self._failure.exception() if self._failure is not None else None
+
+    @failure.setter
+    def failure(self, error: Exception | None) -> None:
+        self._failure = ErrorValue.of(error) if error is not None else None
 
     # -- the user's side
 
@@ -301,8 +309,8 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch | None:
         """A batch with memory of its own, or None when there is none left. Raises MESSAGE_TOO_LARGE, and `failure`."""
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure.exception()
         if HEADER_BYTES + record_bytes > self._record_bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,

@@ -25,7 +25,7 @@ class Outcome:
     """What one answer says of each item."""
 
     results: dict[Any, Any]
-    errors: dict[Any, KafkaError]
+    errors: dict[Any, KafkaError]  # stored-error: each is raised, or given to the caller, once
 
     @classmethod
     def none(cls) -> Outcome:
@@ -80,7 +80,7 @@ class Failures:
     """The errors of one call, by item."""
 
     what: str
-    errors: Mapping[Any, KafkaError]
+    errors: Mapping[Any, KafkaError]  # stored-error: as in `Outcome`
 
     def raise_or(self, results: dict[Any, R]) -> dict[Any, R]:
         """The results if nothing failed. An error that is all there is to tell is raised as it is."""

@@ -20,7 +20,7 @@ from odradek.client.fetch_session import FetchWish
 from odradek.client.fetched import FetchedChunk
 from odradek.client.image import ClusterImage, missing_partition
 from odradek.client.settings import ConsumerSettings
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.model.ids import NO_EPOCH, TopicPartition
 
 LATEST: Final = -1
@@ -57,14 +57,22 @@ class PartitionState:
     trouble_count: int = 0
     missing_since: float | None = None
     """Since when the cluster has not known the partition."""
-    problem: Exception | None = None
-    """To be raised by `poll` when nothing buffered is left."""
+    _problem: ErrorValue[Exception] | None = None
     chunks: deque[FetchedChunk] = field(default_factory=deque)
     current: FetchedChunk | None = None
     """The chunk being handed out; not counted as buffered any more, so that the next fetch overlaps with its use."""
     buffered_bytes: int = 0
     high_watermark: int | None = None
     log_start_offset: int | None = None
+
+    @property
+    def problem(self) -> Exception | None:
+        """To be raised by `poll` when nothing buffered is left. A new exception each time."""
+        return self._problem.exception() if self._problem is not None else None
+
+    @problem.setter
+    def problem(self, error: Exception | None) -> None:
+        self._problem = ErrorValue.of(error) if error is not None else None
 
     def move(self, offset: int | None, reset_to: int | None) -> None:
         """Stand elsewhere from now on."""
@@ -116,7 +124,7 @@ class Assignment:
         self._watchers: dict[Callable[[], None], None] = {}
         self.states: Final[dict[TopicPartition, PartitionState]] = {}
         self._buffered_bytes = 0
-        self.failure: Exception | None = None
+        self._failure: ErrorValue[Exception] | None = None
         """Why nothing can be read any more."""
 
     # -- the user's side
@@ -166,8 +174,8 @@ class Assignment:
 
         Unless `quiet`, raises the problem of a partition that has nothing buffered, once.
         """
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure.exception()
         found = None
         for state in self.states.values():
             if state.has_records:
@@ -359,6 +367,15 @@ class Assignment:
             f"{state.topic_partition} does not hold offset {state.fetch_offset}, and auto.offset.reset=none: seek",
         )
         self.tell()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing can be read any more. A new exception each time."""
+        return self._failure.exception() if self._failure is not None else None
+
+    @failure.setter
+    def failure(self, error: Exception | None) -> None:
+        self._failure = ErrorValue.of(error) if error is not None else None
 
     def fail(self, failure: Exception) -> None:
         """Nothing can be read any more; `poll` raises `failure` from now on."""

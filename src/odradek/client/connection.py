@@ -25,7 +25,7 @@ from odradek.client.mute import Mute
 from odradek.client.settings import ClientSettings
 from odradek.client.versions import GREETING_FALLBACK, PeerVersions, greeting_retry
 from odradek.client.wrong_peer import closed_while_greeting, connect_problem, describe_peer
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.protocol import (
     Api,
     Buffer,
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._greeted = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
-        self._failure: KafkaError | None = None
+        self._failure: ErrorValue[KafkaError] | None = None
         self._used_at = clock.monotonic()
         self._takes_bytes = True
         self._mute = Mute()
@@ -216,7 +216,8 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: KafkaError | None = None) -> None:
         """Close at once; requests under way fail with `reason`. Idempotent."""
         if self._failure is None:
-            self._failure = reason or BrokerUnreachableError(f"the connection to {self.address} was closed")
+            reason = reason or BrokerUnreachableError(f"the connection to {self.address} was closed")
+            self._failure = ErrorValue.of(reason)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -267,10 +268,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._failure is None:
             if not self._greeted:
-                self._failure = BrokerUnreachableError(closed_while_greeting(self.address))
+                reason = closed_while_greeting(self.address)
             else:
                 detail = f": {exc}" if exc is not None else ""
-                self._failure = BrokerUnreachableError(f"{self.address} closed the connection{detail}")
+                reason = f"{self.address} closed the connection{detail}"
+            self._failure = ErrorValue.of(BrokerUnreachableError(reason))
         self.close()
         self.on_closed()
 
@@ -357,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, api: Api, version: int, correlation_id: int, message: Message) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.exception()
         transport = self._transport
         if transport is None or transport.is_closing():
             raise BrokerUnreachableError(f"the connection to {self.address} is closed")
@@ -407,13 +409,13 @@ class Connection(asyncio.BufferedProtocol):
         if following is not None:
             self._arm(following)
 
-    def _fail_pending(self, failure: KafkaError) -> None:
+    def _fail_pending(self, failure: ErrorValue[KafkaError]) -> None:
         under_way = [each.answer for each in self._requests.clear()]
         held = [each.answer for each in self._held if each.answer is not None]
         self._held.clear()
         for answer in under_way + held:
             if not answer.done():
-                answer.set_exception(failure)
+                answer.set_exception(failure.exception())
 
     def _tune(self, sock: socket.socket) -> None:
         """Options of TCP; asyncio has set TCP_NODELAY already."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from odradek.client.errors import TimedOutError
+from odradek.model.errors import ErrorValue
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, stamp_producer
 from odradek.telemetry import events
@@ -51,6 +52,8 @@ class ProducerBatch:
     """
 
     __slots__ = (
+        "_error",
+        "_last_problem",
         "_stamped",
         "_waiters",
         "append",
@@ -60,9 +63,7 @@ class ProducerBatch:
         "created_at",
         "deadline",
         "done",
-        "error",
         "identity",
-        "last_problem",
         "log_append_time_ms",
         "observed",
         "order",
@@ -99,9 +100,9 @@ class ProducerBatch:
         self.payload: bytearray | None = None
         self.identity: Identity | None = None
         self.attempt_count = 0
-        self.last_problem: Exception | None = None
+        self._last_problem: ErrorValue[Exception] | None = None
         self.done = False
-        self.error: Exception | None = None
+        self._error: ErrorValue[Exception] | None = None
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.observed = False
@@ -110,6 +111,24 @@ class ProducerBatch:
         self.parts: tuple[ProducerBatch, ...] = ()
         self._stamped = _NOBODY
         self._waiters: list[Callable[[], None]] | None = None
+
+    @property
+    def error(self) -> Exception | None:
+        """What kept the records from being delivered. A new exception each time."""
+        return self._error.exception() if self._error is not None else None
+
+    @error.setter
+    def error(self, error: Exception | None) -> None:
+        self._error = ErrorValue.of(error) if error is not None else None
+
+    @property
+    def last_problem(self) -> Exception | None:
+        """Why the last attempt failed. A new exception each time."""
+        return self._last_problem.exception() if self._last_problem is not None else None
+
+    @last_problem.setter
+    def last_problem(self, error: Exception | None) -> None:
+        self._last_problem = ErrorValue.of(error) if error is not None else None
 
     @property
     def root(self) -> ProducerBatch:

@@ -7,6 +7,7 @@ from typing import Final
 
 from odradek.client.delivery import ProducerBatch
 from odradek.client.errors import DeliveryError
+from odradek.model.errors import ErrorValue
 
 _REMEMBERED_MAX: Final = 1_000
 
@@ -17,19 +18,19 @@ class FailureLog:
     __slots__ = ("_batches", "_forgotten_count")
 
     def __init__(self) -> None:
-        self._batches: deque[tuple[ProducerBatch, Exception]] = deque()
+        self._batches: deque[tuple[ProducerBatch, ErrorValue[Exception]]] = deque()
         self._forgotten_count = 0
 
     def note(self, batch: ProducerBatch, error: Exception) -> None:
         """On the loop. Beyond a thousand batches only the records are counted, told or not."""
         if len(self._batches) < _REMEMBERED_MAX:
-            self._batches.append((batch, error))
+            self._batches.append((batch, ErrorValue.of(error)))
         else:
             self._forgotten_count += batch.record_count
 
     def take(self) -> DeliveryError | None:
         """The error to raise, if there is something to tell; it is told once. From any thread."""
-        first: Exception | None = None
+        first: ErrorValue[Exception] | None = None
         record_count = self._forgotten_count
         self._forgotten_count = 0
         while self._batches:
@@ -39,4 +40,4 @@ class FailureLog:
                 first = first or error
         if first is None:
             return None
-        return DeliveryError(record_count, first)
+        return DeliveryError(record_count, first.exception())

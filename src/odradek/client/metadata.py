@@ -23,7 +23,7 @@ from odradek.client.errors import (
 from odradek.client.image import ClusterImage, TopicImage
 from odradek.client.links import Links
 from odradek.client.settings import ClientSettings
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
@@ -57,10 +57,18 @@ class Metadata:
         """There will be no more news: closed, or broken."""
         self._fruitless_count = 0
         self.image = ClusterImage()
-        self.problem: Exception | None = None
-        """Why the last refresh failed; None after one that worked."""
+        self._problem: ErrorValue[Exception] | None = None
         self.on_news: Callable[[], None] = lambda: None
         """Called after every attempt to refresh."""
+
+    @property
+    def problem(self) -> Exception | None:
+        """Why the last refresh failed; None after one that worked. A new exception each time."""
+        return self._problem.exception() if self._problem is not None else None
+
+    @problem.setter
+    def problem(self, error: Exception | None) -> None:
+        self._problem = ErrorValue.of(error) if error is not None else None
 
     def start(self) -> None:
         """Idempotent."""
@@ -112,15 +120,16 @@ class Metadata:
         """Wait for an attempt to refresh that ends after the ticket was drawn; True when one that began after it
         succeeded. TimeoutError at `deadline`; non-retriable problems (a wrong peer) are raised."""
         while self._served < ticket:
-            if self._ended and self.problem is not None:
-                raise self.problem
+            if self._ended and self._problem is not None:
+                raise self._problem.exception()
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(future)
             async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                 await future
-            if self.problem is not None:
-                if not isinstance(self.problem, KafkaError) or not self.problem.retriable:
-                    raise self.problem
+            problem = self.problem
+            if problem is not None:
+                if not isinstance(problem, KafkaError) or not problem.retriable:
+                    raise problem
                 return False
         return True
 

@@ -59,7 +59,7 @@ class Answer:
     """What became of one attempt: the broker's answer, or NETWORK_EXCEPTION when there was none."""
 
     code: ErrorCode
-    error: Exception | None = None
+    error: Exception | None = None  # stored-error: never raised: the batch keeps what it says
     base_offset: int = -1
     log_append_time_ms: int = -1
 

@@ -6,9 +6,10 @@ succeed later without the caller changing anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 
 class ErrorCode(IntEnum):
@@ -211,6 +212,51 @@ def _bounded(message: str) -> str:
 
 class ConfigError(OdradekError):
     """A setting that cannot be used; the message names the key, the value and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What a `KafkaError` says, to be kept: see `ErrorValue`."""
+
+    code: ErrorCode
+    message: str
+
+    @classmethod
+    def of(cls, error: KafkaError) -> Refusal:
+        return cls(code=error.code, message=error.message)
+
+    def error(self) -> KafkaError:
+        """A new exception each time."""
+        return KafkaError(self.code, self.message)
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorValue(Generic[E]):
+    """What an error says, without the error: its class, its arguments and its attributes.
+
+    An exception that is kept and raised again gains a traceback entry each time, and every entry keeps a frame with all
+    that it names. So whoever must raise an error later keeps this, and raises a new exception each time.
+    """
+
+    kind: type[E]
+    arguments: tuple[Any, ...]
+    attributes: Mapping[str, Any]
+    reason: str
+    """The message that the error had."""
+
+    @classmethod
+    def of(cls, error: E) -> ErrorValue[E]:
+        return cls(kind=type(error), arguments=error.args, attributes=dict(vars(error)), reason=str(error))
+
+    def exception(self) -> E:
+        """A new exception that says the same."""
+        made = self.kind.__new__(self.kind, *self.arguments)
+        made.args = self.arguments
+        vars(made).update(self.attributes)
+        return made
 
 
 def refuse(code: ErrorCode, message: str | None = None) -> KafkaError:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from odradek import __version__
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.protocol import (
     Api,
     FieldNotInVersion,
@@ -86,7 +86,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._pending: deque[_Pending] = deque()
         self._last_id = 0
         self._offered: dict[int, VersionRange] = {}
-        self._failure: PeerUnreachable | None = None
+        self._failure: ErrorValue[PeerUnreachable] | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.has_answered = False
         """More than the greeting."""
@@ -154,7 +154,8 @@ class PeerConnection(asyncio.BufferedProtocol):
     def close(self, reason: PeerUnreachable | None = None) -> None:
         """Close at once; requests under way fail with `reason`. Idempotent."""
         if self._failure is None:
-            self._failure = reason or PeerUnreachable(f"the connection to {self._peer} was closed", sent=True)
+            reason = reason or PeerUnreachable(f"the connection to {self._peer} was closed", sent=True)
+            self._failure = ErrorValue.of(reason)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -163,7 +164,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         pending, self._pending = self._pending, deque()
         for each in pending:
             if not each.answer.done():
-                each.answer.set_exception(self._failure)
+                each.answer.set_exception(self._failure.exception())
 
     # -- asyncio's side
 
@@ -227,7 +228,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     def _send(self, api: Api, version: int, request: Message, timeout_s: float) -> asyncio.Future[Message]:
         transport = self._transport
         if self._failure is not None or transport is None or transport.is_closing():
-            reason = str(self._failure) if self._failure is not None else f"{self._peer} is gone"
+            reason = self._failure.reason if self._failure is not None else f"{self._peer} is gone"
             raise PeerUnreachable(reason)
         correlation_id = self._last_id = self._last_id % _CORRELATION_ID_MAX + 1
         header = RequestHeader(api.key, version, correlation_id, self._client_id)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from odradek.model.errors import ErrorValue
 from odradek.model.ids import BrokerId
 from odradek.net.peer_connection import PeerConnection, PeerUnreachable
 from odradek.protocol import Message, api_by_key
@@ -137,7 +138,7 @@ class _Lane:
         self._on_lost = on_lost
         self._connecting = asyncio.Lock()
         self._failures = 0
-        self._last_failure: PeerUnreachable | None = None
+        self._last_failure: ErrorValue[PeerUnreachable] | None = None
         self._not_before = 0.0
         self._attempt: asyncio.Timeout | None = None
         self._closed_for: str | None = None
@@ -150,7 +151,7 @@ class _Lane:
             if self.connection is not None and not self.connection.closed:
                 return self.connection
             if self._last_failure is not None and self._last_failure is not seen:
-                raise PeerUnreachable(str(self._last_failure), refused=self._last_failure.refused)
+                raise self._last_failure.exception()
             self._note_lost()
             try:
                 async with asyncio.timeout(None) as self._attempt:
@@ -189,7 +190,7 @@ class _Lane:
         pause_s = min(_PAUSE_S_MIN * 2 ** min(self._failures, _DOUBLINGS_MAX), _PAUSE_S_MAX)
         self._failures += 1
         self._not_before = self._now() + pause_s * (0.5 + self._chance())
-        self._last_failure = error
+        self._last_failure = ErrorValue.of(error)
 
     async def _open(self, address: tuple[str, int] | None) -> PeerConnection:
         if address is None:

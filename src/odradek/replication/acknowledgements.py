@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from odradek.model.errors import KafkaError
+from odradek.model.errors import Refusal
 
 
 class Acknowledgements:
@@ -38,10 +38,9 @@ class Acknowledgements:
             if not future.done():
                 future.set_result(None)
 
-    def refuse(self, error: KafkaError) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         """All who wait get the error."""
         waiting, self._waiting = self._waiting, deque()
         for _, future in waiting:
             if not future.done():
-                # One each: a raised exception keeps its traceback.
-                future.set_exception(KafkaError(error.code, error.message))
+                future.set_exception(refusal.error())

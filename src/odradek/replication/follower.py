@@ -81,7 +81,7 @@ class FollowingReplica(Replica):
 
     def _check_follows(self) -> None:
         if self.retired is not None:
-            raise self.retired
+            raise self.retired.error()
         if self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is led by this broker now")
 

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
-from odradek.model.errors import KafkaError
+from odradek.model.errors import KafkaError, Refusal
 from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.follower import FollowingReplica
@@ -59,7 +59,7 @@ class Partition(LeadingReplica, FollowingReplica):
         self.leader_epoch = leader_epoch
         self.is_leader = member is None
         self.state: PartitionImage | None = None
-        self.retired: KafkaError | None = None
+        self.retired: Refusal | None = None
         self._member = member
         self._flushing = flushing
         self._acknowledgements = Acknowledgements()
@@ -99,7 +99,7 @@ class Partition(LeadingReplica, FollowingReplica):
         else:
             self._in_sync = None
         if is_new:
-            self._send_away(self._not_leader(state.leader))
+            self._send_away(Refusal.of(self._not_leader(state.leader)))
         self._isr_changed()
 
     def _has_followers(self, state: PartitionImage) -> bool:
@@ -128,7 +128,7 @@ class Partition(LeadingReplica, FollowingReplica):
             self._begin_role(state, leads=False)
         self.state = state
         if is_new:
-            self._send_away(self._not_leader(state.leader))
+            self._send_away(Refusal.of(self._not_leader(state.leader)))
 
     def _is_older(self, state: PartitionImage) -> bool:
         known = self.state
@@ -180,7 +180,7 @@ class Partition(LeadingReplica, FollowingReplica):
     def seal(self, error: KafkaError) -> None:
         """Take no more appends: the log is about to be closed, to be opened elsewhere. Who waits goes on waiting until
         `release`."""
-        self.retired = error
+        self.retired = Refusal.of(error)
 
     def release(self) -> None:
         """A sealed log was closed with everything durable: if that is all it takes, acknowledge it. Readers come again, and
@@ -193,8 +193,8 @@ class Partition(LeadingReplica, FollowingReplica):
 
     def retire(self, error: KafkaError) -> None:
         """The partition is gone or failed: everyone who waits gets `error`, and so does everyone who comes later."""
-        self.retired = error
-        self._send_away(error)
+        self.retired = Refusal.of(error)
+        self._send_away(self.retired)
 
     def _settle(self) -> None:
         """Move the high watermark as far as it may go now, and ask for a flush where one is due."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from odradek.cluster.image import NO_LEADER, PartitionImage
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, Refusal
 from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.in_sync import FollowerState, InSync
@@ -50,7 +50,7 @@ class Replica(ABC):
     is_leader: bool
     state: PartitionImage | None
     """What the controller last said."""
-    retired: KafkaError | None
+    retired: Refusal | None
     high_watermark: Offset
     _member: Membership | None
     _flushing: Flushing
@@ -130,7 +130,7 @@ class Replica(ABC):
     def check_leads(self) -> None:
         """What ended the partition, or NOT_LEADER_OR_FOLLOWER, unless this broker leads it."""
         if self.retired is not None:
-            raise self.retired
+            raise self.retired.error()
         if not self.is_leader:
             raise self._not_leader(NO_LEADER if self.state is None else self.state.leader)
 
@@ -169,15 +169,15 @@ class Replica(ABC):
     def when_durable(self) -> asyncio.Future[None] | None:
         """None when everything in the log is durable, else a future for the moment when all that is in it now is."""
         if self.retired is not None:
-            raise self.retired
+            raise self.retired.error()
         end_offset = self.log.end_offset
         return None if self.durable_offset >= end_offset else self._durable.wait(end_offset - 1)
 
-    def _send_away(self, error: KafkaError) -> None:
+    def _send_away(self, refusal: Refusal) -> None:
         """Nobody who waits is answered by what happens from now on, under another leader epoch or none."""
-        self._acknowledgements.refuse(error)
-        self._durable.refuse(error)
-        self._low_watermark.refuse(error)
+        self._acknowledgements.refuse(refusal)
+        self._durable.refuse(refusal)
+        self._low_watermark.refuse(refusal)
         self._readers.end()
 
     def _note_transaction(self, producer_id: int, first_offset: int) -> None:

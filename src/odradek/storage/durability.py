@@ -45,7 +45,7 @@ class Life:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._failure: OSError | None = None
+        self._failure: str | None = None
         self.alive = True
         self.truncation_count = 0
         """How often the files were cut: a job that was made for what was there before must not touch them."""
@@ -81,7 +81,7 @@ class Life:
             try:
                 work()
             except OSError as error:
-                self._failure = error
+                self._failure = str(error)
                 raise
 
 

@@ -170,7 +170,7 @@ class DurableLog(ReadableLog):
         try:
             self._life.run(truncation.run)
             if truncation.refused is not None:
-                raise truncation.refused
+                raise OSError(*truncation.refused)
         except OSError as error:
             raise self._health.failed(error) from error
         self._files_followed(truncation)

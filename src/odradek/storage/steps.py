@@ -48,6 +48,7 @@ class _Run(Generic[T]):
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
         self._result: list[T] = []
+        # stored-error: raised once, by `result`, and with its traceback
         self._error: Exception | None = None
         self.sync: Callable[[], None] | None = None
         """What comes next; None at the end."""
@@ -70,9 +71,9 @@ class _Run(Generic[T]):
         except StopIteration as end:
             self._result.append(end.value)
         except Exception as error:  # noqa: BLE001 - for `result`
-            self._error = error
+            self._error = error  # stored-error: as above
 
     def result(self) -> T:
         if self._error is not None:
-            raise self._error
+            raise self._error  # stored-error: once
         return self._result[0]

@@ -216,8 +216,8 @@ class Truncation:
         self.plan: Final = plan
         self.number: Final = number
         self.finished = False
-        self.refused: OSError | None = None
-        """Why it must be tried again: a full disk, or no descriptors."""
+        self.refused: tuple[int, str] | None = None
+        """Why it must be tried again: number and text of the system's error, a full disk or no descriptors."""
         self.producers = Producers()
         """Once it is finished: those of what is left of the log."""
 
@@ -236,7 +236,7 @@ class Truncation:
         except OSError as error:
             if error.errno not in DISK_FULL | NO_DESCRIPTORS:
                 raise
-            self.refused = error
+            self.refused = error.errno, str(error)
         else:
             self.finished = True
 

@@ -89,6 +89,7 @@ class _Running:
         self._address = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
+        # stored-error: raised once, by `_raise_failure`, with the traceback of the thread
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="odradek-broker", daemon=True)
         self._thread.start()
@@ -118,7 +119,7 @@ class _Running:
         try:
             asyncio.run(self._serve())
         except BaseException as error:  # noqa: BLE001 - the root of the thread: whoever waits for it raises it again
-            self._failure = error
+            self._failure = error  # stored-error: as above
         finally:
             self._ready.set()
 

@@ -3,7 +3,7 @@
 import pytest
 from kafka import errors as kafka_python
 
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition, check_topic_name
 
 THEIRS = {
@@ -77,3 +77,24 @@ def test_other_names_are_refused(name: str) -> None:
 
 def test_a_partition_is_written_like_its_directory() -> None:
     assert str(TopicPartition("with-dash", 3)) == "with-dash-3"
+
+
+class _OddError(KafkaError):
+    def __init__(self, *, offset: int) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"odd at {offset}")
+        self.offset = offset
+
+
+@pytest.mark.parametrize(
+    "error", [_OddError(offset=7), KafkaError(ErrorCode.NONE, "fine"), OSError(24, "too many"), ValueError()]
+)
+def test_a_kept_error_says_the_same_each_time_and_keeps_no_frames(error: Exception) -> None:
+    kept = ErrorValue.of(error)
+    for _ in range(3):
+        with pytest.raises(type(error)) as caught:
+            raise kept.exception()
+        said = caught.value
+        assert (type(said), str(said), vars(said)) == (type(error), str(error), vars(error))
+        assert said.__traceback__ is not None
+        assert said.__traceback__.tb_next is None
+    assert kept.reason == str(error)

@@ -153,6 +153,14 @@ async def test_watchers_hear_of_every_move_and_of_the_end(world: World) -> None:
     world.partition.unwatch(seen)
 
 
+async def test_a_retired_partition_keeps_nothing_of_those_who_asked(world: World) -> None:
+    world.partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk broke"))
+    for ask in [world.partition.check_leads, world.partition.when_durable, world.partition._check_follows] * 3:
+        with pytest.raises(KafkaError, match="the disk broke") as refused:
+            ask()
+        assert len(refused.traceback) == 2, "the test and what it asked"
+
+
 async def test_a_retired_partition_fails_those_who_wait_and_refuses_those_who_come(world: World) -> None:
     future = world.partition.acknowledgement(world.append())
     assert future is not None

@@ -22,7 +22,7 @@ from odradek.broker.dispatch import closing_error, with_timeout
 from odradek.broker.intake import Batches, Terms, checked_batches
 from odradek.broker.leader_hints import LeaderHints
 from odradek.broker.verification import Admission
-from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError
+from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError, Refusal
 from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -135,7 +135,7 @@ class _Work:
         self._now_ms = parts.runtime.clock.wall_ms()
         self._topics: dict[tuple[str, UUID], TopicProduceResponse] = {}
         self._circumstances = circumstances
-        self._first_error: KafkaError | None = None
+        self._first_error: Refusal | None = None
         self._is_misled = False
         """Whether others lead one of the partitions."""
         self._admission: Admission | None = None
@@ -213,7 +213,7 @@ class _Work:
 
     def raise_first_error(self) -> None:
         if self._first_error is not None:
-            raise closing_error(self._first_error)
+            raise closing_error(self._first_error.error())
 
     def _note(self, topic: TopicProduceData, response: PartitionProduceResponse) -> None:
         key = (topic.name, topic.topic_id)
@@ -225,9 +225,8 @@ class _Work:
 
     def _note_error(self, data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
         if self._first_error is None:
-            # A copy, without the traceback: through it this object would keep alive whatever the checks had expanded,
-            # in a cycle that only the garbage collector can end.
-            self._first_error = KafkaError(error.code, error.message)
+            # Through a traceback this object would keep alive whatever the checks had expanded, in a cycle.
+            self._first_error = Refusal.of(error)
         return self._refuse(data.index, error)
 
     def _refuse(self, index: int, error: KafkaError) -> PartitionProduceResponse:

@@ -26,7 +26,7 @@ from odradek.broker.share_partitions import LivePartition
 from odradek.broker.share_reading import Found, Room, Seen, look, take
 from odradek.broker.share_sessions import CLOSING, OPENING, MemberKey, ShareSession
 from odradek.groups.share.state_formats import SharePlace
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, Refusal
 from odradek.protocol.messages.share_fetch import (
     AcquiredRecords,
     PartitionData,
@@ -106,7 +106,7 @@ class _Fetching:
     key: MemberKey
     session: ShareSession
     found: dict[ReadPlace, Found] = field(default_factory=dict)
-    refused: dict[ReadPlace, KafkaError] = field(default_factory=dict)
+    refused: dict[ReadPlace, Refusal] = field(default_factory=dict)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -136,7 +136,7 @@ class _Fetching:
                 if shares.loaded(share_place) is None:
                     loads[place] = shares.load(share_place)
             except KafkaError as error:
-                self.refused[place] = error
+                self.refused[place] = Refusal.of(error)
         self.refused.update(await _ended(loads, seconds))
         found = []
         for place in self.session.partitions:
@@ -157,7 +157,7 @@ class _Fetching:
             try:
                 one = look(live, min(limit - total, enough), at_least_one=not seen and limit > 0)
             except KafkaError as error:
-                self.refused[place] = error
+                self.refused[place] = Refusal.of(error)
                 continue
             if one is not None:
                 seen.append((place, one))
@@ -186,16 +186,16 @@ class _Fetching:
 
 async def _ended(
     loads: dict[ReadPlace, asyncio.Task[LivePartition]], seconds: float
-) -> dict[ReadPlace, KafkaError]:
+) -> dict[ReadPlace, Refusal]:
     """Wait for the partitions that are being loaded; those that cannot be. They are loaded on when time is up."""
-    refused: dict[ReadPlace, KafkaError] = {}
+    refused: dict[ReadPlace, Refusal] = {}
     try:
         async with asyncio.timeout(max(seconds, 0.001)):
             for place, task in loads.items():
                 try:
                     await outcome_of(task)
                 except KafkaError as error:
-                    refused[place] = error
+                    refused[place] = Refusal.of(error)
     except TimeoutError:
         pass
     return refused

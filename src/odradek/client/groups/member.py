@@ -15,7 +15,7 @@ from uuid import UUID
 from odradek.client.backoff import Backoff
 from odradek.client.groups.assignors import Assignor
 from odradek.client.groups.values import NO_GENERATION, GroupMetadata, Handover, Partitions, Subscription
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Message
 
@@ -55,10 +55,13 @@ class Member(Protocol):
     """A core, as its service sees it."""
 
     handover: Handover | None
-    problem: KafkaError | None
     in_poll: bool
     polled_at: float
 
+    @property
+    def problem(self) -> KafkaError | None: ...
+    @problem.setter
+    def problem(self, error: KafkaError | None) -> None: ...
     @property
     def metadata(self) -> GroupMetadata: ...
     @property
@@ -91,14 +94,22 @@ class MemberState:
         self.owned: Partitions = ()
         """What the user's side reads, as far as it has told."""
         self.handover: Handover | None = None
-        self.problem: KafkaError | None = None
-        """Why the member cannot take part; raised by `poll`."""
+        self._problem: ErrorValue[KafkaError] | None = None
         self.in_poll = False
         self.polled_at = 0.0
         self._handover_number = 0
         self._incarnation = 0
         self._failure_count = 0
         self._not_before = 0.0
+
+    @property
+    def problem(self) -> KafkaError | None:
+        """Why the member cannot take part; raised by `poll`. A new exception each time."""
+        return self._problem.exception() if self._problem is not None else None
+
+    @problem.setter
+    def problem(self, error: KafkaError | None) -> None:
+        self._problem = ErrorValue.of(error) if error is not None else None
 
     @property
     def metadata(self) -> GroupMetadata:

@@ -16,7 +16,7 @@ from odradek.client.errors import ClientBrokenError, explain
 from odradek.client.groups.coordinator import Coordinator
 from odradek.client.groups.member import Ask, Member
 from odradek.client.groups.values import Subscription
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.telemetry import events
 
 _log = events.get("client")
@@ -40,8 +40,12 @@ class Membership:
         self._links = cluster.more_links(self.turn)
         self._active = False
         self._shown: tuple[object, object] = (None, None)
-        self.failure: Exception | None = None
-        """What broke the service: a bug of ours."""
+        self._failure: ErrorValue[Exception] | None = None
+
+    @property
+    def failure(self) -> Exception | None:
+        """What broke the service: a bug of ours. A new exception each time."""
+        return self._failure.exception() if self._failure is not None else None
 
     def subscribe(self, subscription: Subscription) -> None:
         self._active = True
@@ -107,7 +111,7 @@ class Membership:
             leaves = ask.api == "LeaveGroup"
             self._begin(self._say_farewell(ask, ask.wait_s) if leaves else self._send(ask))
         self._want_topics()
-        shown = (member.handover, member.problem)
+        shown = (member.handover, None if member.problem is None else str(member.problem))
         if shown != self._shown:
             self._shown = shown
             self._on_change()
@@ -174,7 +178,7 @@ class Membership:
     def _break_down(self, error: Exception) -> None:
         _log.exception("group_membership_broke_down")
         self._active = False
-        self.failure = ClientBrokenError("consumer", error)
+        self._failure = ErrorValue.of(ClientBrokenError("consumer", error))
         self._on_change()
 
     def _now(self) -> float:

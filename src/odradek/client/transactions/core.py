@@ -27,7 +27,7 @@ from odradek.client.transactions.verdict import (
     as_error,
     judge_batch,
 )
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
 
 
@@ -68,8 +68,7 @@ class TransactionCore:
         self.identity: ProducerId | None = None
         self.epoch_per_transaction = False
         """transaction.version 2."""
-        self.error: KafkaError | None = None
-        """Why the state is BROKEN or FATAL."""
+        self._error: ErrorValue[KafkaError] | None = None
         self.partitions: dict[TopicPartition, None] = {}
         """What is part of the transaction, as far as the coordinator has confirmed it."""
         self.to_add: dict[TopicPartition, None] = {}
@@ -77,6 +76,15 @@ class TransactionCore:
         self.groups: dict[str, None] = {}
         """Groups whose offsets are part of it."""
         self.bump_wanted = False
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why the state is BROKEN or FATAL. A new exception each time."""
+        return self._error.exception() if self._error is not None else None
+
+    @error.setter
+    def error(self, error: KafkaError | None) -> None:
+        self._error = ErrorValue.of(error) if error is not None else None
 
     @property
     def started(self) -> bool:
@@ -182,7 +190,7 @@ class TransactionCore:
         self.groups.clear()
 
     def _refusal(self) -> KafkaError:
-        if self.error is not None and self.state in (State.FATAL, State.BROKEN):
-            return self.error
+        if self._error is not None and self.state in (State.FATAL, State.BROKEN):
+            return self._error.exception()
         kind = FatalTransactionError if self.state is State.FATAL else TransactionError
         return kind(ErrorCode.INVALID_TXN_STATE, _IN_WORDS.get(self.state, "the producer has failed"))

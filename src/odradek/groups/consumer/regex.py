@@ -20,7 +20,7 @@ from odradek.groups.consumer.regex_syntax import (
     Place,
     parse,
 )
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, Refusal
 
 WORK_MAX: Final = 200_000
 """Instructions that an expression may visit in its life, states already known not counted."""
@@ -142,7 +142,7 @@ class TopicPatterns:
     """Compiled expressions, kept because groups ask for the same ones again and again: those used last, up to a weight."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[TopicPattern | KafkaError, int]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[TopicPattern | Refusal, int]] = OrderedDict()
         """What became of each, and what it weighed when it was used last."""
         self._weight = 0
 
@@ -153,21 +153,20 @@ class TopicPatterns:
         """INVALID_REGULAR_EXPRESSION; an expression that was refused once is refused without being looked at again."""
         known, _ = self._known.get(pattern, (None, 0))
         try:
-            if isinstance(known, KafkaError):
-                raise KafkaError(known.code, known.message)
+            if isinstance(known, Refusal):
+                raise known.error()
             if known is None:
                 known = TopicPattern(pattern)
             return known.matching(names)
         except KafkaError as error:
-            # Without its traceback, which holds what was compiled.
-            known = KafkaError(error.code, error.message)
+            known = Refusal.of(error)
             raise
         finally:
             assert known is not None
             self._remember(pattern, known)
 
-    def _remember(self, pattern: str, known: TopicPattern | KafkaError) -> None:
-        weight = _WEIGHT_LEAST if isinstance(known, KafkaError) else _WEIGHT_LEAST + known.weight
+    def _remember(self, pattern: str, known: TopicPattern | Refusal) -> None:
+        weight = _WEIGHT_LEAST if isinstance(known, Refusal) else _WEIGHT_LEAST + known.weight
         _, before = self._known.pop(pattern, (None, 0))
         self._known[pattern] = (known, weight)
         self._weight += weight - before

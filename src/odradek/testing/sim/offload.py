@@ -51,7 +51,7 @@ class _Job:
     arguments: tuple[object, ...]
     outcome: asyncio.Future[Any]
     result: Any = None
-    error: BaseException | None = None
+    error: BaseException | None = None  # stored-error: it goes into one future
     is_over: bool = False
     abandoned: bool = False
 
@@ -82,7 +82,7 @@ class _Worker:
             try:
                 job.result = job.work(*job.arguments)
             except BaseException as error:  # noqa: BLE001  whatever it is belongs to the one who waits
-                job.error = error
+                job.error = error  # stored-error: as there
             job.is_over = True
             self.back.release()
 

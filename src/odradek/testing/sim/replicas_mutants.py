@@ -7,7 +7,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from odradek.cluster.image import PartitionImage
-from odradek.model.errors import KafkaError
+from odradek.model.errors import KafkaError, Refusal
 from odradek.model.ids import BrokerId
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.in_sync import InSync, IsrAnswer, IsrProposal
@@ -106,9 +106,9 @@ def truncates_by_the_leaders_epochs_alone() -> Patches:
 def acknowledges_across_a_leader_change() -> Patches:
     right = Partition._send_away
 
-    def send_away(self: Partition, error: KafkaError) -> None:
+    def send_away(self: Partition, refusal: Refusal) -> None:
         waiting, self._acknowledgements = self._acknowledgements, Acknowledgements()
-        right(self, error)
+        right(self, refusal)
         self._acknowledgements = waiting
 
     def settle_follower(self: Partition, durable_offset: int) -> None:
