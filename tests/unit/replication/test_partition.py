@@ -155,7 +155,11 @@ async def test_watchers_hear_of_every_move_and_of_the_end(world: World) -> None:
 
 async def test_a_retired_partition_keeps_nothing_of_those_who_asked(world: World) -> None:
     world.partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk broke"))
-    for ask in [world.partition.check_leads, world.partition.when_durable, world.partition._check_follows] * 3:
+    for ask in [
+        world.partition.check_leads,
+        world.partition.when_durable,
+        world.partition._check_follows,
+    ] * 3:
         with pytest.raises(KafkaError, match="the disk broke") as refused:
             ask()
         assert len(refused.traceback) == 2, "the test and what it asked"
