@@ -13,7 +13,7 @@ from benchmarks.contenders import DURABLE, PAGE_CACHE, PEER
 from benchmarks.peer import KafkaNode
 from benchmarks.peer.fetch import PeerJars
 from benchmarks.peer.node import free_ports
-from odradek.cli.broker_processes import Fleet
+from odradek.cli.serving.broker_processes import Fleet
 
 BROKERS: Final = (1, 2, 3)
 _SHARED_SETTINGS: Final = {

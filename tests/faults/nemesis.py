@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 
 _ASK_SECONDS: Final = 5.0
 _ROLES: Final = ("leader", "controller", "follower", "anyone")

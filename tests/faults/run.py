@@ -19,7 +19,7 @@ from tests.faults.standstill import left, stopped_clients
 from tests.faults.workloads import COPIES, PARTITIONS, SOURCE, WorkFindings, Workloads
 from tests.faults.writers import Findings, Writer, check
 
-from odradek.cli.broker_processes import Fleet
+from odradek.cli.serving.broker_processes import Fleet
 
 _TOPIC: Final = "ledger"
 _HEAL_SECONDS: Final = 120.0

@@ -15,7 +15,7 @@ from tests.faults.namespaces import ZOOKEEPER_ADDRESS, Places
 from tests.faults.nemesis import Nemesis, revive, wait_for
 from tests.faults.sessions import Sessions
 
-from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.model.errors import OdradekError
 from odradek.testing.zookeeper import ZooKeeperServer
 

@@ -19,7 +19,7 @@ from benchmarks.peer import PeerAbsentError, cached_peer
 from benchmarks.peer.fetch import java_command
 
 from odradek.client import Admin
-from odradek.client.admin_quotas import QuotaEntity
+from odradek.client.admin.quotas import QuotaEntity
 from odradek.model.ids import TopicPartition
 
 SECONDS_MAX = 60

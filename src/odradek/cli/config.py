@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from odradek.cli.broker_settings import gather
-from odradek.cli.cluster_settings import ALL_BROKERS, change_resource, show_resource
+from odradek.cli.cluster.settings import ALL_BROKERS, change_resource, show_resource
 from odradek.cli.options import bootstrap_option, broker_settings_options, complete_topics, json_option, pairs
+from odradek.cli.serving.broker_settings import gather
 from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
 from odradek.config.definition import Setting, nearest
 from odradek.config.describe import broker_default

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.moments import time_text
 from odradek.cli.options import json_option
 from odradek.cli.output import print_json, print_table, remark, warn
+from odradek.cli.records.moments import time_text
 from odradek.model.errors import ConfigError
 from odradek.runtime.ports import Disk
 from odradek.storage import dump, naming
@@ -210,7 +210,7 @@ _FILES: Final[dict[str, Callable[[Disk, str], Iterator[Row]]]] = {
 
 def _print_records(disk: Disk, path: str) -> list[str]:
     """Records of a `.log` file as JSON lines; what cannot be read is a problem."""
-    from odradek.cli.record_output import Layout, formatter
+    from odradek.cli.records.output import Layout, formatter
 
     file = naming.parse_offset_file(os.path.basename(path))
     if file is None or file.kind != naming.LOG:

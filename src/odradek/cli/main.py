@@ -18,16 +18,16 @@ from odradek.model.errors import OdradekError
 from odradek.telemetry import events
 
 COMMANDS: Final = {
-    "serve": ("odradek.cli.serve", "serve", "Run a broker."),
+    "serve": ("odradek.cli.serving.serve", "serve", "Run a broker."),
     "topic": ("odradek.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
-    "produce": ("odradek.cli.produce", "produce", "Send records from a file or from standard input."),
-    "consume": ("odradek.cli.consume", "consume", "Print the records of a topic."),
-    "group": ("odradek.cli.group", "group", "List, describe and delete groups, and set their offsets."),
+    "produce": ("odradek.cli.records.produce", "produce", "Send records from a file or from standard input."),
+    "consume": ("odradek.cli.records.consume", "consume", "Print the records of a topic."),
+    "group": ("odradek.cli.group.group", "group", "List, describe and delete groups, and set their offsets."),
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": (
-        "odradek.cli.cluster",
+        "odradek.cli.cluster.cluster",
         "cluster",
         "Look at the cluster, and move replicas between its brokers.",
     ),
@@ -37,7 +37,11 @@ COMMANDS: Final = {
         "Play with three brokers, and see what a Kafka does.",
     ),
     "log": ("odradek.cli.log", "log", "Look into the files of a log."),
-    "doctor": ("odradek.cli.doctor", "doctor", "Check what a broker needs, and explain what is in its way."),
+    "doctor": (
+        "odradek.cli.doctor.doctor",
+        "doctor",
+        "Check what a broker needs, and explain what is in its way.",
+    ),
     "completion": ("odradek.cli.completion", "completion", "Print the completion script of a shell."),
 }
 """Command name to its module, the object there, and its line in the help."""

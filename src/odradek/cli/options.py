@@ -62,7 +62,7 @@ def complete_transactions(context: click.Context, _: click.Parameter, incomplete
 
 
 def _completions(context: click.Context, incomplete: str, names: Callable[[Admin], list[str]]) -> list[str]:
-    from odradek.cli.cluster_access import open_admin
+    from odradek.cli.cluster.access import open_admin
 
     try:
         with open_admin(context.params.get("bootstrap") or DEFAULT_BOOTSTRAP, patience_ms=1_000) as admin:

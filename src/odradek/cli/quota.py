@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from odradek.cli.cluster_access import open_admin
+from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option, pairs
 from odradek.cli.output import print_json, print_table, remark
 from odradek.config.definition import nearest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from odradek.cli.cluster_access import open_admin
+from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import print_json, print_table, remark, warn
 from odradek.config.topic import ineffective
@@ -15,7 +15,7 @@ from odradek.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.client import Admin
-    from odradek.client.admin_types import TopicDescription
+    from odradek.client.admin.types import TopicDescription
 
 config_option = click.option(
     "--config", "-c", "configs", metavar="KEY=VALUE", multiple=True, help="A topic setting; may be repeated."
@@ -125,7 +125,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 def _described(admin: Admin, found: TopicDescription) -> dict[str, Any]:
     from odradek.client import EARLIEST, LATEST, ConfigResource
-    from odradek.client.admin_types import ConfigSource
+    from odradek.client.admin.types import ConfigSource
 
     resource = ConfigResource.topic(found.name)
     entries = admin.describe_configs([resource])[resource]

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.cluster_access import open_admin
-from odradek.cli.moments import time_text
-from odradek.cli.offset_resets import parse_moment_or_duration
+from odradek.cli.cluster.access import open_admin
+from odradek.cli.group.offset_resets import parse_moment_or_duration
 from odradek.cli.options import bootstrap_option, complete_topics, complete_transactions, json_option
 from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.records.moments import time_text
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.client import Admin
-    from odradek.client.transaction_descriptions import OpenTransaction
+    from odradek.client.admin.transaction_descriptions import OpenTransaction
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _COLUMNS: Final = ("transaction", "state", "producer", "epoch", "timeout_ms", "started", "partitions")
@@ -152,7 +152,7 @@ def abort(
 
 def open_transactions(admin: Admin, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
     """What is open in each of them."""
-    from odradek.client.transaction_descriptions import OpenTransaction
+    from odradek.client.admin.transaction_descriptions import OpenTransaction
 
     return [
         OpenTransaction(

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from odradek.client.admin import Admin
-    from odradek.client.admin_quotas import QuotaEntity
-    from odradek.client.admin_types import (
+    from odradek.client.admin.admin import Admin
+    from odradek.client.admin.quotas import QuotaEntity
+    from odradek.client.admin.types import (
         Append,
         BrokerDescription,
         ClusterDescription,
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         Subtract,
         TopicDescription,
     )
-    from odradek.client.assignment import EARLIEST, LATEST, MAX_TIMESTAMP
-    from odradek.client.consumer import Consumer
-    from odradek.client.consumer_record import ConsumerRecord
-    from odradek.client.delivery import Delivery, RecordMetadata
+    from odradek.client.consumer.consumer import Consumer
+    from odradek.client.consumer.consumer_record import ConsumerRecord
+    from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
+    from odradek.client.consumer.subscription_state import EARLIEST, LATEST, MAX_TIMESTAMP
     from odradek.client.errors import (
         BrokerUnreachableError,
         BufferFullError,
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         RebalanceListener,
     )
-    from odradek.client.offsets import OffsetAndTimestamp
-    from odradek.client.producer import Producer
+    from odradek.client.producer.delivery import Delivery, RecordMetadata
+    from odradek.client.producer.producer import Producer
     from odradek.client.transactions.verdict import (
         FatalTransactionError,
         ProducerFencedError,
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     )
 
 _WHERE: Final = {
-    "admin": ("Admin",),
-    "admin_quotas": ("QuotaEntity",),
-    "admin_types": (
+    "admin.admin": ("Admin",),
+    "admin.quotas": ("QuotaEntity",),
+    "admin.types": (
         "Append",
         "BrokerDescription",
         "ClusterDescription",
@@ -72,10 +72,10 @@ _WHERE: Final = {
         "Subtract",
         "TopicDescription",
     ),
-    "assignment": ("EARLIEST", "LATEST", "MAX_TIMESTAMP"),
-    "consumer": ("Consumer",),
-    "consumer_record": ("ConsumerRecord",),
-    "delivery": ("Delivery", "RecordMetadata"),
+    "consumer.subscription_state": ("EARLIEST", "LATEST", "MAX_TIMESTAMP"),
+    "consumer.consumer": ("Consumer",),
+    "consumer.consumer_record": ("ConsumerRecord",),
+    "producer.delivery": ("Delivery", "RecordMetadata"),
     "errors": (
         "BrokerUnreachableError",
         "BufferFullError",
@@ -87,8 +87,8 @@ _WHERE: Final = {
         "WrongPeerError",
     ),
     "groups.values": ("CommitFailedError", "GroupMetadata", "OffsetAndMetadata", "RebalanceListener"),
-    "offsets": ("OffsetAndTimestamp",),
-    "producer": ("Producer",),
+    "consumer.offset_lookup": ("OffsetAndTimestamp",),
+    "producer.producer": ("Producer",),
     "transactions.verdict": (
         "FatalTransactionError",
         "ProducerFencedError",

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
-from odradek.client.address import Address, parse_bootstrap
 from odradek.client.durations import iso_duration_ms
 from odradek.client.groups.assignors import assignors_of
+from odradek.client.network.address import Address, parse_bootstrap
 from odradek.config.definition import (
     INT_MAX,
     LONG_MAX,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.model.errors import OdradekError
 
 

@@ -14,7 +14,7 @@ from tests.faults.power.cuts import SETTINGS
 from tests.faults.power.run import wait_until_in_sync
 from tests.faults.power.witnesses import CLAIMS, LEDGER, PARTITIONS, TRANSFERS, Testimony, Witnesses
 
-from odradek.cli.broker_processes import Fleet
+from odradek.cli.serving.broker_processes import Fleet
 
 BROKERS: Final = 3
 REGISTER: Final = "register"

@@ -29,7 +29,7 @@ from tests.faults.power.run import wait_until_in_sync
 from tests.faults.power.witnesses import LEDGER, PARTITIONS, TRANSFERS
 from tests.faults.replicas import differing_replicas
 
-from odradek.cli.broker_processes import Fleet
+from odradek.cli.serving.broker_processes import Fleet
 from odradek.model.errors import OdradekError
 
 VICTIM: Final = 1

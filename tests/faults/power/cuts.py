@@ -16,7 +16,7 @@ from tests.faults.power.images import Image, copy, copy_at_one_instant, keep_ima
 from tests.faults.power.reading_back import Finding, compare
 from tests.faults.power.witnesses import Testimony, Witnesses
 
-from odradek.cli.broker_processes import Fleet
+from odradek.cli.serving.broker_processes import Fleet
 from odradek.model.errors import OdradekError
 
 BROKERS: Final = ("broker-1", "broker-2", "broker-3")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.client.backoff import Backoff
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.groups.classic import ClassicMember
 from odradek.client.groups.member import Ask, MemberSettings
 from odradek.client.groups.values import Subscription
+from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.heartbeat import HeartbeatResponse

@@ -131,7 +131,7 @@ def test_a_bug_of_ours_is_one_line_too(
 
 def test_serving_does_not_wait_for_what_only_other_commands_need() -> None:
     program = (
-        "import sys; import odradek.cli.main, odradek.cli.serve, odradek.broker.process; "
+        "import sys; import odradek.cli.main, odradek.cli.serving.serve, odradek.broker.process; "
         "print(*sorted({'rich', 'pyarrow', 'pyspark', 'odradek.client'} & set(sys.modules)))"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from odradek.client.address import Address, parse_bootstrap
+from odradek.client.network.address import Address, parse_bootstrap
 from odradek.client.options import AdminOptions, ConsumerOptions, ProducerOptions
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.config.definition import declared

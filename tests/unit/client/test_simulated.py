@@ -13,11 +13,11 @@ from random import Random
 import pytest
 
 from odradek.broker.app import Broker
-from odradek.client.admin_types import NewTopic
-from odradek.client.aio_admin import AsyncAdmin
-from odradek.client.aio_consumer import AsyncConsumer
-from odradek.client.aio_producer import AsyncProducer
-from odradek.client.delivery import RecordMetadata
+from odradek.client.admin.aio import AsyncAdmin
+from odradek.client.admin.types import NewTopic
+from odradek.client.consumer.aio import AsyncConsumer
+from odradek.client.producer.aio import AsyncProducer
+from odradek.client.producer.delivery import RecordMetadata
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition

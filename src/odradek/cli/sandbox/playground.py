@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.client import Admin, Consumer, Delivery, NewTopic, Producer
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition

@@ -17,7 +17,6 @@ from enum import Enum, auto
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.client.backoff import Backoff
 from odradek.client.groups.assignors import ASSIGNORS, Assignor, GroupMember
 from odradek.client.groups.member import (
     COORDINATOR_MOVED,
@@ -36,6 +35,7 @@ from odradek.client.groups.member_bytes import (
     write_subscription,
 )
 from odradek.client.groups.values import NO_GENERATION, Partitions, Subscription
+from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import Message
 from odradek.protocol.messages.heartbeat import HeartbeatRequest

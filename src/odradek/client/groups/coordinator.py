@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from odradek.client.address import Address
-from odradek.client.cluster import Cluster
-from odradek.client.connection import Connection
 from odradek.client.groups.member import COORDINATOR_MOVED
-from odradek.client.links import Links
+from odradek.client.network.address import Address
+from odradek.client.network.cluster import Cluster
+from odradek.client.network.connection import Connection
+from odradek.client.network.connections import Links
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
 from odradek.protocol import Message, api_by_name

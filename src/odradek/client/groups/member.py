@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from odradek.client.backoff import Backoff
 from odradek.client.groups.assignors import Assignor
 from odradek.client.groups.values import NO_GENERATION, GroupMetadata, Handover, Partitions, Subscription
+from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Message

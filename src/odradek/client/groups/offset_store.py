@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
-from odradek.client.cluster import Cluster
 from odradek.client.groups.coordinator import Coordinator
 from odradek.client.groups.offset_requests import (
     COMMIT_WITH_NAMES,
@@ -24,6 +23,7 @@ from odradek.client.groups.values import (
     GroupMetadata,
     OffsetAndMetadata,
 )
+from odradek.client.network.cluster import Cluster
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 

@@ -13,9 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, Final
 
-from odradek.client.assignment import Assignment
-from odradek.client.backoff import Backoff
-from odradek.client.cluster import Cluster
+from odradek.client.consumer.subscription_state import Assignment
 from odradek.client.errors import explain
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.groups.classic import ClassicMember
@@ -34,6 +32,8 @@ from odradek.client.groups.values import (
     RebalanceListener,
     as_committable,
 )
+from odradek.client.network.backoff import Backoff
+from odradek.client.network.cluster import Cluster
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition

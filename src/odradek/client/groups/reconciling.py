@@ -14,9 +14,9 @@ from enum import Enum, auto
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.client.backoff import Backoff
 from odradek.client.groups.member import COORDINATOR_MOVED, Ask, MemberSettings, MemberState, minus
 from odradek.client.groups.values import NO_GENERATION, Partitions, Subscription
+from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Message

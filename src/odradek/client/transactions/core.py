@@ -19,7 +19,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-from odradek.client.request_plan import ProducerId
+from odradek.client.producer.request_plan import ProducerId
 from odradek.client.transactions.verdict import (
     FatalTransactionError,
     TransactionError,

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from odradek.client.accumulator import Accumulator
-from odradek.client.cluster import Cluster
 from odradek.client.errors import TimedOutError
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Build, Coordinator
 from odradek.client.groups.member_bytes import by_topic
 from odradek.client.groups.values import GroupMetadata, OffsetAndMetadata, OffsetsToCommit, as_committable
-from odradek.client.request_plan import ProducerId
+from odradek.client.network.cluster import Cluster
+from odradek.client.producer.accumulator import Accumulator
+from odradek.client.producer.request_plan import ProducerId
 from odradek.client.settings import ProducerSettings
 from odradek.client.transactions.core import State, TransactionCore
 from odradek.client.transactions.verdict import (

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from odradek.client.backoff import Backoff
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.groups.classic import ClassicMember, Phase
 from odradek.client.groups.member import Ask, MemberSettings
@@ -19,6 +18,7 @@ from odradek.client.groups.member_bytes import (
     write_subscription,
 )
 from odradek.client.groups.values import Subscription
+from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.heartbeat import HeartbeatResponse

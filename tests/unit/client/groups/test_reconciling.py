@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from odradek.client.backoff import Backoff
 from odradek.client.groups.member import Ask, MemberSettings
 from odradek.client.groups.reconciling import Phase, ReconcilingMember
 from odradek.client.groups.values import Subscription
+from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.consumer_group_heartbeat import (

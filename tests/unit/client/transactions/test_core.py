@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.client.request_plan import ProducerId
+from odradek.client.producer.request_plan import ProducerId
 from odradek.client.transactions.core import State, TransactionCore
 from odradek.client.transactions.verdict import (
     FatalTransactionError,

@@ -1,0 +1,52 @@
+"""The clients that the command line talks through, with a patience that suits a person who waits."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from odradek.model.errors import OdradekError
+
+if TYPE_CHECKING:
+    from odradek.client import Admin
+
+PATIENCE_MS: Final = 10_000
+CONNECT_S: Final = 3.0
+CLIENT_ID: Final = "odradek-cli"
+
+
+class NoBrokerError(OdradekError):
+    """Nothing listens where the broker should be."""
+
+
+@contextmanager
+def open_admin(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> Iterator[Admin]:
+    """An admin client that gives up after `patience_ms`; NoBrokerError at once where nothing listens."""
+    from odradek.client import Admin
+
+    check_reachable(bootstrap)
+    with Admin(bootstrap, client_id=CLIENT_ID, default_api_timeout_ms=patience_ms) as admin:
+        yield admin
+
+
+def check_reachable(bootstrap: str) -> None:
+    """Raise NoBrokerError unless one of the addresses can be connected to.
+
+    Clients go on trying for a while, since brokers restart; whoever mistyped a port should not wait for that.
+    """
+    from odradek.client.network.address import parse_bootstrap
+    from odradek.client.network.wrong_peer import connect_problem
+
+    problems = []
+    for address in parse_bootstrap(bootstrap):
+        try:
+            socket.create_connection(address, timeout=CONNECT_S).close()
+        except OSError as error:
+            problems.append(connect_problem(address, error))
+        else:
+            return
+    raise NoBrokerError(
+        f"{'; '.join(problems)}: start a broker with `odradek serve`, or name another with --bootstrap"
+    )

@@ -1,0 +1,187 @@
+"""`odradek cluster`: who belongs to it, and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from odradek.cli.cluster.access import open_admin
+from odradek.cli.options import bootstrap_option, json_option
+from odradek.cli.output import bytes_text, print_json, print_table
+from odradek.config.listeners import format_address
+
+if TYPE_CHECKING:
+    from odradek.client.admin.types import BrokerDescription, LogDirDescription
+
+
+@click.group()
+def cluster() -> None:
+    """Look at the cluster, and move replicas between its brokers."""
+
+
+@cluster.command()
+@bootstrap_option
+@json_option
+def status(bootstrap: str, as_json: bool) -> None:
+    """Show what each broker leads and holds, and which partitions are not as they should be."""
+    from odradek.cli.cluster.state import look
+
+    with open_admin(bootstrap) as admin:
+        state = look(admin)
+    troubles = state.troubles()
+    moves = {
+        str(name): {"adding": list(one.adding), "removing": list(one.removing)}
+        for name, one in state.moves.items()
+    }
+    if as_json:
+        print_json({"cluster": state.image.cluster_id, "brokers": state.rows(), **troubles, "moves": moves})
+        return
+    rows = [
+        [*(row[key] for key in _STATUS[:-1]), None if row["bytes"] is None else bytes_text(row["bytes"])]
+        for row in state.rows()
+    ]
+    print_table([*_STATUS[:-1], "holds"], rows)
+    partitions = state.partitions()
+    click.echo(f"{len(partitions)} partition(s) of {len(state.image.topics)} topic(s)")
+    for key, words in _TROUBLES.items():
+        if troubles[key]:
+            click.echo(f"{len(troubles[key])} {words}: {_some(troubles[key])}")
+    if moves:
+        click.echo(f"{len(moves)} being moved: {_some(list(moves))}")
+
+
+_STATUS = ["broker", "address", "rack", "state", "controller", "leads", "replicas", "out_of_sync", "bytes"]
+_TROUBLES = {
+    "leaderless": "without a leader",
+    "under_replicated": "with replicas out of sync",
+    "not_preferred": "not led by their preferred replica",
+}
+_NAMES_MAX = 5
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_MAX
+    return ", ".join(names[:_NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _yes_option(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option("--yes", is_flag=True, help="Do not ask before anything moves.")(command)
+
+
+def _throttle_option(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--throttle",
+        type=click.IntRange(1),
+        metavar="BYTES",
+        help="Copy at most so many bytes a second, by each broker, while it lasts.",
+    )(command)
+
+
+@cluster.command()
+@bootstrap_option
+@click.option(
+    "--drain", "drained", type=int, multiple=True, metavar="BROKER", help="As if this one were to be emptied."
+)
+@json_option
+def plan(bootstrap: str, drained: tuple[int, ...], as_json: bool) -> None:
+    """Show which replicas `rebalance` (or `drain`) would move, and how many bytes that copies. Nothing moves."""
+    from odradek.cli.cluster.moves import make_plan, show_plan
+    from odradek.cli.cluster.state import look
+
+    with open_admin(bootstrap) as admin:
+        state = look(admin)
+    show_plan(make_plan(state, drained, spread=not drained), as_json=as_json)
+
+
+@cluster.command()
+@bootstrap_option
+@_yes_option
+@_throttle_option
+def rebalance(bootstrap: str, yes: bool, throttle: int | None) -> None:
+    """Even out replicas and leaders over brokers and racks: the plan is shown, then carried out if you agree."""
+    _move(bootstrap, (), yes=yes, throttle=throttle)
+
+
+@cluster.command()
+@bootstrap_option
+@click.argument("brokers", type=int, nargs=-1, required=True)
+@_yes_option
+@_throttle_option
+def drain(bootstrap: str, brokers: tuple[int, ...], yes: bool, throttle: int | None) -> None:
+    """Move every replica away from BROKERS: the plan is shown, then carried out if you agree.
+
+    New topics may still be placed there: set odradek.broker.cordoned=true on a broker that is to stay empty.
+    """
+    _move(bootstrap, brokers, yes=yes, throttle=throttle)
+
+
+def _move(bootstrap: str, drained: tuple[int, ...], *, yes: bool, throttle: int | None) -> None:
+    from odradek.cli.cluster.moves import carry_out, make_plan, show_plan
+    from odradek.cli.cluster.state import look
+
+    with open_admin(bootstrap) as admin:
+        state = look(admin)
+        if state.moves:
+            raise click.UsageError(
+                f"{len(state.moves)} partition(s) are being moved already: wait until that has ended"
+            )
+        made = make_plan(state, drained, spread=not drained)
+        show_plan(made, as_json=False)
+        if made.moves and (yes or click.confirm("Move them?")):
+            carry_out(admin, made, throttle=throttle)
+            click.echo("done")
+
+
+@cluster.command()
+@bootstrap_option
+@json_option
+def describe(bootstrap: str, as_json: bool) -> None:
+    """Show the cluster's id, its brokers, and what their data directories hold."""
+    with open_admin(bootstrap) as admin:
+        found = admin.describe_cluster()
+        directories = admin.describe_log_dirs()
+    if as_json:
+        brokers = [_as_json(broker, found.controller_id, directories) for broker in found.brokers]
+        print_json({"cluster": found.cluster_id, "controller": found.controller_id, "brokers": brokers})
+        return
+    click.echo(f"cluster {found.cluster_id}")
+    rows: list[list[object]] = []
+    for broker in found.brokers:
+        address = format_address(broker.host, broker.port)
+        own = [broker.broker_id, address, broker.rack, broker.broker_id == found.controller_id]
+        held = directories.get(broker.broker_id, ())
+        rows += [[*own, *_cells(directory)] for directory in held] or [[*own, *[None] * 5]]
+    columns = ["broker", "address", "rack", "controller", "directory", "partitions", "holds", "free", "error"]
+    print_table(columns, rows)
+
+
+def _cells(directory: LogDirDescription) -> tuple[object, ...]:
+    free = bytes_text(directory.usable_bytes) if directory.usable_bytes >= 0 else None
+    return (directory.path, len(directory.replicas), bytes_text(_held(directory)), free, directory.error)
+
+
+def _held(directory: LogDirDescription) -> int:
+    return sum(replica.size_bytes for replica in directory.replicas.values())
+
+
+def _as_json(
+    broker: BrokerDescription, controller_id: int, directories: Mapping[int, Sequence[LogDirDescription]]
+) -> dict[str, object]:
+    return {
+        "broker": broker.broker_id,
+        "address": format_address(broker.host, broker.port),
+        "rack": broker.rack,
+        "controller": broker.broker_id == controller_id,
+        "directories": [
+            {
+                "path": directory.path,
+                "partitions": len(directory.replicas),
+                "bytes": _held(directory),
+                "free_bytes": directory.usable_bytes if directory.usable_bytes >= 0 else None,
+                "error": directory.error,
+            }
+            for directory in directories.get(broker.broker_id, ())
+        ],
+    }

@@ -1,0 +1,132 @@
+"""What `odradek cluster` looks at: brokers, partitions and sizes as one image, and what is not as it should be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.client import Admin
+    from odradek.client.admin.aio_reassignments import ReassignmentDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """As the brokers tell it at one moment; sizes are those of the largest replica."""
+
+    image: ClusterImage
+    sizes: dict[TopicPartition, int]
+    moves: dict[TopicPartition, ReassignmentDescription]
+    held_bytes: dict[int, int]
+    """By broker."""
+    copied: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    """Bytes of a partition's replica, by broker."""
+
+    @property
+    def known_brokers(self) -> list[int]:
+        """Those that live, and those that hold replicas all the same."""
+        alive = {broker.broker_id for broker in self.image.brokers}
+        held = {one for _, partition in self.partitions() for one in partition.replicas}
+        return sorted(alive | held)
+
+    def partitions(self) -> list[tuple[TopicPartition, PartitionImage]]:
+        return [
+            (TopicPartition(topic.name, index), partition)
+            for topic in self.image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+        ]
+
+    def troubles(self) -> dict[str, list[str]]:
+        """Partitions that nobody leads, whose replicas are not all in sync, and that others than the preferred one lead."""
+        found: dict[str, list[str]] = {"leaderless": [], "under_replicated": [], "not_preferred": []}
+        alive = {broker.broker_id for broker in self.image.brokers}
+        for name, partition in self.partitions():
+            if partition.leader < 0:
+                found["leaderless"].append(str(name))
+            elif len(partition.isr) < len(partition.replicas):
+                found["under_replicated"].append(str(name))
+            if (
+                partition.leader >= 0
+                and partition.leader != partition.replicas[0]
+                and partition.replicas[0] in alive
+            ):
+                found["not_preferred"].append(str(name))
+        return found
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each broker."""
+        leads = Counter(partition.leader for _, partition in self.partitions())
+        holds = Counter(one for _, partition in self.partitions() for one in partition.replicas)
+        lags = Counter(
+            one
+            for _, partition in self.partitions()
+            for one in partition.replicas
+            if one not in partition.isr
+        )
+        by_id = {int(broker.broker_id): broker for broker in self.image.brokers}
+        rows = []
+        for broker_id in self.known_brokers:
+            broker = by_id.get(broker_id)
+            rows.append(
+                {
+                    "broker": broker_id,
+                    "address": f"{broker.host}:{broker.port}" if broker else None,
+                    "rack": broker.rack if broker else None,
+                    "state": "alive" if broker else "dead",
+                    "controller": broker_id == self.image.controller_id,
+                    "leads": leads[BrokerId(broker_id)],
+                    "replicas": holds[BrokerId(broker_id)],
+                    "out_of_sync": lags[BrokerId(broker_id)],
+                    "bytes": self.held_bytes.get(broker_id),
+                }
+            )
+        return rows
+
+
+def look(admin: Admin) -> ClusterState:
+    """Ask the cluster."""
+    cluster = admin.describe_cluster()
+    topics = admin.describe_topics(admin.list_topics(internal=True))
+    sizes: dict[TopicPartition, int] = {}
+    held: dict[int, int] = {}
+    copied: dict[tuple[TopicPartition, int], int] = {}
+    for broker, directories in admin.describe_log_dirs().items():
+        for directory in directories:
+            for name, replica in directory.replicas.items():
+                sizes[name] = max(sizes.get(name, 0), replica.size_bytes)
+                held[broker] = held.get(broker, 0) + replica.size_bytes
+                copied[name, broker] = replica.size_bytes
+    images = {
+        name: TopicImage(
+            name=name,
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                PartitionImage(
+                    leader=BrokerId(one.leader),
+                    leader_epoch=LeaderEpoch(one.leader_epoch),
+                    replicas=tuple(map(BrokerId, one.replicas)),
+                    isr=tuple(map(BrokerId, one.isr)),
+                )
+                for one in topic.partitions
+            ),
+        )
+        for name, topic in topics.items()
+    }
+    image = ClusterImage(
+        version=0,
+        cluster_id=cluster.cluster_id or "",
+        controller_id=BrokerId(cluster.controller_id),
+        brokers=tuple(
+            BrokerImage(broker_id=BrokerId(one.broker_id), host=one.host, port=one.port, rack=one.rack)
+            for one in cluster.brokers
+        ),
+        topics=images,
+        topics_by_id={topic.topic_id: topic for topic in images.values()},
+    )
+    return ClusterState(
+        image=image, sizes=sizes, moves=admin.list_reassignments(), held_bytes=held, copied=copied
+    )

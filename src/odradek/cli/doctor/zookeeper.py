@@ -1,0 +1,41 @@
+"""What `odradek doctor` sees of ZooKeeper. It looks, and makes nothing there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from odradek.cli.doctor.checks import Finding, fail, ok
+from odradek.config.broker import BrokerConfig
+from odradek.config.zookeeper import parse_connect
+from odradek.model.errors import OdradekError
+
+_PATIENCE_MS: Final = 5_000
+
+
+def check_zookeeper(config: BrokerConfig) -> Iterator[Finding]:
+    """Whether the broker gets in, and who is there."""
+    if config.zookeeper_connect is None:
+        return
+    about = f"zookeeper {config.zookeeper_connect}"
+    try:
+        yield ok(about, asyncio.run(_look(config)))
+    except OdradekError as error:
+        seen, _, advice = str(error).rpartition(": ")
+        yield fail(about, seen or advice, advice if seen else "")
+
+
+async def _look(config: BrokerConfig) -> str:
+    from odradek.registry.zookeeper_session import Session
+
+    chroot = parse_connect(config.zookeeper_connect or "").chroot
+    session = Session(config, watched=lambda: ())
+    await session.begin(min(config.zookeeper_connection_timeout_ms or _PATIENCE_MS, _PATIENCE_MS))
+    try:
+        if await session.get(f"{chroot}/odradek") is None:
+            return "reached; no cluster there yet"
+        brokers = await session.children(f"{chroot}/brokers/ids")
+    finally:
+        await session.close()
+    return f"reached; brokers that live: {', '.join(brokers) or 'none'}"

@@ -1,0 +1,356 @@
+"""`odradek group`: list, describe, reset-offsets, delete."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from odradek.cli.cluster.access import open_admin
+from odradek.cli.group.lag import describe_group
+from odradek.cli.group.offset_resets import (
+    PartitionFacts,
+    Target,
+    parse_moment_or_duration,
+    parse_plan,
+    parse_scopes,
+)
+from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
+from odradek.cli.output import Refreshing, print_json, print_table, remark
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.client import Admin
+    from odradek.client.groups.values import CommittedOffsets
+
+groups_argument = click.argument(
+    "names", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups
+)
+LAG_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member", "client", "host")
+
+
+@click.group()
+def group() -> None:
+    """List, describe and delete consumer groups, and set their offsets."""
+
+
+@group.command("list")
+@click.option("--state", "-s", "states", multiple=True, help="Only groups in this state: Stable, Empty, ...")
+@click.option(
+    "--type", "-t", "types", multiple=True, help="Only groups of this type: classic, consumer, share."
+)
+@bootstrap_option
+@json_option
+def list_(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """List groups."""
+    with open_admin(bootstrap) as admin:
+        found = admin.list_groups(states=states, types=types)
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": each.group_id,
+                    "type": each.type,
+                    "state": each.state,
+                    "protocol": each.protocol_type,
+                }
+                for each in found
+            ]
+        )
+    elif found:
+        print_table(
+            ["group", "type", "state", "protocol"],
+            [(each.group_id, each.type or None, each.state or None, each.protocol_type) for each in found],
+        )
+
+
+@group.command()
+@groups_argument
+@click.option("--members", "-m", is_flag=True, help="Who is in it, and what they read, in place of the lag.")
+@click.option("--watch", "-w", is_flag=True, help="Show the lag again and again, in place, until Ctrl-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --watch.",
+)
+@click.option("--times", type=click.IntRange(min=1), help="With --watch: end after so many looks.")
+@bootstrap_option
+@json_option
+def describe(
+    names: tuple[str, ...],
+    members: bool,
+    watch: bool,
+    every: float,
+    times: int | None,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Show how far each group has read, how far it is behind, and who reads what."""
+    chosen = list(dict.fromkeys(names))
+    with open_admin(bootstrap) as admin:
+        if not watch:
+            _show([describe_group(admin, name) for name in chosen], members, as_json)
+            return
+        _watch(admin, chosen, every, times, as_json)
+
+
+def _show(told: list[dict[str, Any]], members: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+        return
+    for number, each in enumerate(told):
+        if number:
+            click.echo()
+        click.echo(_headline(each))
+        if members:
+            columns = ("member", "instance", "client", "host", "partitions")
+            print_table(columns, [[row[column] for column in columns] for row in each["members"]])
+        else:
+            print_table(LAG_COLUMNS, _lag_rows(each))
+
+
+def _watch(admin: Admin, names: list[str], every_s: float, times: int | None, as_json: bool) -> None:
+    looks = 0
+    with Refreshing(["group", *LAG_COLUMNS]) as table:
+        try:
+            while True:
+                told = [describe_group(admin, name) for name in names]
+                if as_json:
+                    print_json(told)
+                    sys.stdout.flush()
+                else:
+                    rows = [[each["group"], *row] for each in told for row in _lag_rows(each)]
+                    table.show(rows, "   ".join(map(_headline, told)))
+                looks += 1
+                if times is not None and looks >= times:
+                    return
+                time.sleep(every_s)
+        except KeyboardInterrupt:
+            return
+
+
+def _headline(each: dict[str, Any]) -> str:
+    assignor = f", {each['assignor']}" if each["assignor"] else ""
+    count = len(each["members"])
+    members = "1 member" if count == 1 else f"{count} members"
+    return f"{each['group']}  {each['type']}, {each['state']}{assignor}, {members}, lag {each['lag']}"
+
+
+def _lag_rows(each: dict[str, Any]) -> list[list[object]]:
+    return [[row[column] for column in LAG_COLUMNS] for row in each["offsets"]]
+
+
+@group.command("reset-offsets")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
+@click.option(
+    "--topic",
+    "-t",
+    "topics",
+    metavar="NAME[:0,1]",
+    multiple=True,
+    shell_complete=complete_topics,
+    help="A topic, or some of its partitions. By default every topic that the group has offsets of.",
+)
+@click.option("--to-earliest", "words", flag_value="earliest", multiple=True, help="To the first record.")
+@click.option("--to-latest", "words", flag_value="latest", multiple=True, help="Behind the last record.")
+@click.option(
+    "--to-current", "words", flag_value="current", multiple=True, help="To where they are: prints them."
+)
+@click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="So many records forth, or back if negative.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To the first record not before this: 2013-07-04T12:00:00Z."
+)
+@click.option(
+    "--by-duration", metavar="DURATION", help="To the first record not older than this: 15m, PT15M."
+)
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="To the offsets in a file: what --json prints, or lines topic,partition,offset.",
+)
+@click.option("--execute", is_flag=True, help="Do it. Without this it only shows what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show it: the default.")
+@bootstrap_option
+@json_option
+def reset_offsets(
+    name: str,
+    topics: tuple[str, ...],
+    words: tuple[str, ...],
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    from_file: Path | None,
+    execute: bool,
+    dry_run: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Set the offsets that a group has committed, while it has no members.
+
+    \b
+    odradek group reset-offsets billing --to-earliest --topic flights
+    odradek group reset-offsets billing --by-duration 2h --execute
+    odradek group reset-offsets billing --shift-by -100 --topic flights:0,1 --execute
+    """
+    if execute and dry_run:
+        raise click.UsageError("--execute and --dry-run contradict each other", click.get_current_context())
+    target = _target(words, to_offset, shift_by, to_datetime or by_duration, from_file)
+    if to_datetime and by_duration:
+        raise click.UsageError("say where to in one way only", click.get_current_context())
+    with open_admin(bootstrap) as admin:
+        _refuse_if_active(admin, name)
+        committed = _committed(admin, name)
+        partitions = _partitions(admin, topics, target, committed)
+        plan = {
+            tp: target.offset_for(tp, facts)
+            for tp, facts in _facts(admin, partitions, committed, target).items()
+        }
+        wanted = {tp: offset for tp, offset in plan.items() if offset is not None}
+        if execute and wanted:
+            admin.alter_group_offsets(name, wanted)
+    _show_plan(name, plan, committed, execute, as_json)
+
+
+def _target(
+    words: tuple[str, ...],
+    to_offset: int | None,
+    shift_by: int | None,
+    moment: str | None,
+    from_file: Path | None,
+) -> Target:
+    given = [*words, *(each for each in (to_offset, shift_by, moment, from_file) if each is not None)]
+    if len(given) != 1:
+        raise click.UsageError(
+            "say where to in one way: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by,"
+            " --to-datetime, --by-duration or --from-file",
+            click.get_current_context(),
+        )
+    if words:
+        return Target(word=words[0])
+    if moment is not None:
+        now_ms = round(time.time() * 1000)
+        return Target(timestamp_ms=parse_moment_or_duration(moment, now_ms=now_ms))
+    if from_file is not None:
+        with click.open_file(str(from_file), encoding="utf-8") as file:
+            return Target(by_partition=parse_plan(file.read()))
+    return Target(offset=to_offset, shift=shift_by)
+
+
+def _refuse_if_active(admin: Admin, name: str) -> None:
+    try:
+        found = admin.describe_groups([name])[name]
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if found.active:
+        clients = ", ".join(
+            sorted({f"{member.client_id} at {member.client_host}" for member in found.members})
+        )
+        raise KafkaError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {name!r} is {found.state} with {len(found.members)} member(s) ({clients}): stop them first",
+        )
+
+
+def _committed(admin: Admin, name: str) -> CommittedOffsets:
+    try:
+        return admin.list_group_offsets(name)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
+
+
+def _partitions(
+    admin: Admin, topics: tuple[str, ...], target: Target, committed: CommittedOffsets
+) -> list[TopicPartition]:
+    if target.by_partition is not None:
+        return sorted(target.by_partition)
+    if not topics:
+        if not committed:
+            raise ConfigError("the group has no offsets: name topics with --topic")
+        return sorted(committed)
+    scopes = parse_scopes(topics)
+    found = admin.describe_topics(scopes)
+    chosen: list[TopicPartition] = []
+    for topic, numbers in scopes.items():
+        known = found[topic].topic_partitions
+        wanted = known if numbers is None else tuple(TopicPartition(topic, number) for number in numbers)
+        for tp in wanted:
+            if tp not in known:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {tp.partition}"
+                )
+        chosen += wanted
+    return sorted(chosen)
+
+
+def _facts(
+    admin: Admin, partitions: list[TopicPartition], committed: CommittedOffsets, target: Target
+) -> dict[TopicPartition, PartitionFacts]:
+    from odradek.client import EARLIEST, LATEST
+
+    if not partitions:
+        return {}
+    begins = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    moments = (
+        admin.list_offsets(dict.fromkeys(partitions, target.timestamp_ms))
+        if target.timestamp_ms is not None
+        else {}
+    )
+    facts = {}
+    for tp in partitions:
+        known = committed.get(tp)
+        at_time = moments[tp].offset if tp in moments else None
+        facts[tp] = PartitionFacts(
+            begin=begins[tp].offset,
+            end=ends[tp].offset,
+            committed=known.offset if known is not None else None,
+            at_time=ends[tp].offset if at_time is not None and at_time < 0 else at_time,
+        )
+    return facts
+
+
+def _show_plan(
+    name: str,
+    plan: dict[TopicPartition, int | None],
+    committed: CommittedOffsets,
+    executed: bool,
+    as_json: bool,
+) -> None:
+    rows = []
+    for tp, after in plan.items():
+        known = committed.get(tp)
+        rows.append((tp.topic, tp.partition, known.offset if known is not None else None, after))
+    columns = ("topic", "partition", "before", "after")
+    if as_json:
+        offsets = [dict(zip(columns, row, strict=True)) for row in rows]
+        print_json({"group": name, "executed": executed, "offsets": offsets})
+    else:
+        print_table(columns, rows)
+    if not executed:
+        remark("nothing was changed: add --execute to do it")
+
+
+@group.command()
+@groups_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
+@bootstrap_option
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
+    """Delete groups without members, and the offsets that they have committed."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)} and their offsets?", abort=True)
+    with open_admin(bootstrap) as admin:
+        admin.delete_groups(names)
+    remark(f"deleted {', '.join(names)}")

@@ -1,0 +1,84 @@
+"""How far a group is behind: what it has committed, beside where its partitions end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.client import Admin
+    from odradek.client.admin.group_descriptions import GroupDescription
+
+
+def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
+    """State, members, and each partition's lag, as `group describe --json` prints it."""
+    found = admin.describe_groups([group_id])[group_id]
+    committed = admin.list_group_offsets(group_id)
+    owners = {tp: member for member in found.members for tp in member.assignment}
+    partitions = sorted(set(committed) | set(owners))
+    ends = end_offsets(admin, partitions)
+    offsets = []
+    for tp in partitions:
+        known = committed.get(tp)
+        owner = owners.get(tp)
+        end = ends.get(tp)
+        offsets.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "committed": known.offset if known is not None else None,
+                "end": end,
+                "lag": max(0, end - known.offset) if known is not None and end is not None else None,
+                "member": owner.member_id if owner is not None else None,
+                "client": owner.client_id if owner is not None else None,
+                "host": owner.client_host if owner is not None else None,
+            }
+        )
+    return {
+        "group": group_id,
+        "state": found.state,
+        "type": found.type,
+        "assignor": found.assignor,
+        "coordinator": found.coordinator,
+        "lag": sum(each["lag"] or 0 for each in offsets),
+        "offsets": offsets,
+        "members": _members(found),
+    }
+
+
+def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where each partition ends; without those that are gone."""
+    from odradek.client import LATEST, PartialFailureError
+
+    wanted = dict.fromkeys(partitions, LATEST)
+    if not wanted:
+        return {}
+    try:
+        found = admin.list_offsets(wanted)
+    except PartialFailureError as error:
+        found = dict(error.results)
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        found = {}
+    return {tp: each.offset for tp, each in found.items()}
+
+
+def _members(found: GroupDescription) -> list[dict[str, Any]]:
+    return [
+        {
+            "member": member.member_id,
+            "instance": member.group_instance_id,
+            "client": member.client_id,
+            "host": member.client_host,
+            "epoch": member.member_epoch,
+            "partitions": [str(tp) for tp in sorted(member.assignment)],
+            "target": None
+            if member.target_assignment is None
+            else [str(tp) for tp in sorted(member.target_assignment)],
+        }
+        for member in found.members
+    ]

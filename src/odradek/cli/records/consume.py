@@ -1,0 +1,237 @@
+"""`odradek consume`: the records of a topic, on standard output."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable
+from odradek.cli.options import bootstrap_option, complete_groups, pairs, topic_argument, unescaped
+from odradek.cli.records.moments import (
+    START_FORMS,
+    AtOffset,
+    AtTime,
+    Beginning,
+    End,
+    LastRecords,
+    Start,
+    parse_start,
+)
+from odradek.cli.records.output import FORMATS, TEMPLATE_FIELDS, Formatter, Layout, formatter
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.client import Consumer
+
+POLL_S: Final = 0.5
+RECORDS_IN_A_POLL: Final = 10_000
+
+
+@click.command()
+@topic_argument
+@click.option(
+    "--from", "-o", "start", metavar="WHERE", default="beginning", show_default=True, help=START_FORMS + "."
+)
+@click.option(
+    "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one."
+)
+@click.option("--max", "-n", "record_limit", type=click.IntRange(min=1), help="End after so many records.")
+@click.option(
+    "--group",
+    "-g",
+    "group_id",
+    shell_complete=complete_groups,
+    help="Read as a member of this group, and commit what was printed. --from is for a group that has no offsets.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of open and aborted transactions are printed.",
+)
+@click.option("--exit-at-end", "-e", is_flag=True, help="End at what was the last record when this began.")
+@click.option(
+    "--format",
+    "-f",
+    "format_",
+    type=click.Choice(FORMATS),
+    default="line",
+    show_default=True,
+    help=(
+        "line, hex, base64: a record on each line. json: an object on each line, exact for any bytes. raw: values only, "
+        "nothing between them."
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--template",
+    "-t",
+    metavar="TEXT",
+    help=(
+        f"Print each record so, and nothing else: {' '.join('{' + name + '}' for name in TEMPLATE_FIELDS)} \\n \\t \\0 \\xHH."
+    ),
+)
+@click.option("--keys", "-k", is_flag=True, help="Keys too, before the values.")
+@click.option("--headers", "-H", is_flag=True, help="Headers too.")
+@click.option("--timestamps", "-T", is_flag=True, help="Timestamps too.")
+@click.option("--offsets", "-O", is_flag=True, help="PARTITION:OFFSET too.")
+@click.option(
+    "--key-separator",
+    "-K",
+    metavar="TEXT",
+    default="\\t",
+    help="Between the parts of a line.  [default: \\t]",
+)
+@click.option("--null", metavar="TEXT", default="", help="What stands for null.  [default: nothing]")
+@click.option(
+    "--property",
+    "-X",
+    "properties",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Any setting of a consumer, by Kafka's name, such as fetch.max.wait.ms=50.",
+)
+@bootstrap_option
+def consume(
+    topic: str,
+    start: str,
+    partitions: tuple[int, ...],
+    record_limit: int | None,
+    group_id: str | None,
+    isolation: str,
+    exit_at_end: bool,
+    format_: str,
+    as_json: bool,
+    template: str | None,
+    keys: bool,
+    headers: bool,
+    timestamps: bool,
+    offsets: bool,
+    key_separator: str,
+    null: str,
+    properties: tuple[str, ...],
+    bootstrap: str,
+) -> None:
+    """Print the records of a topic, and wait for more unless told where to end.
+
+    \b
+    odradek consume flights --from 1h --keys
+    odradek consume flights --from -10 --exit-at-end --json
+    odradek consume flights --template '{time} {key}={value}\\n'
+    """
+    layout = Layout(
+        format="json" if as_json else format_,
+        template=template,
+        separator=unescaped(key_separator),
+        with_key=keys,
+        with_headers=headers,
+        with_timestamp=timestamps,
+        with_partition=offsets,
+        null=null.encode(),
+    )
+    to_bytes = formatter(layout)
+    where = parse_start(start, now_ms=round(time.time() * 1000))
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "client.id": CLIENT_ID,
+        "allow.auto.create.topics": "false",
+        "auto.offset.reset": "earliest",
+        "default.api.timeout.ms": str(PATIENCE_MS),
+        "isolation.level": isolation,
+        **_group_settings(group_id, where, partitions),
+        **pairs(properties, "--property"),
+    }
+    check_reachable(bootstrap)
+    from odradek.client import Consumer
+
+    with Consumer.from_config(settings) as consumer:
+        if group_id is not None:
+            assigned = [TopicPartition(topic, each) for each in consumer.partitions_for(topic)]
+            consumer.subscribe([topic])
+        else:
+            assigned = _assign(consumer, topic, sorted(set(partitions)), where)
+        ends = consumer.end_offsets(assigned) if exit_at_end else None
+        _print_all(
+            consumer, to_bytes, Stop(record_limit=record_limit, ends=ends, of_group=group_id is not None)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Where to end; None: never."""
+
+    record_limit: int | None
+    ends: dict[TopicPartition, int] | None
+    of_group: bool = False
+    """What was printed is committed; the end is reached when all that this member reads is at its end."""
+
+
+def _group_settings(group_id: str | None, where: Start, partitions: Sequence[int]) -> dict[str, str]:
+    if group_id is None:
+        return {}
+    reset = {Beginning(): "earliest", End(): "latest"}.get(where)
+    if reset is None or partitions:
+        raise click.UsageError(
+            "with --group the group's offsets say where to start, and the group who reads what: --from takes only"
+            " beginning or end (odradek group reset-offsets sets offsets), and --partition nothing",
+            click.get_current_context(),
+        )
+    return {"group.id": group_id, "auto.offset.reset": reset, "enable.auto.commit": "false"}
+
+
+def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start) -> list[TopicPartition]:
+    """Assign the partitions and put each at its start."""
+    known = consumer.partitions_for(topic)
+    for partition in wanted:
+        if partition not in known:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}")
+    assigned = [TopicPartition(topic, partition) for partition in wanted or known]
+    consumer.assign(assigned)
+    match where:
+        case Beginning():
+            consumer.seek_to_beginning()
+        case End():
+            consumer.seek_to_end()
+        case AtTime(timestamp_ms):
+            consumer.seek_to_timestamp(dict.fromkeys(assigned, timestamp_ms))
+        case AtOffset() | LastRecords():
+            begins, ends = consumer.beginning_offsets(assigned), consumer.end_offsets(assigned)
+            for each in assigned:
+                offset = where.offset if isinstance(where, AtOffset) else ends[each] - where.count
+                consumer.seek(each, max(begins[each], min(offset, ends[each])))
+    return assigned
+
+
+def _print_all(consumer: Consumer, to_bytes: Formatter, stop: Stop) -> None:
+    out = sys.stdout.buffer
+    left = stop.record_limit
+    while left != 0 and not _at_end(consumer, stop):
+        limit = RECORDS_IN_A_POLL if left is None else min(left, RECORDS_IN_A_POLL)
+        records = consumer.poll(POLL_S, limit)
+        for record in records:
+            if stop.ends is None or record.offset < stop.ends[TopicPartition(record.topic, record.partition)]:
+                out.write(to_bytes(record))
+                left = None if left is None else left - 1
+        if records:
+            out.flush()
+            if stop.of_group:
+                consumer.commit()
+
+
+def _at_end(consumer: Consumer, stop: Stop) -> bool:
+    if stop.ends is None:
+        return False
+    mine = set(consumer.assignment()) if stop.of_group else set(stop.ends)
+    if not mine:
+        return False
+    if stop.of_group:
+        positions = consumer.positions()
+        return all(tp in positions and positions[tp] >= end for tp, end in stop.ends.items() if tp in mine)
+    return all(consumer.position(each) >= end for each, end in stop.ends.items())

@@ -1,0 +1,181 @@
+"""From records to bytes: the formats that `odradek consume` prints. No I/O: records in, bytes out."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from odradek.cli.records.moments import time_text
+from odradek.model.errors import ConfigError
+
+FORMATS: Final = ("line", "json", "raw", "hex", "base64")
+
+
+class ReadRecord(Protocol):
+    """What is printed of a record that a consumer returned."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp_ms(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
+Formatter = Callable[[Any], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How to print records. `line`, `hex` and `base64` put one record on a line: the parts asked for, in one order."""
+
+    format: str = "line"
+    template: str | None = None
+    separator: bytes = b"\t"
+    with_timestamp: bool = False
+    with_partition: bool = False
+    with_headers: bool = False
+    with_key: bool = False
+    null: bytes = b""
+
+
+def formatter(layout: Layout) -> Formatter:
+    """What turns a record into the bytes to print. ConfigError for a template that is not one."""
+    if layout.template is not None:
+        return _from_template(layout.template, layout.null)
+    if layout.format == "json":
+        return _json_line
+    if layout.format == "raw":
+        return lambda record: record.value if record.value is not None else layout.null
+    return _line(layout, _ENCODERS[layout.format])
+
+
+def _identity(content: bytes) -> bytes:
+    return content
+
+
+def _hex(content: bytes) -> bytes:
+    return content.hex().encode()
+
+
+_ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "line": _identity,
+    "hex": _hex,
+    "base64": base64.b64encode,
+}
+
+
+def _line(layout: Layout, encode: Callable[[bytes], bytes]) -> Formatter:
+    def content(part: bytes | None) -> bytes:
+        return layout.null if part is None else encode(part)
+
+    def format_record(record: ReadRecord) -> bytes:
+        parts = []
+        if layout.with_timestamp:
+            parts.append(time_text(record.timestamp_ms).encode())
+        if layout.with_partition:
+            parts.append(b"%d:%d" % (record.partition, record.offset))
+        if layout.with_headers:
+            parts.append(_headers_text(record, layout.null))
+        if layout.with_key:
+            parts.append(content(record.key))
+        parts.append(content(record.value))
+        return layout.separator.join(parts) + b"\n"
+
+    return format_record
+
+
+def _headers_text(record: ReadRecord, null: bytes) -> bytes:
+    return b",".join(
+        name.encode() + b"=" + (null if value is None else bytes(value)) for name, value in record.headers
+    )
+
+
+def _json_line(record: ReadRecord) -> bytes:
+    """What `odradek produce --json` reads back as the same record, whatever bytes it holds."""
+    fields: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+    }
+    _put(fields, "key", record.key)
+    _put(fields, "value", record.value)
+    headers = []
+    for name, value in record.headers:
+        header: dict[str, Any] = {"name": name}
+        _put(header, "value", value)
+        headers.append(header)
+    fields["headers"] = headers
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _put(fields: dict[str, Any], name: str, content: bytes | None) -> None:
+    """Text where the bytes are UTF-8, base64 where they are not."""
+    if content is None:
+        fields[name] = None
+        return
+    try:
+        fields[name] = bytes(content).decode()
+    except UnicodeDecodeError:
+        fields[f"{name}_base64"] = base64.b64encode(content).decode()
+
+
+_TEMPLATE_PART = re.compile(
+    r"\{(?P<field>[^{}]*)\}|\\(?P<escape>x[0-9a-fA-F]{2}|.)|(?P<doubled>\{\{|\}\})", re.S
+)
+_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\", "{": b"{", "}": b"}"}
+_FIELDS: Final[dict[str, Callable[[Any, bytes], bytes]]] = {
+    "topic": lambda record, null: record.topic.encode(),
+    "partition": lambda record, null: b"%d" % record.partition,
+    "offset": lambda record, null: b"%d" % record.offset,
+    "timestamp": lambda record, null: b"%d" % record.timestamp_ms,
+    "time": lambda record, null: time_text(record.timestamp_ms).encode(),
+    "key": lambda record, null: null if record.key is None else record.key,
+    "value": lambda record, null: null if record.value is None else record.value,
+    "headers": lambda record, null: _headers_text(record, null),
+    "key_bytes": lambda record, null: b"%d" % (-1 if record.key is None else len(record.key)),
+    "value_bytes": lambda record, null: b"%d" % (-1 if record.value is None else len(record.value)),
+}
+TEMPLATE_FIELDS: Final = tuple(_FIELDS)
+
+
+def _from_template(template: str, null: bytes) -> Formatter:
+    """Fields in braces, `\\n \\t \\r \\0 \\xHH \\\\ \\{ \\}` as in C; everything else as it is. Nothing is added."""
+    parts: list[bytes | Callable[[Any, bytes], bytes]] = []
+    position = 0
+    for match in _TEMPLATE_PART.finditer(template):
+        parts.append(template[position : match.start()].encode())
+        position = match.end()
+        parts.append(_template_part(match))
+    parts.append(template[position:].encode())
+    return lambda record: b"".join(part if isinstance(part, bytes) else part(record, null) for part in parts)
+
+
+def _template_part(match: re.Match[str]) -> bytes | Callable[[Any, bytes], bytes]:
+    field, escape = match["field"], match["escape"]
+    if field is not None:
+        if field not in _FIELDS:
+            raise ConfigError(f"template: {{{field}}} is no field: expected one of {', '.join(_FIELDS)}")
+        return _FIELDS[field]
+    if escape is None:
+        return match["doubled"][0].encode()
+    if escape.startswith("x") and len(escape) == 3:
+        return bytes([int(escape[1:], 16)])
+    if escape not in _ESCAPES:
+        raise ConfigError(
+            f"template: \\{escape} is no escape: expected one of \\{' '.join(_ESCAPES)} or \\xHH"
+        )
+    return _ESCAPES[escape]

@@ -1,0 +1,225 @@
+"""How admin calls reach the right broker, retry what is worth it, and tell of each item what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from odradek.client.admin.types import ConfigResource, ResourceType
+from odradek.client.errors import PartialFailureError, TimedOutError
+from odradek.client.groups.coordinator import Coordinator
+from odradek.client.network.cluster import Cluster
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import NO_BROKER, TopicPartition
+from odradek.protocol import Message
+
+R = TypeVar("R")
+
+Items = Mapping[Any, Any]
+Grouped = dict[int, dict[Any, Any]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What one answer says of each item."""
+
+    results: dict[Any, Any]
+    errors: dict[Any, KafkaError]  # stored-error: each is raised, or given to the caller, once
+
+    @classmethod
+    def none(cls) -> Outcome:
+        return cls(results={}, errors={})
+
+    def note(self, item: Any, error_code: int, message: str | None, result: Any = None) -> None:
+        """Item by item, as answers list them."""
+        code = ErrorCode.of(error_code)
+        if code is ErrorCode.NONE:
+            self.results[item] = result
+        else:
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not message:
+                message = "there is no such topic or partition"
+            self.errors[item] = KafkaError(code, f"{item}: {message or code.meaning}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A request, and how to read its answer."""
+
+    request: Message
+    answer: type[Message]
+    read: Callable[[Any], Outcome]
+
+    def whole(self, item: Any) -> Exchange:
+        """The same, for a call about one item: its result is everything that the answer says."""
+
+        def read(told: Any) -> Outcome:
+            return Outcome(results={item: self.read(told)}, errors={})
+
+        return Exchange(request=self.request, answer=self.answer, read=read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyDone:
+    """What a broker says of a change that was made before, and the result that the call then has."""
+
+    code: ErrorCode
+    result: Callable[[Any], Any]
+
+    def settle(self, outcome: Outcome, in_doubt: Items) -> None:
+        """Errors of items whose earlier request was not answered become results."""
+        for item in in_doubt:
+            error = outcome.errors.get(item)
+            if error is not None and error.code is self.code:
+                del outcome.errors[item]
+                outcome.results[item] = self.result(item)
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """The errors of one call, by item."""
+
+    what: str
+    errors: Mapping[Any, KafkaError]  # stored-error: as in `Outcome`
+
+    def raise_or(self, results: dict[Any, R]) -> dict[Any, R]:
+        """The results if nothing failed. An error that is all there is to tell is raised as it is."""
+        if not self.errors:
+            return results
+        first = next(iter(self.errors.values()))
+        if not results and all(error is first for error in self.errors.values()):
+            raise first
+        raise PartialFailureError(self.what, self.errors, results)
+
+
+class AdminCalls:
+    """One admin client's."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster: Final = cluster
+
+    async def one(self, what: str, timeout_s: float, exchange: Exchange) -> Outcome:
+        """Ask any broker, until it answers; what it says of single items is left to the caller."""
+
+        async def attempt(left_s: float) -> Outcome:
+            told = await self._cluster.ask(NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s)
+            return exchange.read(told)
+
+        outcome: Outcome = await self._cluster.retrying(what, timeout_s, attempt)
+        return outcome
+
+    async def each(
+        self,
+        what: str,
+        wanted: Items,
+        timeout_s: float,
+        ask: Callable[[dict[Any, Any], float], Exchange] | None,
+        by: Callable[[Items, float], Awaitable[Grouped]],
+        ask_broker: Callable[[int, dict[Any, Any], float], Exchange] | None = None,
+        already: AlreadyDone | None = None,
+    ) -> dict[Any, Any]:
+        """Ask for every item the broker that `by` names, again while its error is retriable and time is left.
+
+        `ask_broker` in place of `ask` is told which broker it is. An earlier attempt may have been carried out although its
+        answer was lost; `already` says which error then means that it was.
+        """
+        done = Outcome.none()
+        open_errors: dict[Any, KafkaError] = {}
+        unanswered: dict[Any, None] = {}
+
+        async def attempt(left_s: float) -> None:
+            pending = {
+                item: wanted[item] for item in wanted if item not in done.results and item not in done.errors
+            }
+            open_errors.clear()
+            for broker, some in (await by(pending, left_s)).items():
+                exchange = ask_broker(broker, some, left_s) if ask_broker else _asked(ask)(some, left_s)
+                await self._cluster.connection(broker)  # what fails here was not sent
+                in_doubt = {item: None for item in some if item in unanswered}
+                unanswered.update(dict.fromkeys(some))
+                told = await self._cluster.ask(broker, exchange.request, exchange.answer, timeout_s=left_s)
+                outcome = exchange.read(told)
+                if already is not None:
+                    already.settle(outcome, in_doubt)
+                for item in some:
+                    error = outcome.errors.get(item)
+                    if error is None or error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                        unanswered.pop(item, None)
+                done.results.update(outcome.results)
+                for item, error in outcome.errors.items():
+                    (open_errors if error.retriable else done.errors)[item] = error
+            if open_errors:
+                raise next(iter(open_errors.values()))
+
+        try:
+            await self._cluster.retrying(what, timeout_s, attempt)
+        except TimedOutError as error:
+            for item in wanted:
+                if item not in done.results and item not in done.errors:
+                    done.errors[item] = open_errors.get(item, error)
+        return Failures(what, done.errors).raise_or(done.results)
+
+    # -- who to ask
+
+    async def by_controller(self, items: Items, timeout_s: float) -> Grouped:
+        if not items:
+            return {}
+        image = self._cluster.image
+        if image.controller not in image.brokers:
+            image = await self._cluster.metadata.refresh(timeout_s)
+        return {image.controller if image.controller in image.brokers else NO_BROKER: dict(items)}
+
+    async def by_coordinator(self, key_type: int, items: Items, timeout_s: float) -> Grouped:
+        """The items are groups or transactional ids."""
+        grouped: Grouped = {}
+        for key, content in items.items():
+            coordinator = Coordinator(self._cluster, key, key_type)
+            grouped.setdefault(await coordinator.broker(), {})[key] = content
+        return grouped
+
+    async def by_leader(self, items: Items, timeout_s: float) -> Grouped:
+        grouped: Grouped = {}
+        for tp, content in items.items():
+            assert isinstance(tp, TopicPartition)
+            topic = await self._cluster.metadata.topic(tp.topic, timeout_s)
+            if tp.partition >= len(topic.partitions):  # it may have grown since the image was made
+                await self._cluster.metadata.refresh(timeout_s)
+                topic = await self._cluster.metadata.topic(tp.topic, timeout_s)
+            if not 0 <= tp.partition < len(topic.partitions):
+                raise KafkaError(
+                    ErrorCode.INVALID_PARTITIONS, f"{tp}: the topic has {len(topic.partitions)} partitions"
+                )
+            leader = self._cluster.image.leader(tp)
+            if leader is None:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at present")
+            grouped.setdefault(leader, {})[tp] = content
+        return grouped
+
+    async def by_config_owner(self, items: Items, timeout_s: float) -> Grouped:
+        """A broker answers for its own settings, any broker for the rest."""
+        grouped: Grouped = {}
+        for resource, content in items.items():
+            assert isinstance(resource, ConfigResource)
+            own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+            broker: int = NO_BROKER
+            if own:
+                broker = int(resource.name)
+                if broker not in self._cluster.image.brokers:
+                    image = await self._cluster.metadata.refresh(timeout_s)
+                    if broker not in image.brokers:
+                        raise KafkaError(
+                            ErrorCode.INVALID_REQUEST, f"there is no broker {broker} in the cluster"
+                        )
+            grouped.setdefault(broker, {})[resource] = content
+        return grouped
+
+    async def by_itself(self, items: Items, timeout_s: float) -> Grouped:
+        """The items are brokers."""
+        return {broker: {broker: content} for broker, content in items.items()}
+
+
+def _asked(
+    ask: Callable[[dict[Any, Any], float], Exchange] | None,
+) -> Callable[[dict[Any, Any], float], Exchange]:
+    assert ask is not None
+    return ask

@@ -1,0 +1,150 @@
+"""Quotas, names of what has settings, and moves between data directories: the messages, and how their answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from odradek.client.admin.calls import Exchange, Outcome
+from odradek.client.admin.types import ConfigResource, ResourceType
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from odradek.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from odradek.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from odradek.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_EXACT, _DEFAULT = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaEntity:
+    """Whom a quota is for: a user, a client id, one of both, or an address. "" is any other; None leaves it out."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """By Kafka's names."""
+        named = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
+        return {kind: name for kind, name in named.items() if name is not None}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {name or '(any other)'}" for kind, name in self.parts.items()) or "anybody"
+
+
+QuotaChanges = Mapping[QuotaEntity, Mapping[str, float | None]]
+
+
+def describe_quotas(entity: QuotaEntity) -> Exchange:
+    """Those of the entity, and of others that name more than it does."""
+    request = DescribeClientQuotasRequest(
+        components=[
+            ComponentData(entity_type=kind, match_type=_EXACT if name else _DEFAULT, match=name or None)
+            for kind, name in entity.parts.items()
+        ],
+        strict=False,
+    )
+
+    def read(told: DescribeClientQuotasResponse) -> Outcome:
+        if told.error_code:
+            raise KafkaError(ErrorCode.of(told.error_code), told.error_message or str(entity))
+        outcome = Outcome.none()
+        for entry in told.entries or ():
+            named = {part.entity_type.replace("-", "_"): part.entity_name or "" for part in entry.entity}
+            outcome.results[QuotaEntity(**named)] = {one.key: one.value for one in entry.values}
+        return outcome
+
+    return Exchange(request=request, answer=DescribeClientQuotasResponse, read=read)
+
+
+def alter_quotas(changes: QuotaChanges, validate_only: bool) -> Exchange:
+    request = AlterClientQuotasRequest(
+        entries=[
+            EntryData(
+                entity=[
+                    EntityData(entity_type=kind, entity_name=name or None)
+                    for kind, name in entity.parts.items()
+                ],
+                ops=[
+                    OpData(key=key, value=0.0 if value is None else float(value), remove=value is None)
+                    for key, value in limits.items()
+                ],
+            )
+            for entity, limits in changes.items()
+        ],
+        validate_only=validate_only,
+    )
+
+    def read(told: AlterClientQuotasResponse) -> Outcome:
+        outcome = Outcome.none()
+        for entity, entry in zip(changes, told.entries, strict=True):
+            outcome.note(entity, entry.error_code, entry.error_message)
+        return outcome
+
+    return Exchange(request=request, answer=AlterClientQuotasResponse, read=read)
+
+
+def list_config_resources(kinds: list[ResourceType]) -> Exchange:
+    request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in kinds])
+
+    def read(told: ListConfigResourcesResponse) -> Outcome:
+        if told.error_code:
+            code = ErrorCode.of(told.error_code)
+            raise KafkaError(code, code.meaning)
+        known = {kind.value: kind for kind in ResourceType}
+        found = [
+            ConfigResource(known[one.resource_type], one.resource_name)
+            for one in told.config_resources
+            if one.resource_type in known
+        ]
+        return Outcome(results=dict.fromkeys(found), errors={})
+
+    return Exchange(request=request, answer=ListConfigResourcesResponse, read=read)
+
+
+def move_replicas(wanted: Mapping[TopicPartition, str]) -> Exchange:
+    """To the data directories at these paths, on one broker."""
+    by_path: dict[str, dict[str, list[int]]] = {}
+    for tp, path in wanted.items():
+        by_path.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=name, partitions=indexes) for name, indexes in topics.items()
+                ],
+            )
+            for path, topics in by_path.items()
+        ]
+    )
+
+    def read(told: AlterReplicaLogDirsResponse) -> Outcome:
+        outcome = Outcome.none()
+        for topic in told.results:
+            for one in topic.partitions:
+                outcome.note(TopicPartition(topic.topic_name, one.partition_index), one.error_code, None)
+        return outcome
+
+    return Exchange(request=request, answer=AlterReplicaLogDirsResponse, read=read)

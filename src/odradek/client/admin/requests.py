@@ -1,0 +1,337 @@
+"""The messages of each admin call, and how their answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from odradek.client.admin.calls import Exchange, Outcome
+from odradek.client.admin.types import (
+    Append,
+    BrokerDescription,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    CreatedTopic,
+    LogDirDescription,
+    NewTopic,
+    PartitionDescription,
+    ReplicaLogDescription,
+    ResourceType,
+    Subtract,
+    TopicDescription,
+)
+from odradek.client.network.cluster_image import ClusterImage
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from odradek.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from odradek.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from odradek.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from odradek.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from odradek.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_SOURCES: Final = {source.value: source for source in ConfigSource}
+_TYPES: Final = {kind.value: kind for kind in ResourceType}
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, min(int(seconds * 1000), 0x7FFF_FFFF))
+
+
+def create_topics(wanted: dict[str, NewTopic], validate_only: bool, timeout_s: float) -> Exchange:
+    request = CreateTopicsRequest(
+        topics=[_creatable(topic) for topic in wanted.values()],
+        timeout_ms=_milliseconds(timeout_s),
+        validate_only=validate_only,
+    )
+
+    def read(told: CreateTopicsResponse) -> Outcome:
+        outcome = Outcome.none()
+        for each in told.topics:
+            outcome.note(each.name, each.error_code, each.error_message, _created(each))
+        return outcome
+
+    return Exchange(request=request, answer=CreateTopicsResponse, read=read)
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    assignments = [
+        CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+        for number, brokers in enumerate(topic.assignments or ())
+    ]
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if assignments else topic.partitions,
+        replication_factor=-1 if assignments else topic.replication_factor,
+        assignments=assignments,
+        configs=[CreatableTopicConfig(name=name, value=str(value)) for name, value in topic.configs.items()],
+    )
+
+
+def _created(told: CreatableTopicResult) -> CreatedTopic:
+    return CreatedTopic(
+        name=told.name,
+        topic_id=told.topic_id,
+        partitions=told.num_partitions,
+        replication_factor=told.replication_factor,
+        configs={each.name: each.value for each in told.configs} if told.configs is not None else None,
+    )
+
+
+def delete_topics(wanted: dict[str, None], timeout_s: float) -> Exchange:
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in wanted],
+        topic_names=list(wanted),
+        timeout_ms=_milliseconds(timeout_s),
+    )
+
+    def read(told: DeleteTopicsResponse) -> Outcome:
+        outcome = Outcome.none()
+        for each in told.responses:
+            outcome.note(each.name, each.error_code, each.error_message)
+        return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    return Exchange(request=request, answer=DeleteTopicsResponse, read=read)
+
+
+def create_partitions(wanted: dict[str, int], validate_only: bool, timeout_s: float) -> Exchange:
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(name=name, count=total, assignments=None) for name, total in wanted.items()
+        ],
+        timeout_ms=_milliseconds(timeout_s),
+        validate_only=validate_only,
+    )
+
+    def read(told: CreatePartitionsResponse) -> Outcome:
+        outcome = Outcome.none()
+        for each in told.results:
+            outcome.note(each.name, each.error_code, each.error_message)
+        return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    return Exchange(request=request, answer=CreatePartitionsResponse, read=read)
+
+
+def describe_topics(names: list[str] | None) -> Exchange:
+    request = MetadataRequest(
+        topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+    )
+
+    def read(told: MetadataResponse) -> Outcome:
+        outcome = Outcome.none()
+        for each in told.topics:
+            outcome.note(each.name, each.error_code, None, _topic(each))
+        return outcome
+
+    return Exchange(request=request, answer=MetadataResponse, read=read)
+
+
+def _topic(told: MetadataResponseTopic) -> TopicDescription:
+    return TopicDescription(
+        name=told.name or "",
+        topic_id=told.topic_id,
+        internal=told.is_internal,
+        partitions=tuple(
+            PartitionDescription(
+                partition=each.partition_index,
+                leader=each.leader_id,
+                leader_epoch=each.leader_epoch,
+                replicas=tuple(each.replica_nodes),
+                isr=tuple(each.isr_nodes),
+                offline=tuple(each.offline_replicas),
+            )
+            for each in sorted(told.partitions, key=lambda each: each.partition_index)
+        ),
+    )
+
+
+def describe_configs(wanted: Iterable[ConfigResource], documentation: bool) -> Exchange:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=None)
+            for each in wanted
+        ],
+        include_documentation=documentation,
+    )
+
+    def read(told: DescribeConfigsResponse) -> Outcome:
+        outcome = Outcome.none()
+        for each in told.results:
+            entries = {config.name: _entry(config) for config in each.configs}
+            resource = _resource(each.resource_type, each.resource_name)
+            outcome.note(resource, each.error_code, each.error_message, entries)
+        return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    return Exchange(request=request, answer=DescribeConfigsResponse, read=read)
+
+
+def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=told.name,
+        value=told.value,
+        source=_SOURCES.get(told.config_source, ConfigSource.UNKNOWN),
+        read_only=told.read_only,
+        sensitive=told.is_sensitive,
+        documentation=told.documentation,
+    )
+
+
+def _resource(kind: int, name: str) -> Any:
+    return ConfigResource(_TYPES[kind], name) if kind in _TYPES else f"resource {kind} {name}"
+
+
+def alter_configs(wanted: dict[ConfigResource, dict[str, ConfigChange]], validate_only: bool) -> Exchange:
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                configs=[_alterable(name, change) for name, change in changes.items()],
+            )
+            for resource, changes in wanted.items()
+        ],
+        validate_only=validate_only,
+    )
+
+    def read(told: IncrementalAlterConfigsResponse) -> Outcome:
+        outcome = Outcome.none()
+        for each in told.responses:
+            outcome.note(
+                _resource(each.resource_type, each.resource_name), each.error_code, each.error_message
+            )
+        return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    return Exchange(request=request, answer=IncrementalAlterConfigsResponse, read=read)
+
+
+def _alterable(name: str, change: ConfigChange) -> AlterableConfig:
+    if isinstance(change, Append):
+        return AlterableConfig(name=name, config_operation=_APPEND, value=change.items)
+    if isinstance(change, Subtract):
+        return AlterableConfig(name=name, config_operation=_SUBTRACT, value=change.items)
+    if change is None:
+        return AlterableConfig(name=name, config_operation=_DELETE, value=None)
+    return AlterableConfig(name=name, config_operation=_SET, value=str(change))
+
+
+def delete_records(wanted: dict[TopicPartition, int], timeout_s: float) -> Exchange:
+    topics: dict[str, DeleteRecordsTopic] = {}
+    for tp, offset in wanted.items():
+        topic = topics.setdefault(tp.topic, DeleteRecordsTopic(name=tp.topic, partitions=[]))
+        topic.partitions.append(DeleteRecordsPartition(partition_index=tp.partition, offset=offset))
+    request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=_milliseconds(timeout_s))
+
+    def read(told: DeleteRecordsResponse) -> Outcome:
+        outcome = Outcome.none()
+        for topic in told.topics:
+            for each in topic.partitions:
+                tp = TopicPartition(topic.name, each.partition_index)
+                outcome.note(tp, each.error_code, None, each.low_watermark)
+        return outcome
+
+    return Exchange(request=request, answer=DeleteRecordsResponse, read=read)
+
+
+def describe_log_dirs(wanted: dict[int, None], timeout_s: float) -> Exchange:
+    (broker,) = wanted
+
+    def read(told: DescribeLogDirsResponse) -> Outcome:
+        outcome = Outcome.none()
+        outcome.note(broker, told.error_code, None, tuple(_log_dir(each) for each in told.results))
+        return outcome
+
+    return Exchange(request=DescribeLogDirsRequest(topics=None), answer=DescribeLogDirsResponse, read=read)
+
+
+def _log_dir(told: DescribeLogDirsResult) -> LogDirDescription:
+    code = ErrorCode.of(told.error_code)
+    return LogDirDescription(
+        path=told.log_dir,
+        total_bytes=told.total_bytes,
+        usable_bytes=told.usable_bytes,
+        replicas={
+            TopicPartition(topic.name, each.partition_index): ReplicaLogDescription(
+                size_bytes=each.partition_size, offset_lag=each.offset_lag, future=each.is_future_key
+            )
+            for topic in told.topics
+            for each in topic.partitions
+        },
+        error=None if code is ErrorCode.NONE else code.meaning,
+    )
+
+
+def cluster_of(image: ClusterImage) -> ClusterDescription:
+    """The cluster as Metadata tells it: every broker answers that, also those without DescribeCluster."""
+    return ClusterDescription(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller,
+        brokers=tuple(
+            BrokerDescription(
+                broker_id=broker, host=address.host, port=address.port, rack=image.racks.get(broker)
+            )
+            for broker, address in sorted(image.brokers.items())
+        ),
+    )
+
+
+class _FinalError(KafkaError):
+    """An error whose code is retriable in general, and not in this answer."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+def _final(outcome: Outcome, code: ErrorCode) -> Outcome:
+    """The controller knows for sure which topics exist: here this code is no reason to try again."""
+    errors = {
+        item: _FinalError(error.code, error.message) if error.code is code else error
+        for item, error in outcome.errors.items()
+    }
+    return Outcome(results=outcome.results, errors=errors)

@@ -1,0 +1,348 @@
+"""The asynchronous consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from odradek.client.consumer.completed_fetch import FetchedChunk
+from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.core import ConsumerCore, Deserializer, Event, Kept
+from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
+from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
+from odradek.client.errors import ClientClosedError
+from odradek.client.groups.participation import Step
+from odradek.client.groups.values import (
+    CommittedOffsets,
+    GroupMetadata,
+    Handover,
+    OffsetsToCommit,
+    RebalanceListener,
+)
+from odradek.client.options import ConsumerOptions
+from odradek.client.settings import ConsumerSettings
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock, Entropy
+
+T = TypeVar("T")
+
+
+class AsyncConsumer:
+    """Reads partitions from one event loop.
+
+        async with AsyncConsumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
+            await consumer.assign([TopicPartition("flights", 0)])
+            async for record in consumer:
+                ...
+
+    With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
+    read (`commit`). Use it from one task at a time. Settings are Kafka's, as keyword arguments;
+    see `ConsumerSettings` for all of them.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[ConsumerOptions],
+    ) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._core = ConsumerCore(
+            ConsumerSettings.of(bootstrap_servers, dict(settings)),
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            clock=clock,
+            entropy=entropy,
+            wake=self._wake,
+        )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+        """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
+        return cls(**ConsumerSettings.arguments(config), **more)
+
+    async def start(self) -> None:
+        """Begin to work on the running loop; other methods do so by themselves."""
+        if self._closed:
+            raise ClientClosedError("consumer")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._core.start()
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group.
+        Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await self._core.finish(ClientClosedError("consumer"), commit=commit)
+
+    # -- where to read
+
+    async def subscribe(
+        self,
+        topics: Iterable[str] | str | None = None,
+        *,
+        pattern: str | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose names match `pattern`, together with the other members of the group.
+
+        Replaces an earlier subscription. Partitions come and go inside `poll`; `listener` is told. With
+        group.protocol=consumer the broker resolves the pattern (RE2), else this client does (Python's re).
+        """
+        await self.start()
+        self._core.join(self._core.subscribe(topics, pattern, listener))
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, or give up what was assigned: read nothing."""
+        await self.start()
+        await self._core.unsubscribe()
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
+        await self.start()
+        self._core.want(self._core.assign(partitions))
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions assigned."""
+        return tuple(sorted(self._core.assignment.states))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at this offset."""
+        self._core.seek(partition, offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the first record of these partitions, by default of all."""
+        self._core.seek_all(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on behind the last record of these partitions, by default of all."""
+        self._core.seek_all(partitions, LATEST)
+
+    async def seek_to_timestamp(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> None:
+        """Go on at the first record not before each time (milliseconds since 1970), at the end if there is none."""
+        await self.start()
+        await self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s)
+
+    def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go back to what the group has committed, in these partitions, by default in all: after an aborted transaction,
+        or to handle again what could not be handled."""
+        self._core.need_group()
+        self._core.seek_all(partitions, COMMITTED)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these partitions until `resume`."""
+        self._core.pause(partitions, True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`."""
+        self._core.pause(partitions, False)
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused."""
+        return tuple(sorted(tp for tp, state in self._core.assignment.states.items() if state.paused))
+
+    async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        """The offset of the next record to be returned; waits for it where it must be asked for first."""
+        limit_s = self._core.patience_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._until(lambda: self._core.known_position(partition))
+        except TimeoutError:
+            raise self._core.no_position(partition, limit_s) from None
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where each partition stands, behind the last record that was returned: what `commit` commits, and what to
+        give to `send_offsets_to_transaction`. Without those that are not known yet."""
+        return self._core.positions()
+
+    # -- reading
+
+    async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
+
+        In a group: gives up and takes partitions first, when the group asks for it, and commits what earlier polls
+        returned when auto.commit.interval.ms has passed.
+        """
+        limit = max_records or self._core.settings.max_poll_records
+        found = await self._next(timeout_s)
+        if found is Kept.RECORDS:
+            return self._core.take_kept(limit)
+        return self._core.take(found, limit) if isinstance(found, FetchedChunk) else []
+
+    async def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
+        """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
+
+        Columns: topic, partition, offset, timestamp (ms), timestamp_type (0 create, 1 append), key, value, headers.
+        Whole record batches are taken, so there may be more than `max_records` rows when a single batch has more.
+        """
+        clock = self._core.clock
+        deadline = clock.monotonic() + timeout_s
+        while True:
+            self._core.rewind_all_kept()
+            found = await self._next(max(0.0, deadline - clock.monotonic()))
+            if not isinstance(found, FetchedChunk):
+                return self._core.no_arrow()
+            rows = self._core.take_arrow(found, max_records)
+            if rows is not None:
+                return rows
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
+        while True:
+            record = self._core.next_kept()
+            if record is not None:
+                yield record
+            else:
+                self._core.keep(await self.poll())
+
+    # -- the group
+
+    async def commit(self, offsets: OffsetsToCommit | None = None, timeout_s: float | None = None) -> None:
+        """Remember how far the group has read: all that was returned, or `offsets` (of the next record to read).
+
+        Waits for the coordinator's word. CommitFailedError when the partitions went to another member meanwhile.
+        """
+        await self.start()
+        await self._core.need_group().commit(offsets, timeout_s)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> CommittedOffsets:
+        """What the group has committed; None where it has not."""
+        await self.start()
+        return await self._core.need_group().committed(partitions, timeout_s)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this member is, for `AsyncProducer.send_offsets_to_transaction`."""
+        return self._core.need_group().metadata
+
+    # -- offsets
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset that each partition holds."""
+        return await self._ends(partitions, EARLIEST, timeout_s)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that may be read (with read_committed: behind the last stable one)."""
+        return await self._ends(partitions, LATEST, timeout_s)
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record not before each time; None where there is none."""
+        await self.start()
+        return await self._core.offsets(timestamps_ms, timeout_s)
+
+    async def partitions_for(self, topic: str, timeout_s: float | None = None) -> tuple[int, ...]:
+        """The partitions of a topic, in order."""
+        await self.start()
+        limit_s = self._core.patience_s if timeout_s is None else timeout_s
+        image = await self._core.cluster.metadata.topic(topic, limit_s)
+        return tuple(range(len(image.partitions)))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(commit=error is None)
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        await self.start()
+        found = await self._core.offsets(dict.fromkeys(partitions, end), timeout_s)
+        return {tp: answer.offset if answer is not None else 0 for tp, answer in found.items()}
+
+    async def _next(self, timeout_s: float) -> Event | None:
+        """What there is to return; what the group asks for is done first."""
+        await self.start()
+        core, group = self._core, self._core.group
+        if group is None:
+            return await self._event(timeout_s)
+        deadline = core.clock.monotonic() + timeout_s
+        if group.poll_began():
+            group.membership.polled()
+        try:
+            due = group.due_for_auto_commit()
+            if due:
+                group.spawn(group.commit_quietly(due))
+            while True:
+                found = await self._event(deadline - core.clock.monotonic())
+                if not isinstance(found, Handover):
+                    return found
+                await self._hand_over(found)
+        finally:
+            group.poll_ended()
+
+    async def _event(self, timeout_s: float) -> Event | None:
+        with self._core.assignment.lock:
+            found = self._core.next_event()
+        if found is not None:
+            return found
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                return await self._until(self._core.next_event)
+        except TimeoutError:
+            return None
+
+    async def _hand_over(self, handover: Handover) -> None:
+        """Do what the group asks for, and call the listener; its first error is raised when all is done."""
+        group = self._core.need_group()
+        problem: Exception | None = None
+        for step, partitions in group.steps(handover):
+            if step is Step.COMMIT:
+                await group.commit_before_giving_up(partitions)
+                continue
+            try:
+                answer = group.tell_listener(step, partitions)
+                if answer is not None:
+                    await answer
+            except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
+                problem = problem or error
+        group.membership.handed_over(handover.number)
+        if problem is not None:
+            raise problem
+
+    async def _until(self, look: Callable[[], T | None]) -> T:
+        """Wait for `look`, called with the assignment's lock held, to find something."""
+        assignment = self._core.assignment
+        while True:
+            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            tell = partial(_settle, news)
+            with assignment.lock:
+                found = look()
+                if found is not None:
+                    return found
+                assignment.watch_for_news(tell)
+            try:
+                await news
+            finally:
+                with assignment.lock:
+                    assignment.unwatch(tell)
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            self._core.fetcher.turn_soon()
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,326 @@
+"""The synchronous consumer: fetching goes on behind it on a thread; decoding happens on the caller's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, cast
+
+from odradek.client.consumer.completed_fetch import FetchedChunk
+from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.core import ConsumerCore, Deserializer, Event, Kept
+from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
+from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
+from odradek.client.errors import ClientClosedError
+from odradek.client.groups.participation import Step
+from odradek.client.groups.values import (
+    CommittedOffsets,
+    GroupMetadata,
+    Handover,
+    OffsetsToCommit,
+    RebalanceListener,
+)
+from odradek.client.network.loop_thread import LoopThread
+from odradek.client.options import ConsumerOptions
+from odradek.client.settings import ConsumerSettings
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock, Entropy
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """Reads partitions. Use it from one thread at a time.
+
+        with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("flights", 0)])
+            for record in consumer:
+                print(record.offset, record.value)
+
+    With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
+    read (`commit`). Settings are Kafka's, as keyword arguments;
+    see `ConsumerSettings` for all of them.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[ConsumerOptions],
+    ) -> None:
+        checked = ConsumerSettings.of(bootstrap_servers, dict(settings))
+        thread = self._thread = LoopThread("odradek-consumer")
+        core = self._core = ConsumerCore(
+            checked,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            clock=clock,
+            entropy=entropy,
+            wake=lambda: thread.post(core.fetcher.turn_soon),
+        )
+        thread.post(core.start)
+        self._closed = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+        """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
+        return cls(**ConsumerSettings.arguments(config), **more)
+
+    def close(self, *, commit: bool = True) -> None:
+        """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group, end
+        the thread. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._thread.call(self._core.finish(ClientClosedError("consumer"), commit=commit))
+            self._thread.stop()
+
+    # -- where to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str | None = None,
+        *,
+        pattern: str | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose names match `pattern`, together with the other members of the group.
+
+        Replaces an earlier subscription. Partitions come and go inside `poll`; `listener` is told. With
+        group.protocol=consumer the broker resolves the pattern (RE2), else this client does (Python's re).
+        """
+        subscription = self._core.subscribe(topics, pattern, listener)
+        self._thread.post(lambda: self._core.join(subscription))
+
+    def unsubscribe(self) -> None:
+        """Leave the group, or give up what was assigned: read nothing."""
+        self._thread.call(self._core.unsubscribe())
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
+        topics = self._core.assign(partitions)
+        self._thread.post(lambda: self._core.want(topics))
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions assigned."""
+        return tuple(sorted(self._core.assignment.states))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at this offset."""
+        self._core.seek(partition, offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the first record of these partitions, by default of all."""
+        self._core.seek_all(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on behind the last record of these partitions, by default of all."""
+        self._core.seek_all(partitions, LATEST)
+
+    def seek_to_timestamp(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> None:
+        """Go on at the first record not before each time (milliseconds since 1970), at the end if there is none."""
+        self._thread.call(self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s))
+
+    def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go back to what the group has committed, in these partitions, by default in all: after an aborted transaction,
+        or to handle again what could not be handled."""
+        self._core.need_group()
+        self._core.seek_all(partitions, COMMITTED)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these partitions until `resume`."""
+        self._core.pause(partitions, True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`."""
+        self._core.pause(partitions, False)
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused."""
+        return tuple(sorted(tp for tp, state in self._core.assignment.states.items() if state.paused))
+
+    def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        """The offset of the next record to be returned; waits for it where it must be asked for first."""
+        limit_s = self._core.patience_s if timeout_s is None else timeout_s
+        position = self._until(lambda: self._core.known_position(partition), limit_s)
+        if position is None:
+            raise self._core.no_position(partition, limit_s)
+        return position
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where each partition stands, behind the last record that was returned: what `commit` commits, and what to
+        give to `send_offsets_to_transaction`. Without those that are not known yet."""
+        return self._core.positions()
+
+    # -- reading
+
+    def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
+
+        In a group: gives up and takes partitions first, when the group asks for it, and commits what earlier polls
+        returned when auto.commit.interval.ms has passed.
+        """
+        limit = max_records or self._core.settings.max_poll_records
+        found = self._next(timeout_s)
+        if found is Kept.RECORDS:
+            return self._core.take_kept(limit)
+        return self._core.take(found, limit) if isinstance(found, FetchedChunk) else []
+
+    def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
+        """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
+
+        Columns: topic, partition, offset, timestamp (ms), timestamp_type (0 create, 1 append), key, value, headers.
+        Whole record batches are taken, so there may be more than `max_records` rows when a single batch has more.
+        """
+        clock = self._core.clock
+        deadline = clock.monotonic() + timeout_s
+        while True:
+            self._core.rewind_all_kept()
+            found = self._next(max(0.0, deadline - clock.monotonic()))
+            if not isinstance(found, FetchedChunk):
+                return self._core.no_arrow()
+            rows = self._core.take_arrow(found, max_records)
+            if rows is not None:
+                return rows
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
+        while True:
+            record = self._core.next_kept()
+            if record is not None:
+                yield record
+            else:
+                self._core.keep(self.poll())
+
+    # -- the group
+
+    def commit(self, offsets: OffsetsToCommit | None = None, timeout_s: float | None = None) -> None:
+        """Remember how far the group has read: all that was returned, or `offsets` (of the next record to read).
+
+        Waits for the coordinator's word. CommitFailedError when the partitions went to another member meanwhile.
+        """
+        self._thread.call(self._core.need_group().commit(offsets, timeout_s))
+
+    def commit_async(
+        self,
+        offsets: OffsetsToCommit | None = None,
+        callback: Callable[[OffsetsToCommit, Exception | None], object] | None = None,
+    ) -> None:
+        """Like `commit`, without waiting. `callback(offsets, error)` is called on the client's own thread."""
+        chosen = dict(offsets) if offsets is not None else dict(self._core.positions())
+        group = self._core.need_group()
+        work = group.commit_and_tell(chosen, callback)
+        self._thread.post(lambda: group.spawn(work))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> CommittedOffsets:
+        """What the group has committed; None where it has not."""
+        return self._thread.call(self._core.need_group().committed(partitions, timeout_s))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this member is, for `Producer.send_offsets_to_transaction`."""
+        return self._core.need_group().metadata
+
+    # -- offsets
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset that each partition holds."""
+        return self._ends(partitions, EARLIEST, timeout_s)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that may be read (with read_committed: behind the last stable one)."""
+        return self._ends(partitions, LATEST, timeout_s)
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record not before each time; None where there is none."""
+        return self._thread.call(self._core.offsets(timestamps_ms, timeout_s))
+
+    def partitions_for(self, topic: str, timeout_s: float | None = None) -> tuple[int, ...]:
+        """The partitions of a topic, in order."""
+        limit_s = self._core.patience_s if timeout_s is None else timeout_s
+        image = self._thread.call(self._core.cluster.metadata.topic(topic, limit_s))
+        return tuple(range(len(image.partitions)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(commit=error is None)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+            self._thread.stop_soon()
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        found = self._thread.call(self._core.offsets(dict.fromkeys(partitions, end), timeout_s))
+        return {tp: answer.offset if answer is not None else 0 for tp, answer in found.items()}
+
+    def _next(self, timeout_s: float) -> Event | None:
+        """What there is to return; what the group asks for is done first."""
+        core, group = self._core, self._core.group
+        deadline = core.clock.monotonic() + timeout_s
+        if group is None:
+            return self._event(timeout_s)
+        if group.poll_began():
+            self._thread.post(group.membership.polled)
+        try:
+            due = group.due_for_auto_commit()
+            if due:
+                self._thread.post(lambda: group.spawn(group.commit_quietly(due)))
+            while True:
+                found = self._event(deadline - core.clock.monotonic())
+                if not isinstance(found, Handover):
+                    return found
+                self._hand_over(found)
+        finally:
+            group.poll_ended()
+
+    def _event(self, timeout_s: float) -> Event | None:
+        return cast(Event | None, self._until(self._core.next_event, timeout_s))
+
+    def _hand_over(self, handover: Handover) -> None:
+        """Do what the group asks for, and call the listener; its first error is raised when all is done."""
+        group = self._core.need_group()
+        problem: Exception | None = None
+        for step, partitions in group.steps(handover):
+            if step is Step.COMMIT:
+                self._thread.call(group.commit_before_giving_up(partitions))
+                continue
+            try:
+                group.tell_listener(step, partitions)
+            except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
+                problem = problem or error
+        self._thread.post(lambda: group.membership.handed_over(handover.number))
+        if problem is not None:
+            raise problem
+
+    def _until(self, look: Callable[[], T | None], timeout_s: float) -> T | None:
+        """Wait for `look`, called with the assignment's lock held, to find something; None when it has not in time."""
+        clock = self._core.clock
+        assignment = self._core.assignment
+        deadline = clock.monotonic() + timeout_s
+        with assignment.lock:
+            while True:
+                found = look()
+                left_s = deadline - clock.monotonic()
+                if found is not None or left_s <= 0:
+                    return found
+                assignment.wait_for_news(left_s)

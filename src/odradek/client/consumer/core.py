@@ -1,0 +1,395 @@
+"""What the asynchronous and the synchronous consumer share: everything but how to wait."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, auto
+from typing import Any, Final
+
+from odradek.client.consumer.completed_fetch import FetchedChunk
+from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.fetcher import ISOLATION, Fetcher
+from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
+from odradek.client.consumer.subscription_state import Assignment
+from odradek.client.errors import TimedOutError
+from odradek.client.groups.participation import Participation, no_group
+from odradek.client.groups.values import Handover, RebalanceListener, Subscription
+from odradek.client.network.cluster import Cluster
+from odradek.client.settings import ConsumerSettings
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.records import Record
+from odradek.runtime.ports import Clock, Entropy
+from odradek.runtime.real_clock import SystemClock, SystemEntropy
+
+Deserializer = Callable[[bytes | None], Any]
+
+
+class Kept(Enum):
+    """There are records that were taken, and not yet given to the user, who iterates."""
+
+    RECORDS = auto()
+
+
+Event = FetchedChunk | Handover | Kept
+"""What `poll` finds to do next."""
+
+
+class ConsumerCore:
+    """Made anywhere; `start`, `finish` and what is a coroutine run on the event loop.
+
+    `wake` asks for a turn of the fetcher, from any thread.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        *,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+        clock: Clock | None,
+        entropy: Entropy | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self.settings: Final = settings
+        self.clock: Final = clock or SystemClock()
+        self._wake = wake
+        self._plain = key_deserializer is None and value_deserializer is None
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        entropy = entropy or SystemEntropy()
+        self.cluster: Final = Cluster(
+            settings, self.clock, entropy, auto_create=settings.allow_auto_create_topics
+        )
+        self.assignment: Final = Assignment(settings)
+        self.group: Final = self._participation(entropy) if settings.group_id else None
+        find_committed = self.group.find_committed if self.group is not None else None
+        self.fetcher: Final = Fetcher(settings, self.cluster, self.assignment, find_committed)
+        self.cluster.metadata.on_news = self._metadata_changed
+        self._kept: deque[ConsumerRecord] = deque()
+        self.patience_s: Final = settings.default_api_timeout_ms / 1000
+        self._arrow_schema: Any = None
+
+    def start(self) -> None:
+        """Idempotent; on the loop."""
+        self.cluster.start()
+
+    async def finish(self, failure: Exception, *, commit: bool = True) -> None:
+        """End everything; `poll` raises `failure` from now on. `commit`: if commits are automatic, with a last one."""
+        if self.group is not None:
+            await self.group.leave(commit=commit)
+            await self.group.stop()
+        await self.fetcher.stop()
+        await self.cluster.close()
+        self.assignment.fail(failure)
+
+    # -- where to read
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Take over an assignment; returns the topics in it, to be told to `want`."""
+        if self.group is not None and self.group.subscribed:
+            raise OdradekError("this consumer has subscribed: unsubscribe before you assign partitions")
+        chosen = _each(partitions)
+        self.drop_kept([record_tp for record_tp in self.assignment.states if record_tp not in chosen])
+        self.assignment.assign(chosen, committed=self.group is not None)
+        return list(dict.fromkeys(tp.topic for tp in chosen))
+
+    def subscribe(
+        self, topics: Iterable[str] | str | None, pattern: str | None, listener: RebalanceListener | None
+    ) -> Subscription:
+        """Note who listens; the subscription is to be told to `join`."""
+        group = self.need_group()
+        if self.assignment.states and not group.subscribed:
+            raise OdradekError("this consumer was assigned partitions: unsubscribe before you subscribe")
+        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics or ()))
+        if bool(names) == (pattern is not None):
+            raise ValueError("subscribe to topics by name, or to all that match a pattern")
+        if pattern is not None:
+            _check_pattern(pattern)
+        group.listener = listener or RebalanceListener()
+        group.subscribed = True
+        return Subscription(topics=names, pattern=pattern)
+
+    def join(self, subscription: Subscription) -> None:
+        """On the loop."""
+        self.need_group().membership.subscribe(subscription)
+        self.fetcher.turn_soon()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, and read nothing."""
+        if self.group is not None and self.group.subscribed:
+            await self.group.leave(commit=True)
+            self.group.subscribed = False
+        self.assignment.assign([])
+        self._kept.clear()
+        self.want([])
+
+    def need_group(self) -> Participation:
+        if self.group is None:
+            raise no_group()
+        return self.group
+
+    def want(self, topics: Iterable[str]) -> None:
+        """On the loop: keep the topics' metadata, and fetch."""
+        self.cluster.metadata.want_only(topics)
+        self.fetcher.turn_soon()
+
+    def seek(self, tp: TopicPartition, offset: int | None, reset_to: int | None = None) -> None:
+        if offset is not None and offset < 0:
+            raise ValueError(
+                f"an offset is 0 or more, not {offset}: seek_to_beginning and seek_to_end go to the ends"
+            )
+        self.drop_kept([TopicPartition(*tp)])
+        self.assignment.seek(TopicPartition(*tp), offset, reset_to)
+        self._wake()
+
+    def seek_all(self, partitions: Iterable[TopicPartition], reset_to: int) -> None:
+        """To an end of the log; without partitions, of all that are assigned."""
+        for tp in _each(partitions) or list(self.assignment.states):
+            self.drop_kept([tp])
+            self.assignment.seek(tp, None, reset_to)
+        self._wake()
+
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        chosen = _each(partitions)
+        if paused:
+            self._rewind_kept(chosen)
+        self.assignment.pause(chosen, paused)
+        self._wake()
+
+    def known_position(self, tp: TopicPartition) -> int | None:
+        """*locked.* The offset of the next record to be returned, once it is known. Raises what stands in the way."""
+        if self.assignment.failure is not None:
+            raise self.assignment.failure
+        state = self.assignment.state_of(TopicPartition(*tp))
+        if state.position is None and state.problem is not None:
+            raise state.problem
+        return self._kept_starts().get(TopicPartition(*tp), state.position)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where each partition stands, seen from the user: behind the last record that they were given."""
+        return self.assignment.positions() | self._kept_starts()
+
+    def no_position(self, tp: TopicPartition, timeout_s: float) -> TimedOutError:
+        return TimedOutError(f"no position for {tp} within {timeout_s:g} s", self.cluster.metadata.problem)
+
+    # -- reading
+
+    def take(self, first: FetchedChunk, record_count_max: int) -> list[ConsumerRecord]:
+        """Records from `first` and, up to the limit, from whatever else is buffered. On the caller's thread."""
+        records: list[ConsumerRecord] = []
+        chunk: FetchedChunk | None = first
+        while chunk is not None and len(records) < record_count_max:
+            try:
+                taken = chunk.take(record_count_max - len(records))
+            except KafkaError:
+                if records:  # these first; the batch stays where it is, and is raised next time
+                    break
+                raise
+            if self._plain:
+                place = tuple(chunk.topic_partition)
+                records += [ConsumerRecord._make(place + record) for record in taken]
+            elif not self._deserialize(chunk, taken, records):
+                self._used(chunk)
+                break
+            chunk = self._go_on(chunk)
+        return records
+
+    def take_arrow(self, chunk: FetchedChunk, record_count_max: int) -> Any | None:
+        """A pyarrow.RecordBatch from `chunk`, or None if it holds no record after all."""
+        rows = chunk.take_arrow(record_count_max)
+        self._used(chunk)
+        if rows is None or not rows.num_rows:
+            return None
+        return self._with_place(rows, chunk.topic_partition)
+
+    def no_arrow(self) -> Any:
+        """An empty batch with the right columns."""
+        import pyarrow as pa
+
+        from odradek.records.arrow import SCHEMA
+
+        return self._with_place(pa.RecordBatch.from_pylist([], schema=SCHEMA), TopicPartition("", 0))
+
+    def next_event(self) -> Event | None:
+        """*locked.* What `poll` has to do next. Raises what stands in the way of more."""
+        if self.group is not None and self.assignment.failure is None:
+            handover = self.group.next_handover()
+            if handover is not None:
+                return handover
+        if self._kept:
+            return Kept.RECORDS
+        return self._next_chunk()
+
+    def _next_chunk(self) -> FetchedChunk | None:
+        return self._begun(self.assignment.next_chunk())
+
+    # -- records taken for somebody who iterates
+
+    def keep(self, records: list[ConsumerRecord]) -> None:
+        self._kept.extend(records)
+
+    def next_kept(self) -> ConsumerRecord | None:
+        """The next record, unless there is something that `poll` must do first."""
+        if not self._kept:
+            return None
+        if self.group is not None:
+            if self.group.has_handover:
+                return None
+            self.group.poll_ended()
+        return self._kept.popleft()
+
+    def take_kept(self, record_count_max: int) -> list[ConsumerRecord]:
+        return [self._kept.popleft() for _ in range(min(record_count_max, len(self._kept)))]
+
+    def drop_kept(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = set(partitions)
+        if self._kept and gone:
+            self._kept = deque(each for each in self._kept if (each.topic, each.partition) not in gone)
+
+    def rewind_all_kept(self) -> None:
+        """They are fetched again, in another form."""
+        self._rewind_kept(list(self._kept_starts()))
+
+    def _rewind_kept(self, partitions: Iterable[TopicPartition]) -> None:
+        starts = self._kept_starts()
+        for tp in partitions:
+            if tp in starts and tp in self.assignment.states:
+                self.assignment.seek(tp, starts[tp])
+        self.drop_kept(partitions)
+
+    def _kept_starts(self) -> dict[TopicPartition, int]:
+        starts: dict[TopicPartition, int] = {}
+        for record in self._kept:
+            starts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        return starts
+
+    def _begun(self, chunk: FetchedChunk | None) -> FetchedChunk | None:
+        """A chunk may have left the buffer: there may be room to fetch another one."""
+        if chunk is not None and chunk.position == chunk.start_offset:
+            self._wake()
+        return chunk
+
+    def _go_on(self, used: FetchedChunk) -> FetchedChunk | None:
+        """Note what was taken from `used`, and take the next chunk, if any is buffered."""
+        with self.assignment.lock:
+            self.assignment.used(used)
+            return self._begun(self.assignment.next_chunk(quiet=True))
+
+    def _used(self, chunk: FetchedChunk) -> None:
+        with self.assignment.lock:
+            self.assignment.used(chunk)
+
+    def _deserialize(self, chunk: FetchedChunk, taken: list[Record], records: list[ConsumerRecord]) -> bool:
+        """Append `taken`, deserialized, to `records`; False when that failed behind the first of `records`.
+
+        The record that failed, and all behind it, go back: the next `poll` raises the error unless the caller seeks.
+        """
+        topic, partition = chunk.topic_partition
+        read_key, read_value = self._key_deserializer, self._value_deserializer
+        for index, record in enumerate(taken):
+            try:
+                key = read_key(record.key) if read_key is not None else record.key
+                value = read_value(record.value) if read_value is not None else record.value
+            except Exception as error:
+                chunk.put_back(taken[index:])
+                if records:
+                    return False
+                self._used(chunk)
+                error.add_note(
+                    f"while deserializing the record at offset {record.offset} of {chunk.topic_partition}"
+                )
+                raise
+            records.append(
+                ConsumerRecord(
+                    topic,
+                    partition,
+                    record.offset,
+                    record.timestamp,
+                    record.timestamp_type,
+                    key,
+                    value,
+                    record.headers,
+                    record.leader_epoch,
+                )
+            )
+        return True
+
+    def _with_place(self, rows: Any, tp: TopicPartition) -> Any:
+        import pyarrow as pa
+
+        count = rows.num_rows
+        topics = pa.repeat(pa.scalar(tp.topic, pa.string()), count)
+        partitions = pa.repeat(pa.scalar(tp.partition, pa.int32()), count)
+        if self._arrow_schema is None:
+            self._arrow_schema = pa.schema(
+                [
+                    pa.field("topic", pa.string(), nullable=False),
+                    pa.field("partition", pa.int32(), nullable=False),
+                    *rows.schema,
+                ]
+            )
+        return pa.RecordBatch.from_arrays([topics, partitions, *rows.columns], schema=self._arrow_schema)
+
+    # -- offsets
+
+    async def offsets(
+        self, wanted: Mapping[TopicPartition, int], timeout_s: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """ListOffsets for each partition; the first error is raised."""
+        answers = await find_offsets(
+            self.cluster,
+            {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()},
+            isolation=ISOLATION[self.settings.isolation_level],
+            timeout_s=self.patience_s if timeout_s is None else timeout_s,
+        )
+        for error in answers.errors.values():
+            raise error
+        return answers.found
+
+    async def seek_to_timestamp(
+        self, timestamps_ms: Mapping[TopicPartition, int], end: int, timeout_s: float | None
+    ) -> None:
+        """To the first record at or after each time; to the end where there is none."""
+        for tp, answer in (await self.offsets(timestamps_ms, timeout_s)).items():
+            if answer is None:
+                self.seek(tp, None, end)
+            else:
+                self.seek(tp, answer.offset)
+
+    # -- the group
+
+    def _participation(self, entropy: Entropy) -> Participation:
+        return Participation(
+            self.settings,
+            self.cluster,
+            self.assignment,
+            clock=self.clock,
+            entropy=entropy,
+            positions=self.positions,
+            give_up=self.drop_kept,
+            wake=self._wake,
+        )
+
+    def _metadata_changed(self) -> None:
+        if self.group is not None:
+            self.group.membership.metadata_changed()
+        self.fetcher.turn_soon()
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"the pattern {pattern!r} cannot be used: {error}"
+        ) from None
+
+
+def _each(partitions: Iterable[TopicPartition] | TopicPartition) -> list[TopicPartition]:
+    """The partitions as such; one alone, which is a tuple itself, counts as a list of one."""
+    if isinstance(partitions, TopicPartition):
+        return [partitions]
+    return [TopicPartition(*each) for each in partitions]

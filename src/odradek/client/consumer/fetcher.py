@@ -1,0 +1,429 @@
+"""Fetches ahead for a consumer. Runs on the event loop: requests and answers are callbacks, lookups are short tasks.
+
+Each turn plans what to ask (`assignment`) and sends at most one Fetch to each broker, in that broker's session
+(`fetch_session`). Whatever might change the plan (an answer, room in the buffer, a seek, a connection, new metadata, the
+end of a pause) asks for another turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from odradek.client.consumer.fetch_session import (
+    FetchSession,
+    FetchWish,
+    SessionRequest,
+)
+from odradek.client.consumer.offset_lookup import EpochEnd, ask_epoch_ends, ask_offsets
+from odradek.client.consumer.subscription_state import (
+    BY_DURATION,
+    LATEST,
+    Assignment,
+    FetchPlan,
+    PartitionState,
+)
+from odradek.client.errors import ClientBrokenError
+from odradek.client.network.address import Address
+from odradek.client.network.cluster import Cluster
+from odradek.client.network.connection import Connection
+from odradek.client.producer.error_handling import LEADER_MAY_HAVE_MOVED
+from odradek.client.settings import ConsumerSettings
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.protocol import api_by_name
+from odradek.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from odradek.telemetry import events
+
+_log = events.get("client")
+
+_FETCH: Final = api_by_name("Fetch")
+_EPOCHS: Final = api_by_name("OffsetForLeaderEpoch")
+_LAST_VERSION_WITH_NAMES: Final = 12
+_LAST_VERSION_WITHOUT_SESSIONS: Final = 6
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""Mended by beginning a new session, at once."""
+ISOLATION: Final[Mapping[str, int]] = {"read_uncommitted": 0, "read_committed": 1}
+
+Generations = dict[TopicPartition, int]
+FindCommitted = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, int | None]]]
+"""Asks the group's coordinator; None where nothing was committed."""
+
+
+class Fetcher:
+    """One consumer's. `turn` must be called on the loop."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        cluster: Cluster,
+        assignment: Assignment,
+        find_committed: FindCommitted | None = None,
+    ) -> None:
+        self._find_committed = find_committed
+        self._settings = settings
+        self._cluster = cluster
+        self._assignment = assignment
+        self._isolation = ISOLATION[settings.isolation_level]
+        self._request_timeout_s = settings.request_timeout_ms / 1000
+        self._sessions: dict[int, FetchSession] = {}
+        self._fetching: set[int] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
+        self._stopped = False
+        self._links = cluster.more_links(self.turn_soon)
+        """Answers come in the order of requests: on connections of its own, a Fetch that waits delays nothing else."""
+        cluster.links.on_change = self.turn_soon
+        cluster.metadata.on_news = self.turn_soon
+
+    def turn_soon(self) -> None:
+        """On the loop: take a turn once what runs now has finished."""
+        if self._soon is None and not self._stopped:
+            self._soon = asyncio.get_running_loop().call_soon(self.turn)
+
+    def turn(self) -> None:
+        """On the loop: ask what should be asked now, and see to the next turn."""
+        for handle in (self._soon, self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._soon = self._timer = None
+        if self._stopped:
+            return
+        try:
+            now = self._cluster.clock.monotonic()
+            metadata = self._cluster.metadata
+            self._carry_out(self._assignment.plan(metadata.image, now, metadata.problem), now)
+        except Exception as error:  # noqa: BLE001 - the root of the consumer's work: users must learn of it
+            self._break_down(error)
+
+    async def stop(self) -> None:
+        """No more turns. Brokers drop sessions that nobody uses by themselves."""
+        self._stopped = True
+        for handle in (self._soon, self._timer):
+            if handle is not None:
+                handle.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._links.close()
+
+    # -- one turn
+
+    def _carry_out(self, plan: FetchPlan, now: float) -> None:
+        if plan.leaderless:
+            self._cluster.metadata.ask()
+        for broker, lookups in plan.lookups.items():
+            self._begin(self._look_up(broker, lookups, self._assignment.generations(lookups)))
+        if plan.committed and self._find_committed is not None:
+            generations = self._assignment.generations(plan.committed)
+            self._begin(self._look_up_committed(self._find_committed, plan.committed, generations))
+        for broker, epochs in plan.validations.items():
+            self._begin(self._validate(broker, epochs, self._assignment.generations(epochs)))
+        for broker, wishes in plan.wishes.items():
+            if broker not in self._fetching:
+                connection = self._cluster.ready(broker, self._links)
+                if connection is not None:
+                    self._fetch(broker, connection, wishes)
+        if plan.retry_at is not None:
+            delay = max(0.0, plan.retry_at - now)
+            self._timer = asyncio.get_running_loop().call_later(delay, self.turn)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guarded(work), name="odradek-consumer-lookup")
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - the root of a task: users must learn of it
+            self._break_down(error)
+
+    def _break_down(self, error: Exception) -> None:
+        _log.exception("consumer_broke_down")
+        self._stopped = True
+        self._assignment.fail(ClientBrokenError("consumer", error))
+
+    # -- fetching
+
+    def _fetch(self, broker: int, connection: Connection, wishes: dict[TopicPartition, FetchWish]) -> None:
+        at_most = (
+            _LAST_VERSION_WITH_NAMES if any(each.topic_id == ZERO_UUID for each in wishes.values()) else None
+        )
+        session = self._sessions.setdefault(broker, FetchSession())
+        try:
+            version = connection.version_of(_FETCH, at_most=at_most)
+        except KafkaError as error:
+            self._assignment.fail(error)
+            return
+        if version <= _LAST_VERSION_WITHOUT_SESSIONS:
+            session = FetchSession()
+        request = self._request(session.next(wishes))
+        generations = self._assignment.generations(wishes)
+        wait_s = self._request_timeout_s + self._settings.fetch_max_wait_ms / 1000
+        self._fetching.add(broker)
+        future = connection.send(request, at_most=at_most, timeout_s=wait_s)
+        future.add_done_callback(partial(self._fetched, broker, session, wishes, generations))
+
+    def _request(self, asked: SessionRequest) -> FetchRequest:
+        topics: dict[tuple[str, UUID], FetchTopic] = {}
+        for tp, wish in asked.wishes.items():
+            topic = topics.setdefault(
+                (tp.topic, wish.topic_id), FetchTopic(topic=tp.topic, topic_id=wish.topic_id, partitions=[])
+            )
+            topic.partitions.append(
+                FetchPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=wish.leader_epoch,
+                    fetch_offset=wish.fetch_offset,
+                    partition_max_bytes=wish.max_bytes,
+                )
+            )
+        forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}
+        for tp, wish in asked.forgotten.items():
+            gone = forgotten.setdefault(
+                (tp.topic, wish.topic_id),
+                ForgottenTopic(topic=tp.topic, topic_id=wish.topic_id, partitions=[]),
+            )
+            gone.partitions.append(tp.partition)
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=self._settings.fetch_max_wait_ms,
+            min_bytes=self._settings.fetch_min_bytes,
+            max_bytes=self._settings.fetch_max_bytes,
+            isolation_level=self._isolation,
+            session_id=asked.session_id,
+            session_epoch=asked.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    def _fetched(
+        self,
+        broker: int,
+        session: FetchSession,
+        wishes: dict[TopicPartition, FetchWish],
+        generations: Generations,
+        future: asyncio.Future[Any],
+    ) -> None:
+        self._fetching.discard(broker)
+        error = None if future.cancelled() else future.exception()
+        if self._stopped or future.cancelled():
+            return
+        try:
+            if error is None:
+                self._read(session, wishes, generations, future.result())
+            elif isinstance(error, KafkaError):
+                session.lost()
+                self._trouble(wishes, generations, error)
+            else:
+                raise error
+        except Exception as error:  # noqa: BLE001 - the root of the consumer's work: users must learn of it
+            self._break_down(error)
+            return
+        self.turn_soon()
+
+    def _read(
+        self,
+        session: FetchSession,
+        wishes: dict[TopicPartition, FetchWish],
+        generations: Generations,
+        response: FetchResponse,
+    ) -> None:
+        code = ErrorCode.of(response.error_code)
+        if code is not ErrorCode.NONE:
+            session.refused(code)
+            if code not in _SESSION_ERRORS:
+                self._trouble(wishes, generations, KafkaError(code))
+            return
+        session.answered(response.session_id)
+        names = {wish.topic_id: tp.topic for tp, wish in wishes.items()}
+        endpoints = {each.node_id: Address(each.host, each.port) for each in response.node_endpoints}
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for told in topic.partitions:
+                tp = TopicPartition(name, told.partition_index)
+                wish = wishes.get(tp)
+                if wish is not None and tp in generations:
+                    self._read_partition(tp, wish, generations[tp], told, endpoints)
+
+    def _read_partition(
+        self,
+        tp: TopicPartition,
+        wish: FetchWish,
+        generation: int,
+        told: PartitionData,
+        endpoints: Mapping[int, Address],
+    ) -> None:
+        code = ErrorCode.of(told.error_code)
+        assignment = self._assignment
+        with assignment.lock:
+            state = assignment.asked(tp, generation)
+            if state is None or state.fetch_offset != wish.fetch_offset or state.busy:
+                return
+            if code is not ErrorCode.NONE:
+                self._refused(state, code, told, endpoints)
+                return
+            state.high_watermark = told.high_watermark
+            state.log_start_offset = told.log_start_offset
+            state.seen_leader_epoch = max(state.seen_leader_epoch, wish.leader_epoch)
+            if not told.records:
+                state.trouble_count = 0
+            else:
+                aborted = [(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()]
+                try:
+                    assignment.put(state, told.records, aborted)
+                except KafkaError as error:
+                    self._pause(state)
+                    what = f"{tp}: what was fetched at offset {wish.fetch_offset} cannot be read ({error.message})"
+                    state.problem = KafkaError(error.code, what)
+                    assignment.tell()
+
+    def _refused(
+        self, state: PartitionState, code: ErrorCode, told: PartitionData, endpoints: Mapping[int, Address]
+    ) -> None:
+        """*locked.* One partition was answered with an error."""
+        tp = state.topic_partition
+        metadata = self._cluster.metadata
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            _log.info("offset_out_of_range", partition=tp, offset=state.fetch_offset)
+            self._pause(state)
+            self._assignment.out_of_range(state)
+            return
+        leader = told.current_leader
+        moved = metadata.image.with_leader(tp, leader.leader_id, leader.leader_epoch, endpoints)
+        if moved is not metadata.image:
+            metadata.image = moved
+            return
+        self._pause(state)
+        if code in LEADER_MAY_HAVE_MOVED or code.retriable:
+            metadata.ask()
+        else:
+            state.problem = KafkaError(code, f"{tp}: {code.meaning}")
+            self._assignment.tell()
+
+    # -- positions
+
+    async def _look_up_committed(
+        self, find: FindCommitted, wanted: list[TopicPartition], generations: Generations
+    ) -> None:
+        try:
+            committed = await find(wanted)
+        except KafkaError as error:
+            self._trouble(wanted, generations, error)
+        else:
+            with self._assignment.lock:
+                for tp in wanted:
+                    state = self._assignment.asked(tp, generations.get(tp, -1))
+                    offset = committed.get(tp)
+                    if state is not None and offset is not None:
+                        self._assignment.found(state, offset)
+                    elif state is not None:
+                        self._assignment.nothing_committed(state)
+        self.turn_soon()
+
+    async def _look_up(
+        self, broker: int, wanted: dict[TopicPartition, int], generations: Generations
+    ) -> None:
+        since_ms = self._cluster.clock.wall_ms() - self._settings.reset_duration_ms
+        wanted = {tp: since_ms if time == BY_DURATION else time for tp, time in wanted.items()}
+        try:
+            answers = await ask_offsets(
+                self._cluster, broker, wanted, isolation=self._isolation, timeout_s=self._request_timeout_s
+            )
+        except KafkaError as error:
+            self._trouble(wanted, generations, error)
+        else:
+            with self._assignment.lock:
+                for tp, found in answers.found.items():
+                    state = self._assignment.asked(tp, generations.get(tp, -1))
+                    if state is not None and found is not None:
+                        self._assignment.found(state, found.offset)
+                    elif state is not None:  # no record is that new
+                        state.busy, state.reset_to = False, LATEST
+            for tp, problem in answers.errors.items():
+                self._trouble([tp], generations, problem)
+        self.turn_soon()
+
+    async def _validate(
+        self, broker: int, epochs: dict[TopicPartition, int], generations: Generations
+    ) -> None:
+        """There is a newer leader: does its log still hold what was fetched from the last one (KIP-320)?"""
+        ends: dict[TopicPartition, EpochEnd] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
+        try:
+            connection = await self._cluster.connection(broker)
+            if connection.offers(_EPOCHS):
+                ends, errors = await ask_epoch_ends(
+                    self._cluster, broker, epochs, timeout_s=self._request_timeout_s
+                )
+        except KafkaError as error:
+            errors = dict.fromkeys(epochs, error)
+        for tp, problem in errors.items():
+            self._trouble([tp], generations, problem)
+        with self._assignment.lock:
+            for tp in epochs:
+                state = self._assignment.asked(tp, generations.get(tp, -1))
+                if state is not None and tp not in errors:
+                    self._validated(state, ends.get(tp))
+        self.turn_soon()
+
+    def _validated(self, state: PartitionState, end: EpochEnd | None) -> None:
+        """*locked.* Go on, or go back to where the logs part."""
+        state.busy = False
+        known = self._cluster.image.partition(state.topic_partition)
+        if known is not None:
+            state.seen_leader_epoch = known.leader_epoch
+        assert state.fetch_offset is not None
+        if end is None or end.end_offset >= state.fetch_offset:
+            return
+        _log.warning(
+            "log_truncated",
+            partition=state.topic_partition,
+            fetched_to=state.fetch_offset,
+            log_ends_at=end.end_offset,
+        )
+        if end.end_offset < 0:
+            self._assignment.out_of_range(state)
+        else:
+            self._assignment.found(state, end.end_offset)
+
+    # -- what goes wrong
+
+    def _trouble(self, partitions: Any, generations: Generations, error: KafkaError) -> None:
+        """A question about these partitions failed as a whole."""
+        with self._assignment.lock:
+            for tp in partitions:
+                state = self._assignment.asked(tp, generations.get(tp, -1))
+                if state is not None:
+                    state.busy = False
+                    self._pause(state)
+                    if not error.retriable:
+                        state.problem = error
+                        self._assignment.tell()
+        if error.code in LEADER_MAY_HAVE_MOVED or error.retriable:
+            self._cluster.metadata.ask()
+
+    def _pause(self, state: PartitionState) -> None:
+        """*locked.*"""
+        delay_s = self._cluster.backoff.delay_s(state.trouble_count)
+        state.trouble_count += 1
+        state.not_before = self._cluster.clock.monotonic() + delay_s

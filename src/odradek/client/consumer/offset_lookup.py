@@ -1,0 +1,200 @@
+"""Asking brokers about offsets: ListOffsets and OffsetForLeaderEpoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.client.errors import TimedOutError
+from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster_image import missing_partition
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+CONSUMER_REPLICA_ID: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAndTimestamp:
+    """An offset, and the timestamp of the record there where a timestamp was asked for."""
+
+    offset: int
+    timestamp_ms: int = -1
+    leader_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAnswers:
+    """Per partition either a result (None: no record that late) or an error."""
+
+    found: dict[TopicPartition, OffsetAndTimestamp | None]
+    errors: dict[TopicPartition, KafkaError]  # stored-error: given to the caller of one call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """Where an epoch ends in a leader's log: the largest epoch up to the one asked for, and the offset behind it."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+async def ask_offsets(
+    cluster: Cluster, broker: int, wanted: Mapping[TopicPartition, int], *, isolation: int, timeout_s: float
+) -> OffsetAnswers:
+    """One ListOffsets request to one broker. `wanted`: a timestamp, EARLIEST, LATEST or MAX_TIMESTAMP."""
+    topics: dict[str, ListOffsetsTopic] = {}
+    for tp, timestamp in wanted.items():
+        topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[]))
+        known = cluster.image.partition(tp)
+        topic.partitions.append(
+            ListOffsetsPartition(
+                partition_index=tp.partition,
+                current_leader_epoch=known.leader_epoch if known is not None else NO_EPOCH,
+                timestamp=timestamp,
+            )
+        )
+    request = ListOffsetsRequest(
+        replica_id=CONSUMER_REPLICA_ID,
+        isolation_level=isolation,
+        topics=list(topics.values()),
+        timeout_ms=int(timeout_s * 1000),
+    )
+    told = await cluster.ask(broker, request, ListOffsetsResponse, timeout_s=timeout_s)
+    answers = OffsetAnswers(found={}, errors={})
+    for topic_told in told.topics:
+        for each in topic_told.partitions:
+            tp = TopicPartition(topic_told.name, each.partition_index)
+            code = ErrorCode.of(each.error_code)
+            if code is not ErrorCode.NONE:
+                answers.errors[tp] = KafkaError(code, f"{tp}: {code.meaning}")
+            elif each.offset == NO_OFFSET:
+                answers.found[tp] = None
+            else:
+                answers.found[tp] = OffsetAndTimestamp(
+                    offset=each.offset, timestamp_ms=each.timestamp, leader_epoch=each.leader_epoch
+                )
+    return answers
+
+
+async def find_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int, timeout_s: float
+) -> OffsetAnswers:
+    """Ask the leader of each partition, again where it is worth it; errors are what is left after `timeout_s`."""
+    search = _OffsetSearch(cluster, isolation)
+    deadline = cluster.clock.monotonic() + timeout_s
+    await search.begin(wanted, timeout_s)
+    try:
+        await cluster.retrying("looking up offsets", deadline - cluster.clock.monotonic(), search.attempt)
+    except TimedOutError as error:
+        for tp in search.open:
+            search.result.errors.setdefault(tp, error)
+    return search.result
+
+
+class _OffsetSearch:
+    """The partitions still to be answered for, and what was answered."""
+
+    def __init__(self, cluster: Cluster, isolation: int) -> None:
+        self._cluster = cluster
+        self._isolation = isolation
+        self.open: dict[TopicPartition, int] = {}
+        self.result = OffsetAnswers(found={}, errors={})
+
+    async def begin(self, wanted: Mapping[TopicPartition, int], timeout_s: float) -> None:
+        """Get the topics into the image. What cannot be found is an error, and not asked about."""
+        clock, metadata = self._cluster.clock, self._cluster.metadata
+        deadline = clock.monotonic() + timeout_s
+        problems: dict[str, KafkaError] = {}
+        for topic in dict.fromkeys(tp.topic for tp in wanted):
+            try:
+                await metadata.topic(topic, max(0.0, deadline - clock.monotonic()))
+            except KafkaError as error:
+                problems[topic] = error
+        if any(tp.topic not in problems and metadata.image.partition(tp) is None for tp in wanted):
+            # The topic may have grown since the image was made.
+            with suppress(KafkaError):
+                await metadata.refresh(max(0.0, deadline - clock.monotonic()))
+        for tp, timestamp in wanted.items():
+            if tp.topic in problems:
+                self.result.errors[tp] = problems[tp.topic]
+            elif metadata.image.partition(tp) is None:
+                self.result.errors[tp] = missing_partition(tp, metadata.image, timeout_s)
+            else:
+                self.open[tp] = timestamp
+
+    async def attempt(self, left_s: float) -> None:
+        """Ask for what is open; raises a retriable error if some of it still is."""
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for tp, timestamp in self.open.items():
+            leader = self._cluster.image.leader(tp)
+            if leader is None:
+                self.result.errors[tp] = KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at present"
+                )
+            else:
+                by_leader.setdefault(leader, {})[tp] = timestamp
+        for leader, questions in by_leader.items():
+            self._note(
+                await ask_offsets(
+                    self._cluster, leader, questions, isolation=self._isolation, timeout_s=left_s
+                )
+            )
+        for tp in self.open:
+            raise self.result.errors.get(tp) or KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for"
+            )
+
+    def _note(self, answers: OffsetAnswers) -> None:
+        self.result.found.update(answers.found)
+        self.result.errors.update(answers.errors)
+        for tp in answers.found:
+            self.result.errors.pop(tp, None)
+            self.open.pop(tp, None)
+        for tp, error in answers.errors.items():
+            if not error.retriable:
+                self.open.pop(tp, None)
+
+
+async def ask_epoch_ends(
+    cluster: Cluster, broker: int, epochs: Mapping[TopicPartition, int], *, timeout_s: float
+) -> tuple[dict[TopicPartition, EpochEnd], dict[TopicPartition, KafkaError]]:
+    """One OffsetForLeaderEpoch request to one broker: (answers, errors)."""
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for tp, epoch in epochs.items():
+        known = cluster.image.partition(tp)
+        topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(topic=tp.topic, partitions=[]))
+        topic.partitions.append(
+            OffsetForLeaderPartition(
+                partition=tp.partition,
+                current_leader_epoch=known.leader_epoch if known is not None else NO_EPOCH,
+                leader_epoch=epoch,
+            )
+        )
+    request = OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
+    told = await cluster.ask(broker, request, OffsetForLeaderEpochResponse, timeout_s=timeout_s)
+    ends: dict[TopicPartition, EpochEnd] = {}
+    errors: dict[TopicPartition, KafkaError] = {}
+    for topic_told in told.topics:
+        for each in topic_told.partitions:
+            tp = TopicPartition(topic_told.topic, each.partition)
+            code = ErrorCode.of(each.error_code)
+            if code is ErrorCode.NONE:
+                ends[tp] = EpochEnd(leader_epoch=each.leader_epoch, end_offset=each.end_offset)
+            else:
+                errors[tp] = KafkaError(code, f"{tp}: {code.meaning}")
+    return ends, errors

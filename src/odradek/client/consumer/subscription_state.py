@@ -1,0 +1,395 @@
+"""The partitions a consumer reads, where it stands in each, and what should be asked of whom next.
+
+Shared by two sides under one lock: the user's thread assigns, seeks, pauses and takes what was fetched; the fetching loop
+plans requests and puts in what came. Two offsets per partition: `position`, the next record that the user gets, and
+`fetch_offset`, the next one to ask for, ahead of it by what is buffered. A seek makes what is under way worthless: every
+answer carries the partition's `generation` at the time of the question, and is dropped if that has changed.
+
+No I/O and no clock: times are arguments.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.client.consumer.completed_fetch import FetchedChunk
+from odradek.client.consumer.fetch_session import FetchWish
+from odradek.client.network.cluster_image import ClusterImage, missing_partition
+from odradek.client.settings import ConsumerSettings
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
+from odradek.model.ids import NO_EPOCH, TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+"""What ListOffsets understands in place of a timestamp."""
+COMMITTED: Final = -100
+"""Where the group's committed offset is; by auto.offset.reset where there is none."""
+BY_DURATION: Final = -101
+"""A time that lies as far back as auto.offset.reset=by_duration:... says."""
+
+_RESET_BY_POLICY: Final[Mapping[str, int]] = {"earliest": EARLIEST, "latest": LATEST}
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionState:
+    """One assigned partition."""
+
+    topic_partition: TopicPartition
+    position: int | None = None
+    """The next record's offset; None until it is known."""
+    fetch_offset: int | None = None
+    reset_to: int | None = None
+    """EARLIEST, LATEST, COMMITTED, BY_DURATION or a timestamp: the position is to be asked for."""
+    fetched_epoch: int = NO_EPOCH
+    """The leader epoch of the last batch fetched: what truncation is noticed by (KIP-320)."""
+    seen_leader_epoch: int = NO_EPOCH
+    """The leader epoch under which `fetched_epoch` was last found to be part of the log."""
+    generation: int = 0
+    busy: bool = False
+    """A question about the position is under way."""
+    paused: bool = False
+    not_before: float = 0.0
+    trouble_count: int = 0
+    missing_since: float | None = None
+    """Since when the cluster has not known the partition."""
+    _problem: ErrorValue[Exception] | None = None
+    chunks: deque[FetchedChunk] = field(default_factory=deque)
+    current: FetchedChunk | None = None
+    """The chunk being handed out; not counted as buffered any more, so that the next fetch overlaps with its use."""
+    buffered_bytes: int = 0
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
+
+    @property
+    def problem(self) -> Exception | None:
+        """To be raised by `poll` when nothing buffered is left. A new exception each time."""
+        return self._problem.exception() if self._problem is not None else None
+
+    @problem.setter
+    def problem(self, error: Exception | None) -> None:
+        self._problem = ErrorValue.of(error) if error is not None else None
+
+    def move(self, offset: int | None, reset_to: int | None) -> None:
+        """Stand elsewhere from now on."""
+        self.generation += 1
+        self.position = self.fetch_offset = offset
+        self.reset_to = reset_to
+        self.fetched_epoch = NO_EPOCH
+        self.busy = False
+        self.not_before = 0.0
+        self.trouble_count = 0
+        self.problem = None
+        self.chunks.clear()
+        self.current = None
+        self.buffered_bytes = 0
+
+    @property
+    def has_records(self) -> bool:
+        return self.current is not None or bool(self.chunks)
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchPlan:
+    """What to ask now. Keys of the outer mappings are brokers."""
+
+    wishes: dict[int, dict[TopicPartition, FetchWish]] = field(default_factory=dict)
+    lookups: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
+    """Positions to ask for: the timestamp, EARLIEST, LATEST or BY_DURATION."""
+    committed: list[TopicPartition] = field(default_factory=list)
+    """Positions to ask the group's coordinator for."""
+    validations: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
+    """Fetched epochs to be held against the new leader's log."""
+    leaderless: bool = False
+    retry_at: float | None = None
+
+
+class Assignment:
+    """See above. Methods marked *locked* are called with `lock` held; the others take it."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        by_duration = settings.auto_offset_reset.startswith("by_duration:")
+        self._policy = BY_DURATION if by_duration else _RESET_BY_POLICY.get(settings.auto_offset_reset)
+        self._partition_bytes_max = settings.max_partition_fetch_bytes
+        self._buffer_bytes_max = settings.prefetch_max_bytes
+        self._patience_s = settings.default_api_timeout_ms / 1000
+        self._check_crcs = settings.check_crcs
+        self._read_committed = settings.isolation_level == "read_committed"
+        self.lock: Final = threading.Lock()
+        self._news = threading.Condition(self.lock)
+        self._watchers: dict[Callable[[], None], None] = {}
+        self.states: Final[dict[TopicPartition, PartitionState]] = {}
+        self._buffered_bytes = 0
+        self._failure: ErrorValue[Exception] | None = None
+        """Why nothing can be read any more."""
+
+    # -- the user's side
+
+    def assign(self, partitions: Iterable[TopicPartition], *, committed: bool = False) -> None:
+        """Read exactly these; those assigned already stay where they are. `committed`: others begin where their group
+        has committed, if it has."""
+        wanted = dict.fromkeys(partitions)
+        with self.lock:
+            for tp in [tp for tp in self.states if tp not in wanted]:
+                self._drop_buffered(self.states.pop(tp))
+            for tp in wanted:
+                if tp not in self.states:
+                    start = COMMITTED if committed else self._policy
+                    self.states[tp] = PartitionState(topic_partition=tp, reset_to=start)
+            self.tell()
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Of every partition where it is known: the offset of the next record to be returned."""
+        with self.lock:
+            return {tp: state.position for tp, state in self.states.items() if state.position is not None}
+
+    def seek(self, tp: TopicPartition, offset: int | None, reset_to: int | None = None) -> None:
+        """Stand at `offset`, or where ListOffsets says for `reset_to`."""
+        with self.lock:
+            state = self.state_of(tp)
+            self._drop_buffered(state)
+            state.move(offset, reset_to)
+            self.tell()
+
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        """Paused partitions are not fetched, and what is buffered of them waits."""
+        with self.lock:
+            for state in [self.state_of(tp) for tp in partitions]:
+                state.paused = paused
+            self.tell()
+
+    def state_of(self, tp: TopicPartition) -> PartitionState:
+        """*locked.*"""
+        state = self.states.get(tp)
+        if state is None:
+            raise OdradekError(f"{tp} is not assigned to this consumer")
+        return state
+
+    def next_chunk(self, *, quiet: bool = False) -> FetchedChunk | None:
+        """*locked.* A chunk with something left in it, of the partition that has waited longest; None without any.
+
+        Unless `quiet`, raises the problem of a partition that has nothing buffered, once.
+        """
+        if self._failure is not None:
+            raise self._failure.exception()
+        found = None
+        for state in self.states.values():
+            if state.has_records:
+                if found is None and not state.paused:
+                    found = state
+            elif state.problem is not None and not quiet:
+                problem, state.problem = state.problem, None
+                raise problem
+        if found is None:
+            return None
+        if found.current is None:
+            found.current = found.chunks.popleft()
+            found.position = found.current.position
+            found.buffered_bytes -= found.current.size_bytes
+            self._buffered_bytes -= found.current.size_bytes
+        return found.current
+
+    def used(self, chunk: FetchedChunk) -> None:
+        """*locked.* The caller has taken from `chunk`: note the position, and let another partition be next."""
+        tp = chunk.topic_partition
+        state = self.states.get(tp)
+        if state is None or state.current is not chunk:
+            return
+        state.position = chunk.position
+        if chunk.empty:
+            state.current = None
+            del self.states[tp]  # to the end of the line
+            self.states[tp] = state
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """*locked.* Block this thread until something changed, or `timeout_s` passed."""
+        self._news.wait(timeout_s)
+
+    def watch_for_news(self, tell: Callable[[], None]) -> None:
+        """*locked.* Like `wait_for_news` for a caller that cannot block: `tell` is called once, unless `unwatch`ed."""
+        self._watchers[tell] = None
+
+    def unwatch(self, tell: Callable[[], None]) -> None:
+        """*locked.* The caller waits no longer."""
+        self._watchers.pop(tell, None)
+
+    # -- the loop's side
+
+    def plan(self, image: ClusterImage, now: float, problem: Exception | None = None) -> FetchPlan:
+        """What to ask now, of every partition that needs it. `problem`: why the image could not be refreshed."""
+        plan = FetchPlan()
+        with self.lock:
+            room = self._buffered_bytes < self._buffer_bytes_max
+            for tp, state in self.states.items():
+                if state.busy or (state.paused and state.reset_to is None):
+                    continue
+                if state.not_before > now:
+                    plan.retry_at = min(plan.retry_at or state.not_before, state.not_before)
+                elif self._needs_nothing(state):
+                    continue
+                else:
+                    self._plan_one(plan, tp, state, image, now, room, problem)
+        return plan
+
+    def _needs_nothing(self, state: PartitionState) -> bool:
+        """No position and no way to find one: that is the user's problem, and `poll` says so."""
+        if state.fetch_offset is None and state.reset_to is None:
+            if state.problem is None and not state.has_records:
+                state.problem = KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{state.topic_partition} has no position, and auto.offset.reset=none: seek first",
+                )
+                self.tell()
+            return True
+        return False
+
+    def _plan_one(
+        self,
+        plan: FetchPlan,
+        tp: TopicPartition,
+        state: PartitionState,
+        image: ClusterImage,
+        now: float,
+        room: bool,
+        problem: Exception | None,
+    ) -> None:
+        if state.reset_to == COMMITTED:
+            state.busy = True
+            plan.committed.append(tp)
+            return
+        partition = image.partition(tp)
+        leader = image.leader(tp)
+        if partition is None or leader is None:
+            plan.leaderless = True
+            self._note_missing(state, image, now, problem)
+            return
+        state.missing_since = None
+        if state.reset_to is not None:
+            state.busy = True
+            plan.lookups.setdefault(leader, {})[tp] = state.reset_to
+        elif state.fetched_epoch >= 0 and partition.leader_epoch > max(
+            state.seen_leader_epoch, state.fetched_epoch
+        ):
+            state.busy = True
+            plan.validations.setdefault(leader, {})[tp] = state.fetched_epoch
+        elif room and state.buffered_bytes < self._partition_bytes_max:
+            assert state.fetch_offset is not None
+            plan.wishes.setdefault(leader, {})[tp] = FetchWish(
+                image.topic_id(tp.topic),
+                state.fetch_offset,
+                partition.leader_epoch,
+                self._partition_bytes_max,
+            )
+
+    def _note_missing(
+        self, state: PartitionState, image: ClusterImage, now: float, problem: Exception | None
+    ) -> None:
+        """After default.api.timeout.ms `poll` says that the partition cannot be found, at once if that is hopeless."""
+        if state.missing_since is None:
+            state.missing_since = now
+        hopeless = isinstance(problem, OdradekError) and not (
+            isinstance(problem, KafkaError) and problem.retriable
+        )
+        if hopeless or now - state.missing_since >= self._patience_s:
+            state.missing_since = None
+            state.problem = problem or missing_partition(state.topic_partition, image, self._patience_s)
+            self.tell()
+
+    def generations(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """To be given back with the answers to what is asked now."""
+        with self.lock:
+            return {tp: self.states[tp].generation for tp in partitions if tp in self.states}
+
+    def asked(self, tp: TopicPartition, generation: int) -> PartitionState | None:
+        """*locked.* The state that an answer is for, or None if the answer has become worthless."""
+        state = self.states.get(tp)
+        return state if state is not None and state.generation == generation else None
+
+    def put(
+        self,
+        state: PartitionState,
+        records: memoryview | bytes | bytearray,
+        aborted: Iterable[tuple[int, int]],
+    ) -> None:
+        """*locked.* Records came, asked from `fetch_offset` on. KafkaError when they cannot be read or lead nowhere."""
+        assert state.fetch_offset is not None
+        chunk = FetchedChunk(
+            state.topic_partition,
+            records,
+            start_offset=state.fetch_offset,
+            aborted=aborted if self._read_committed else (),
+            check_crcs=self._check_crcs,
+        )
+        if chunk.next_offset == state.fetch_offset:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"no whole batch within max.partition.fetch.bytes ({self._partition_bytes_max})",
+            )
+        state.trouble_count = 0
+        state.fetch_offset = chunk.next_offset
+        state.fetched_epoch = max(state.fetched_epoch, chunk.last_epoch)
+        if chunk.empty and not state.has_records:
+            state.position = chunk.next_offset  # nothing but markers and what was aborted
+        else:
+            state.chunks.append(chunk)
+            state.buffered_bytes += chunk.size_bytes
+            self._buffered_bytes += chunk.size_bytes
+        self.tell()
+
+    def found(self, state: PartitionState, offset: int) -> None:
+        """*locked.* The answer to a lookup: fetch from here on."""
+        state.busy = False
+        state.reset_to = None
+        state.fetch_offset = offset
+        state.fetched_epoch = NO_EPOCH
+        state.trouble_count = 0
+        if not state.has_records:
+            state.position = offset
+        self.tell()
+
+    def nothing_committed(self, state: PartitionState) -> None:
+        """*locked.* The group has no offset there: begin by the policy, or say so."""
+        state.busy = False
+        state.reset_to = self._policy
+        state.trouble_count = 0
+
+    def out_of_range(self, state: PartitionState) -> None:
+        """*locked.* The partition does not hold `fetch_offset` (any more): start over by the policy, or say so."""
+        if self._policy is not None:
+            state.reset_to = self._policy
+            return
+        state.problem = KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{state.topic_partition} does not hold offset {state.fetch_offset}, and auto.offset.reset=none: seek",
+        )
+        self.tell()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing can be read any more. A new exception each time."""
+        return self._failure.exception() if self._failure is not None else None
+
+    @failure.setter
+    def failure(self, error: Exception | None) -> None:
+        self._failure = ErrorValue.of(error) if error is not None else None
+
+    def fail(self, failure: Exception) -> None:
+        """Nothing can be read any more; `poll` raises `failure` from now on."""
+        with self.lock:
+            self.failure = failure
+            self.tell()
+
+    def tell(self) -> None:
+        """*locked.* Something changed."""
+        self._news.notify_all()
+        watchers, self._watchers = self._watchers, {}
+        for tell in watchers:
+            tell()
+
+    def _drop_buffered(self, state: PartitionState) -> None:
+        self._buffered_bytes -= state.buffered_bytes
+        state.buffered_bytes = 0

@@ -1,0 +1,122 @@
+"""A client's view of the cluster as one thing: the image, the connections, and asking the right broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from odradek.client.errors import TimedOutError
+from odradek.client.network.backoff import Backoff
+from odradek.client.network.cluster_image import ClusterImage
+from odradek.client.network.connection import Connection
+from odradek.client.network.connections import Links
+from odradek.client.network.metadata import Metadata
+from odradek.client.settings import ClientSettings
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import NO_BROKER
+from odradek.protocol import Message
+from odradek.runtime.ports import Clock, Entropy
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+
+class Cluster:
+    """Made on the event loop that it lives on. `start` first, `close` last."""
+
+    def __init__(
+        self, settings: ClientSettings, clock: Clock, entropy: Entropy, *, auto_create: bool = False
+    ) -> None:
+        self._settings = settings
+        self._entropy = entropy
+        self.clock: Final = clock
+        self.links: Final = Links(settings, clock, entropy)
+        self.metadata: Final = Metadata(settings, self.links, clock, entropy, auto_create=auto_create)
+        self.links.on_trouble = self.metadata.ask
+        self.backoff: Final = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.metadata.image
+
+    def start(self) -> None:
+        self.metadata.start()
+
+    async def close(self) -> None:
+        await self.metadata.close()
+        await self.links.close()
+
+    def more_links(self, on_change: Callable[[], None]) -> Links:
+        """Connections apart from the usual ones, for requests that keep the broker waiting; the caller closes them."""
+        links = Links(self._settings, self.clock, self._entropy)
+        links.on_change = on_change
+        links.on_trouble = self.metadata.ask
+        return links
+
+    def ready(self, broker: int, links: Links | None = None) -> Connection | None:
+        """The connection to a broker if there is one now; if not, one is begun."""
+        links = links or self.links
+        address = self.image.brokers.get(broker)
+        if address is None:
+            return None
+        connection = links.ready(address)
+        if connection is None:
+            links.begin(address)
+        return connection
+
+    async def connection(self, broker: int = NO_BROKER) -> Connection:
+        """A connection to `broker`, or to whichever is at hand. Retriable KafkaError when there is none."""
+        if broker < 0:
+            connection = self.links.least_loaded()
+            if connection is not None:
+                return connection
+            await self.metadata.refresh(self._settings.request_timeout_ms / 1000)
+            connection = self.links.least_loaded()
+            if connection is None:
+                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is connected")
+            return connection
+        address = self.image.brokers.get(broker)
+        if address is None:
+            self.metadata.ask()
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker} is not in the cluster at present"
+            )
+        return await self.links.get(address)
+
+    async def ask(
+        self, broker: int, request: Message, answer: type[M], *, timeout_s: float, at_most: int | None = None
+    ) -> M:
+        """One request, one answer, no retry. `timeout_s` bounds it together with request.timeout.ms."""
+        connection = await self.connection(broker)
+        limit_s = min(timeout_s, self._settings.request_timeout_ms / 1000)
+        told: Any = await connection.send(request, at_most=at_most, timeout_s=limit_s)
+        assert isinstance(told, answer)
+        return told
+
+    async def retrying(self, what: str, timeout_s: float, attempt: Callable[[float], Any]) -> Any:
+        """Await `attempt(seconds left)` until it succeeds or fails for good; TimedOutError with the last reason.
+
+        Retriable KafkaErrors are tried again after a pause, on fresh metadata.
+        """
+        deadline = self.clock.monotonic() + timeout_s
+        problem: Exception | None = None
+        tries = 0
+        while True:
+            left_s = deadline - self.clock.monotonic()
+            if left_s <= 0:
+                raise TimedOutError(f"{what} did not succeed within {timeout_s:g} s", problem)
+            try:
+                async with asyncio.timeout(left_s):
+                    return await attempt(left_s)
+            except TimeoutError:
+                problem = problem or self.metadata.problem
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                problem = error
+                self.metadata.ask()
+                await asyncio.sleep(
+                    max(0.0, min(self.backoff.delay_s(tries), deadline - self.clock.monotonic()))
+                )
+                tries += 1

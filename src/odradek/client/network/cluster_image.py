@@ -1,0 +1,180 @@
+"""What a client knows of the cluster: an immutable picture, and how an answer to Metadata changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, Self
+from uuid import UUID
+
+from odradek.client.network.address import Address
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import NO_BROKER, NO_EPOCH, ZERO_UUID, TopicPartition
+from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+_EMPTY: Final[Mapping[int, Address]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    """One partition. `leader` is NO_BROKER while it has none."""
+
+    partition: int
+    leader: int = NO_BROKER
+    leader_epoch: int = NO_EPOCH
+    """-1 where the broker does not say (before Kafka 2.1)."""
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    """One topic; `partitions[n].partition == n`."""
+
+    name: str
+    topic_id: UUID = ZERO_UUID
+    internal: bool = False
+    partitions: tuple[PartitionImage, ...] = ()
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """Partitions with a leader."""
+        return tuple(each.partition for each in self.partitions if each.leader >= 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterImage:
+    """Brokers and topics as of the last answers. Topics nobody asked for are not in it."""
+
+    cluster_id: str | None = None
+    controller: int = NO_BROKER
+    brokers: Mapping[int, Address] = field(default_factory=lambda: _EMPTY)
+    racks: Mapping[int, str] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_errors: Mapping[str, ErrorCode] = field(default_factory=dict)
+    """Topics that were asked for and could not be described, and why."""
+
+    def partition(self, tp: TopicPartition) -> PartitionImage | None:
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return None
+        return topic.partitions[tp.partition]
+
+    def leader(self, tp: TopicPartition) -> int | None:
+        """The broker that leads the partition, if it has a known address."""
+        partition = self.partition(tp)
+        if partition is None or partition.leader not in self.brokers:
+            return None
+        return partition.leader
+
+    def topic_id(self, topic: str) -> UUID:
+        """ZERO_UUID where the cluster has no topic ids, or the topic is not known."""
+        known = self.topics.get(topic)
+        return known.topic_id if known is not None else ZERO_UUID
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        for topic in self.topics.values():
+            if topic.topic_id == topic_id:
+                return topic.name
+        return None
+
+    def merged(self, answer: MetadataResponse) -> Self:
+        """This image with what `answer` says: brokers are replaced, topics in it are updated, others stay.
+
+        A partition keeps what came with the highest leader epoch: answers of a broker that lags behind must not
+        bring an old leader back (KIP-320). A topic with another id is another topic.
+        """
+        topics = dict(self.topics)
+        errors = dict(self.topic_errors)
+        for told in answer.topics:
+            name = told.name
+            if not name:
+                continue
+            code = ErrorCode.of(told.error_code)
+            errors.pop(name, None)
+            if code is ErrorCode.NONE:
+                topics[name] = _merged_topic(topics.get(name), told, name)
+            else:
+                errors[name] = code
+                if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
+                    topics.pop(name, None)
+        return replace(
+            self,
+            cluster_id=answer.cluster_id,
+            controller=answer.controller_id,
+            brokers=MappingProxyType(
+                {each.node_id: Address(each.host, each.port) for each in answer.brokers}
+            ),
+            racks=MappingProxyType({each.node_id: each.rack for each in answer.brokers if each.rack}),
+            topics=topics,
+            topic_errors=errors,
+        )
+
+    def with_leader(
+        self, tp: TopicPartition, leader: int, leader_epoch: int, endpoints: Mapping[int, Address]
+    ) -> Self:
+        """What a broker said in passing (KIP-951): this partition has a newer leader, and where that one listens."""
+        known = self.partition(tp)
+        if known is None or leader < 0 or leader_epoch <= known.leader_epoch:
+            return self
+        topic = self.topics[tp.topic]
+        moved = replace(known, leader=leader, leader_epoch=leader_epoch)
+        partitions = (*topic.partitions[: tp.partition], moved, *topic.partitions[tp.partition + 1 :])
+        return replace(
+            self,
+            brokers=MappingProxyType({**self.brokers, **endpoints}),
+            topics={**self.topics, tp.topic: replace(topic, partitions=partitions)},
+        )
+
+    def without(self, topics: Iterable[str]) -> Self:
+        """Forget topics nobody is interested in any more."""
+        gone = set(topics)
+        return replace(
+            self,
+            topics={name: topic for name, topic in self.topics.items() if name not in gone},
+            topic_errors={name: code for name, code in self.topic_errors.items() if name not in gone},
+        )
+
+
+def _merged_topic(known: TopicImage | None, told: MetadataResponseTopic, name: str) -> TopicImage:
+    fresh = {
+        each.partition_index: PartitionImage(
+            partition=each.partition_index,
+            leader=each.leader_id,
+            leader_epoch=each.leader_epoch,
+            replicas=tuple(each.replica_nodes),
+            isr=tuple(each.isr_nodes),
+            offline=tuple(each.offline_replicas),
+        )
+        for each in told.partitions
+    }
+    if known is not None and known.topic_id == told.topic_id:
+        for old in known.partitions:
+            new = fresh.get(old.partition)
+            if new is None or 0 <= new.leader_epoch < old.leader_epoch:
+                fresh[old.partition] = old
+    count = max(fresh, default=-1) + 1
+    return TopicImage(
+        name=name,
+        topic_id=told.topic_id,
+        internal=told.is_internal,
+        partitions=tuple(fresh.get(number) or PartitionImage(partition=number) for number in range(count)),
+    )
+
+
+def missing_partition(tp: TopicPartition, image: ClusterImage, patience_s: float) -> KafkaError:
+    """What to say about a partition that the cluster does not have, or that has no leader."""
+    topic = image.topics.get(tp.topic)
+    if topic is None or not topic.partitions:
+        code = image.topic_errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return KafkaError(code, f"there is no topic {tp.topic!r} (waited {patience_s:g} s for it)")
+        return KafkaError(code, f"topic {tp.topic!r}: {code.meaning}")
+    if not 0 <= tp.partition < len(topic.partitions):
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {tp.topic!r} has partitions 0 to {len(topic.partitions) - 1}, not {tp.partition}",
+        )
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has had no leader for {patience_s:g} s")

@@ -1,0 +1,158 @@
+"""Connections to brokers by address: made when somebody needs one, shared, closed when idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from odradek.client.errors import BrokerUnreachableError, ClientClosedError, explain
+from odradek.client.network.address import Address
+from odradek.client.network.backoff import Backoff
+from odradek.client.network.connection import Connection
+from odradek.client.settings import ClientSettings
+from odradek.model.errors import KafkaError
+from odradek.runtime.ports import Clock, Entropy
+from odradek.telemetry import events
+
+_log = events.get("client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trouble:
+    """An address that could not be reached: how often in a row, and when to try again."""
+
+    failure_count: int
+    retry_at: float
+
+
+class Links:
+    """At most one connection per address. Lives on one event loop."""
+
+    def __init__(self, settings: ClientSettings, clock: Clock, entropy: Entropy) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, entropy)
+        self._open: dict[Address, Connection] = {}
+        self._opening: dict[Address, asyncio.Task[Connection]] = {}
+        self._troubles: dict[Address, _Trouble] = {}
+        self._idle_timers: dict[Connection, asyncio.TimerHandle] = {}
+        self._closed = False
+        self.on_change: Callable[[], None] = _nothing
+        """Called when a connection was made or lost, or takes bytes again."""
+        self.on_trouble: Callable[[], object] = _nothing
+        """Called when a broker hung up or could not be reached: its partitions may have moved."""
+
+    def ready(self, address: Address) -> Connection | None:
+        """The connection, if there is one now."""
+        connection = self._open.get(address)
+        return connection if connection is not None and not connection.closed else None
+
+    def begin(self, address: Address) -> None:
+        """See to it that there will be a connection, without waiting; `on_change` tells how it went."""
+        if self._closed or self.ready(address) is not None or address in self._opening:
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._connect(address), name=f"odradek-connect-{address}"
+        )
+        self._opening[address] = task
+        task.add_done_callback(partial(self._opened, address))
+
+    async def get(self, address: Address) -> Connection:
+        """The connection, made if need be. After failures it waits a while first (reconnect.backoff.ms)."""
+        if self._closed:
+            raise ClientClosedError("client")
+        connection = self.ready(address)
+        if connection is not None:
+            return connection
+        self.begin(address)
+        try:
+            return await asyncio.shield(self._opening[address])
+        except asyncio.CancelledError:
+            if self._closed:
+                raise ClientClosedError("client") from None
+            raise
+
+    def least_loaded(self) -> Connection | None:
+        """Of the open connections, one with the fewest requests under way."""
+        usable = [connection for connection in self._open.values() if not connection.closed]
+        return min(usable, key=lambda connection: connection.in_flight, default=None)
+
+    async def close(self) -> None:
+        """Close all; requests under way fail."""
+        self._closed = True
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        for timer in self._idle_timers.values():
+            timer.cancel()
+        self._idle_timers.clear()
+        for connection in list(self._open.values()):
+            connection.close(BrokerUnreachableError("the client was closed"))
+        self._open.clear()
+        await asyncio.sleep(0)  # lets the transports finish closing
+
+    async def _connect(self, address: Address) -> Connection:
+        trouble = self._troubles.get(address)
+        if trouble is not None:
+            await asyncio.sleep(max(0.0, trouble.retry_at - self._clock.monotonic()))
+        try:
+            connection = await Connection.open(address, self._settings, self._clock)
+        except KafkaError as error:
+            failures = trouble.failure_count if trouble is not None else 0
+            if failures == 0:
+                _log.warning("broker_unreachable", reason=explain(error))
+            self._troubles[address] = _Trouble(
+                failure_count=failures + 1, retry_at=self._clock.monotonic() + self._backoff.delay_s(failures)
+            )
+            raise
+        self._troubles.pop(address, None)
+        connection.on_closed = partial(self._lost, connection)
+        connection.on_writable = self._changed
+        self._open[address] = connection
+        self._watch_idleness(connection)
+        return connection
+
+    def _opened(self, address: Address, task: asyncio.Task[Connection]) -> None:
+        self._opening.pop(address, None)
+        if task.cancelled():
+            return
+        if task.exception() is not None:  # who waits for it has it; if nobody does, it is no bug
+            self._in_trouble()
+        self._changed()
+
+    def _lost(self, connection: Connection) -> None:
+        timer = self._idle_timers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+        if self._open.get(connection.address) is connection:
+            del self._open[connection.address]
+            self._in_trouble()
+            self._changed()
+
+    def _in_trouble(self) -> None:
+        if not self._closed:
+            self.on_trouble()
+
+    def _changed(self) -> None:
+        if not self._closed:
+            self.on_change()
+
+    def _watch_idleness(self, connection: Connection) -> None:
+        limit_s = self._settings.connections_max_idle_ms / 1000
+        if limit_s < 0 or connection.closed or self._closed:
+            return
+        left_s = limit_s - connection.idle_s
+        if left_s <= 0:
+            self._open.pop(connection.address, None)  # first, so that it does not look like trouble
+            connection.close()
+            return
+        self._idle_timers[connection] = asyncio.get_running_loop().call_later(
+            left_s, self._watch_idleness, connection
+        )
+
+
+def _nothing() -> None:
+    return None

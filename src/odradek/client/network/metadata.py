@@ -1,0 +1,272 @@
+"""Keeps the cluster image fresh: asks some broker, again when something looks wrong, and now and then anyway.
+
+One refresh is under way at a time. Whoever needs news asks and waits for a refresh that began after the question.
+Between refreshes there is a pause that grows while brokers cannot be reached or a wanted topic is not there, so that a
+thousand failing requests make one question. When no known broker answers, the bootstrap list is asked anew (KIP-899).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from odradek.client.errors import (
+    BrokerUnreachableError,
+    ClientBrokenError,
+    ClientClosedError,
+    TimedOutError,
+    explain,
+)
+from odradek.client.network.address import Address
+from odradek.client.network.backoff import Backoff
+from odradek.client.network.cluster_image import ClusterImage, TopicImage
+from odradek.client.network.connections import Links
+from odradek.client.settings import ClientSettings
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.runtime.ports import Clock, Entropy
+from odradek.telemetry import events
+
+_log = events.get("client")
+
+_HOPELESS: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+
+class Metadata:
+    """The image, and the task that refreshes it. Lives on one event loop."""
+
+    def __init__(
+        self, settings: ClientSettings, links: Links, clock: Clock, entropy: Entropy, *, auto_create: bool
+    ) -> None:
+        self._settings = settings
+        self._links = links
+        self._clock = clock
+        self._entropy = entropy
+        self._auto_create = auto_create
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
+        self._topics: dict[str, None] = {}
+        self._all_topics = False
+        self._asked = 0
+        self._served = 0
+        self._wakeup = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._ended = False
+        """There will be no more news: closed, or broken."""
+        self._fruitless_count = 0
+        self.image = ClusterImage()
+        self._problem: ErrorValue[Exception] | None = None
+        self.on_news: Callable[[], None] = lambda: None
+        """Called after every attempt to refresh."""
+
+    @property
+    def problem(self) -> Exception | None:
+        """Why the last refresh failed; None after one that worked. A new exception each time."""
+        return self._problem.exception() if self._problem is not None else None
+
+    @problem.setter
+    def problem(self, error: Exception | None) -> None:
+        self._problem = ErrorValue.of(error) if error is not None else None
+
+    def start(self) -> None:
+        """Idempotent."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="odradek-metadata")
+
+    async def close(self) -> None:
+        self._ended = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self.problem = ClientClosedError("client")
+        self._tell_waiters()
+
+    def want(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the image from now on; new ones are asked for at once."""
+        new = [topic for topic in topics if topic not in self._topics]
+        if new:
+            self._topics.update(dict.fromkeys(new))
+            self.ask(urgent=True)
+
+    def want_only(self, topics: Iterable[str]) -> None:
+        """Keep these and no others: to ask about a topic may create it again after it was deleted."""
+        wanted = dict.fromkeys(topics)
+        self.unwant([topic for topic in self._topics if topic not in wanted])
+        self.want(wanted)
+
+    def want_all(self, wanted: bool) -> None:
+        """Keep every topic of the cluster in the image, whatever its name, or no longer."""
+        if wanted and not self._all_topics:
+            self.ask(urgent=True)
+        self._all_topics = wanted
+
+    def unwant(self, topics: Iterable[str]) -> None:
+        """Ask about these no more, and forget what is known of them."""
+        gone = [topic for topic in topics if self._topics.pop(topic, "") is None]
+        if gone:
+            self.image = self.image.without(gone)
+
+    def ask(self, *, urgent: bool = False) -> int:
+        """Something looks wrong: refresh soon. `urgent`: without the usual pause. Returns a ticket for `news`."""
+        self._asked += 1
+        self._wakeup.set()
+        if urgent:
+            self._urgent.set()
+        return self._asked
+
+    async def news(self, ticket: int, deadline: float) -> bool:
+        """Wait for an attempt to refresh that ends after the ticket was drawn; True when one that began after it
+        succeeded. TimeoutError at `deadline`; non-retriable problems (a wrong peer) are raised."""
+        while self._served < ticket:
+            if self._ended and self._problem is not None:
+                raise self._problem.exception()
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(future)
+            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                await future
+            problem = self.problem
+            if problem is not None:
+                if not isinstance(problem, KafkaError) or not problem.retriable:
+                    raise problem
+                return False
+        return True
+
+    async def refresh(self, timeout_s: float) -> ClusterImage:
+        """A fresh image, or TimedOutError with the reason."""
+        deadline = self._clock.monotonic() + timeout_s
+        ticket = self.ask(urgent=True)
+        try:
+            while not await self.news(ticket, deadline):
+                pass
+        except TimeoutError:
+            raise TimedOutError(f"the cluster did not answer within {timeout_s:g} s", self.problem) from None
+        return self.image
+
+    async def topic(self, name: str, timeout_s: float) -> TopicImage:
+        """The topic, once the cluster has it. KafkaError with the reason when it has not within `timeout_s`."""
+        deadline = self._clock.monotonic() + timeout_s
+        self.want([name])
+        while True:
+            known = self.image.topics.get(name)
+            if known is not None and known.partitions:
+                return known
+            code = self.image.topic_errors.get(name)
+            if code in _HOPELESS:
+                raise KafkaError(code, f"topic {name!r}: {code.meaning}")
+            try:
+                await self.news(self.ask(), deadline)
+            except TimeoutError:
+                raise self._missing(name, timeout_s) from None
+
+    def _missing(self, name: str, timeout_s: float) -> KafkaError:
+        if self.problem is None and self.image.topic_errors.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no topic {name!r} (waited {timeout_s:g} s for it)",
+            )
+        code = self.image.topic_errors.get(name)
+        cause = self.problem or (KafkaError(code) if code is not None else None)
+        return TimedOutError(f"no metadata for topic {name!r} within {timeout_s:g} s", cause)
+
+    # -- the task
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wait_until_asked()
+                serving = self._asked
+                self._wakeup.clear()
+                self._urgent.clear()
+                fruitful = await self._attempt()
+                self._fruitless_count = 0 if fruitful else self._fruitless_count + 1
+                if self.problem is None:
+                    self._served = serving
+                else:
+                    self._wakeup.set()
+                self._tell_waiters()
+                self.on_news()
+                await self._pause()
+        except Exception as error:  # noqa: BLE001 - the root of a task: whoever waits for it must learn of it
+            _log.exception("metadata_refresh_failed")
+            self._ended = True
+            self.problem = ClientBrokenError("client", error)
+            self._tell_waiters()
+            self.on_news()
+
+    async def _wait_until_asked(self) -> None:
+        try:
+            async with asyncio.timeout(self._settings.metadata_max_age_ms / 1000):
+                await self._wakeup.wait()
+        except TimeoutError:
+            self._asked += 1
+
+    async def _pause(self) -> None:
+        """Give others time to ask the same, and brokers time to recover."""
+        try:
+            async with asyncio.timeout(self._backoff.delay_s(self._fruitless_count)):
+                await self._urgent.wait()
+        except TimeoutError:
+            pass
+
+    async def _attempt(self) -> bool:
+        """Ask until one broker answers. Sets `image` or `problem`; True when every wanted topic is in order."""
+        problems: dict[Address, Exception] = {}
+        whole = self._all_topics
+        for address in self._candidates():
+            try:
+                answer = await self._ask_one(address, whole)
+            except KafkaError as error:
+                problems[address] = error
+                continue
+            image = self.image.merged(answer)
+            if whole:
+                present = {topic.name for topic in answer.topics}
+                image = image.without([name for name in image.topics if name not in present])
+            self.image = image
+            self.problem = None
+            return not self.image.topic_errors and bool(self.image.brokers)
+        self.problem = _summary(problems)
+        _log.debug("metadata_refresh_put_off", reason=explain(self.problem))
+        return False
+
+    async def _ask_one(self, address: Address, whole: bool) -> MetadataResponse:
+        connection = await self._links.get(address)
+        request = MetadataRequest(
+            topics=None if whole else [MetadataRequestTopic(name=topic) for topic in self._topics],
+            allow_auto_topic_creation=self._auto_create,
+        )
+        answer = await connection.send(request)
+        assert isinstance(answer, MetadataResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(answer.error_code))
+        return answer
+
+    def _candidates(self) -> list[Address]:
+        """An open connection first, then the other known brokers from a random one on, then the bootstrap list."""
+        ordered: dict[Address, None] = {}
+        connected = self._links.least_loaded()
+        if connected is not None:
+            ordered[connected.address] = None
+        for group in (tuple(self.image.brokers.values()), self._settings.bootstrap):
+            start = int(self._entropy.uniform() * len(group))
+            ordered.update(dict.fromkeys((*group[start:], *group[:start])))
+        return list(ordered)
+
+    def _tell_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _summary(problems: dict[Address, Exception]) -> Exception:
+    """One error for all the brokers that were tried."""
+    if len(problems) == 1:
+        return next(iter(problems.values()))
+    hopeless = [error for error in problems.values() if isinstance(error, KafkaError) and not error.retriable]
+    if len(hopeless) == len(problems):
+        return hopeless[0]
+    reasons = "; ".join(explain(error) for error in problems.values())
+    return BrokerUnreachableError(f"no broker can be reached: {reasons}")

@@ -1,0 +1,53 @@
+"""What is listening there, if not Kafka? Told from the first bytes that came back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Final
+
+from odradek.client.network.address import Address
+
+_TLS_ALERT: Final = 0x15
+_TLS_HANDSHAKE: Final = 0x16
+
+
+def describe_peer(first_bytes: bytes) -> str | None:
+    """What speaks so, in words that end "... not Kafka"; None for bytes that may be Kafka's."""
+    if first_bytes.startswith(b"HTTP/"):
+        return "answers in HTTP, not Kafka"
+    if first_bytes.startswith(b"SSH-"):
+        return "is an SSH server, not Kafka"
+    if len(first_bytes) >= 2 and first_bytes[0] in (_TLS_ALERT, _TLS_HANDSHAKE) and first_bytes[1] == 3:
+        return (
+            "wants TLS (security.protocol=SSL or SASL_SSL), which this version of the client does not speak"
+        )
+    if first_bytes.startswith((b"220 ", b"220-", b"-ERR", b"+OK")):
+        return "is a server of another kind, not Kafka"
+    return None
+
+
+def closed_while_greeting(address: Address) -> str:
+    """What to say when the peer hung up before it answered ApiVersions."""
+    return (
+        f"{address} closed the connection before answering: is it a Kafka listener without TLS and SASL"
+        " (security.protocol=PLAINTEXT)?"
+    )
+
+
+def connect_problem(address: Address, error: Exception) -> str:
+    """One sentence for a connection that could not be made."""
+    return f"cannot connect to {address}: {_reason(error)}"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError) and not error.errno:
+        return "no answer in time"
+    if isinstance(error, socket.gaierror):
+        return "the host name cannot be resolved"
+    if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
+        return "connection refused, nothing listens there"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__

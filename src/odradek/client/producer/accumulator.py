@@ -1,0 +1,400 @@
+"""Where records wait to become requests.
+
+Two sides share it under one lock. The user's thread appends records to the open batch of a partition; the sending loop
+closes batches (full, lingered, or flushed), takes them away and gives their memory back. The lock is held for
+microseconds: building, compressing and sending happen outside.
+
+Memory is counted in whole batches, as the Java client does: a new batch reserves `batch.size` (or its first record's
+size) of `buffer.memory`, so that the hot path, another record into an open batch, counts nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from odradek.client.producer.delivery import Delivery, ProducerBatch
+from odradek.client.producer.partition_queue import IN_FLIGHT_MAX, PartitionQueue
+from odradek.client.producer.partitioner import next_sticky
+from odradek.client.settings import ProducerSettings
+from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.records import HEADER_BYTES, BatchBuilder, Codec
+from odradek.runtime.ports import Buffer, Clock, Entropy
+
+RECORD_OVERHEAD_BYTES: Final = 21
+"""The most that a record's own fields (lengths, deltas, attributes) take beside key, value and headers."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class TopicQueues:
+    """The queues of one topic's partitions, and where records without a key go at present."""
+
+    __slots__ = ("available", "queues", "resting", "sticky", "sticky_bytes", "topic", "used_at")
+
+    def __init__(self, topic: str) -> None:
+        self.topic: Final = topic
+        self.queues: list[PartitionQueue] = []
+        self.available: tuple[int, ...] = ()
+        """Partitions that have a leader; empty: none is known to."""
+        self.sticky: PartitionQueue | None = None
+        self.sticky_bytes = 0
+        self.used_at = 0.0
+        self.resting = False
+        """Nobody has sent to it for long, and its metadata is no longer asked for. Its queues keep their numbers."""
+
+    @property
+    def busy(self) -> bool:
+        """Something waits or is on its way."""
+        return any(queue.open is not None or queue.length for queue in self.queues)
+
+
+class _Lingering(NamedTuple):
+    due: float
+    queue: PartitionQueue
+    batch: ProducerBatch
+
+
+class Accumulator:
+    """See above. Methods marked *locked* are called with `lock` held."""
+
+    def __init__(
+        self, settings: ProducerSettings, clock: Clock, entropy: Entropy, *, wake: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._entropy = entropy
+        self._wake = wake
+        self._wake_pending = False
+        self._linger_s = settings.linger_ms / 1000
+        self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
+        self._batch_bytes_max = min(settings.batch_size, settings.max_request_size)
+        self._record_bytes_max = settings.max_request_size
+        self._memory_bytes = settings.buffer_memory
+        self._adaptive = settings.partitioner_adaptive_partitioning_enable
+        self._codec = Codec.from_name(settings.compression_type)
+        self._codec_level = settings.codec_level
+        self._transactional = bool(settings.transactional_id)
+        self._in_flight_max = IN_FLIGHT_MAX if settings.enable_idempotence else 1 << 30
+        self.lock: Final = threading.Lock()
+        self._room = threading.Condition(self.lock)
+        self._room_wanted = 0
+        self._room_watchers: dict[Callable[[], None], None] = {}
+        self._free_bytes = settings.buffer_memory
+        self.topics: Final[dict[str, TopicQueues]] = {}
+        """Those that are kept up to date; others rest."""
+        self._resting: dict[str, TopicQueues] = {}
+        self.revived: Final[list[str]] = []
+        """Topics that were sent to although they rested: the sender asks for their metadata again."""
+        self.ready: Final[dict[PartitionQueue, None]] = {}
+        """Queues with something to send, the longest waiting first."""
+        self._lingering: deque[_Lingering] = deque()
+        self._unsettled: OrderedDict[ProducerBatch, None] = OrderedDict()
+        """In the order of their deadlines."""
+        self._batch_number = 0
+        self._failure: ErrorValue[Exception] | None = None
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why no record can be taken any more. A new exception each time."""
+        return self._failure.exception() if self._failure is not None else None
+
+    @failure.setter
+    def failure(self, error: Exception | None) -> None:
+        self._failure = ErrorValue.of(error) if error is not None else None
+
+    # -- the user's side
+
+    def append(
+        self,
+        topic: TopicQueues,
+        queue: PartitionQueue | None,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+    ) -> Delivery | None:
+        """*locked.* Take a record; None when there is no room. `queue` None: the topic's sticky partition."""
+        target = queue or topic.sticky or self._move_sticky(topic)
+        batch = target.open
+        if batch is not None:
+            if batch.append(timestamp_ms, key, value, headers):
+                index = batch.record_count
+                batch.record_count = index + 1
+                return Delivery(batch, index, timestamp_ms)
+            self._close(target)
+            self._ask_to_wake()
+            if queue is None:
+                return self.append(topic, None, timestamp_ms, key, value, headers)
+        batch = self._new_batch(target, _record_bytes(key, value, headers))
+        if batch is None:
+            return None
+        try:
+            batch.append(timestamp_ms, key, value, headers)
+        except BaseException:
+            self._free_bytes += batch.reserved_bytes
+            raise
+        batch.record_count = 1
+        self._open(topic, target, batch)
+        return Delivery(batch, 0, timestamp_ms)
+
+    def wait_for_room(self, timeout: float) -> bool:
+        """*locked.* Block this thread until memory came free; False after `timeout` seconds."""
+        self._room_wanted += 1
+        self._ask_to_wake()
+        try:
+            return self._room.wait(timeout)
+        finally:
+            self._room_wanted -= 1
+
+    def watch_for_room(self, tell: Callable[[], None]) -> None:
+        """*locked.* Like `wait_for_room` for a caller that cannot block: `tell` is called once, unless `unwatch`ed."""
+        self._room_watchers[tell] = None
+        self._ask_to_wake()
+
+    def unwatch(self, tell: Callable[[], None]) -> None:
+        """*locked.* The caller waits no longer."""
+        self._room_watchers.pop(tell, None)
+
+    def hurry(self) -> list[ProducerBatch]:
+        """Let nothing linger; returns all batches that are not settled. Waiting for those is a flush."""
+        with self.lock:
+            while self._lingering:
+                self._due(self._lingering.popleft())
+            self._ask_to_wake()
+            return list(self._unsettled)
+
+    # -- the loop's side
+
+    def learn(self, topic: str, partition_count: int, available: Iterable[int]) -> TopicQueues:
+        """Make the topic known: it is about to be sent to."""
+        with self.lock:
+            queues = self.topics.get(topic) or self._resting.pop(topic, None) or TopicQueues(topic)
+            queues.resting = False
+            queues.used_at = self._clock.monotonic()
+            self.topics[topic] = queues
+        self.update(topic, partition_count, available)
+        return queues
+
+    def update(self, topic: str, partition_count: int, available: Iterable[int]) -> None:
+        """Follow the growth of a known topic. Partitions never go away while this client lives."""
+        with self.lock:
+            queues = self.topics[topic]
+            for number in range(len(queues.queues), partition_count):
+                queues.queues.append(
+                    PartitionQueue(TopicPartition(topic, number), in_flight_max=self._in_flight_max)
+                )
+            queues.available = tuple(available)
+
+    def collect(self, now: float) -> list[ProducerBatch]:
+        """Find what has lingered long enough; returns the batches whose delivery timeout has passed."""
+        with self.lock:
+            self._wake_pending = False
+            hurry = self._room_wanted > 0 or bool(self._room_watchers)
+            while self._lingering and (hurry or self._lingering[0].due <= now):
+                self._due(self._lingering.popleft())
+            expired = []
+            for batch in self._unsettled:
+                if batch.deadline > now:
+                    break
+                expired.append(batch)
+            return expired
+
+    def take(self, queue: PartitionQueue, broker: int) -> ProducerBatch:
+        """*locked.* The next batch of a queue for which `may_send(broker)` holds."""
+        if not queue.closed:
+            self._close(queue)
+        batch = queue.take(broker)
+        self.mark(queue)
+        return batch
+
+    def rest(self, unused_since: float) -> list[str]:
+        """Let topics rest that nothing was sent to since then; returns their names."""
+        with self.lock:
+            idle = [each for each in self.topics.values() if each.used_at < unused_since and not each.busy]
+            for each in idle:
+                each.resting = True
+                self._resting[each.topic] = self.topics.pop(each.topic)
+            return [each.topic for each in idle]
+
+    def next_due(self) -> float | None:
+        """When `collect` will have something to do if nothing else happens."""
+        with self.lock:
+            times = []
+            if self._lingering:
+                times.append(self._lingering[0].due)
+            if self._unsettled:
+                times.append(next(iter(self._unsettled)).deadline)
+            return min(times, default=None)
+
+    def abandon(self, batch: ProducerBatch) -> None:
+        """Forget a batch that expired. If it is in flight, its answer will give its memory back."""
+        with self.lock:
+            self._unsettled.pop(batch, None)
+            queue = self.queue_of(batch)
+            if queue.forget(batch):
+                self._release(batch)
+                self.mark(queue)
+
+    def release(self, batch: ProducerBatch) -> None:
+        """*locked.* A batch has left its queue for good."""
+        self._unsettled.pop(batch, None)
+        self._release(batch)
+
+    def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ...]) -> None:
+        """*locked.* `parts` take the place of a batch in flight, and its memory."""
+        del self._unsettled[batch]
+        for part in reversed(parts):
+            self._unsettled[part] = None
+            self._unsettled.move_to_end(part, last=False)
+        parts[0].reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
+        queue = self.queue_of(batch)
+        queue.replace(batch, parts)
+        self.mark(queue)
+
+    def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
+        tp = batch.topic_partition
+        return self.topics[tp.topic].queues[tp.partition]
+
+    def mark(self, queue: PartitionQueue) -> None:
+        """*locked.* Keep `ready` right after a queue changed."""
+        if queue.waiting:
+            self.ready[queue] = None
+        else:
+            self.ready.pop(queue, None)
+
+    def fail_all(self, failure: Exception) -> list[ProducerBatch]:
+        """Take no more records; returns the batches that will not be sent, for the caller to settle."""
+        with self.lock:
+            self.failure = failure
+            doomed = list(self._unsettled)
+            self._unsettled.clear()
+            self._lingering.clear()
+            self.ready.clear()
+            for topic in self.topics.values():
+                for queue in topic.queues:
+                    queue.open = None  # so that the next record finds no batch, and then `failure`
+                    queue.open_due = False
+                    queue.closed.clear()
+            self._tell_room()
+        return doomed
+
+    def drop_unsent(self) -> list[ProducerBatch]:
+        """Take out whatever is not in flight; returns it, for the caller to settle."""
+        with self.lock:
+            dropped: list[ProducerBatch] = []
+            for topic in [*self.topics.values(), *self._resting.values()]:
+                for queue in topic.queues:
+                    dropped += queue.drop_unsent()
+                    self.mark(queue)
+            for batch in dropped:
+                self.release(batch)
+            return dropped
+
+    def renumber(self) -> None:
+        """Another producer id or epoch: every partition begins at 0 under it. Nothing is in flight that counts."""
+        with self.lock:
+            for topic in [*self.topics.values(), *self._resting.values()]:
+                for queue in topic.queues:
+                    queue.numbering = None
+                    queue.refused_producer_id = None
+
+    def unsettled_count(self) -> int:
+        """Batches that are not settled."""
+        return len(self._unsettled)
+
+    # -- inside
+
+    def _new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch | None:
+        """A batch with memory of its own, or None when there is none left. Raises MESSAGE_TOO_LARGE, and `failure`."""
+        if self._failure is not None:
+            raise self._failure.exception()
+        if HEADER_BYTES + record_bytes > self._record_bytes_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {record_bytes} bytes for {queue.topic_partition} is above max.request.size"
+                f" ({self._record_bytes_max})",
+            )
+        reserved = max(self._batch_bytes_max, HEADER_BYTES + record_bytes)
+        if reserved > self._memory_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {reserved} bytes is above buffer.memory ({self._memory_bytes})",
+            )
+        if reserved > self._free_bytes:
+            return None
+        self._free_bytes -= reserved
+        now = self._clock.monotonic()
+        self._batch_number += 1
+        return ProducerBatch(
+            queue.topic_partition,
+            BatchBuilder(self._codec, self._batch_bytes_max, level=self._codec_level),
+            order=(self._batch_number, 0),
+            created_at=now,
+            deadline=now + self._delivery_timeout_s,
+            reserved_bytes=reserved,
+            transactional=self._transactional,
+        )
+
+    def _open(self, topic: TopicQueues, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        if topic.resting:  # the user's thread had it in hand when it was laid to rest
+            topic.resting = False
+            self.topics[topic.topic] = self._resting.pop(topic.topic)
+            self.revived.append(topic.topic)
+        topic.used_at = batch.created_at
+        queue.open = batch
+        self._unsettled[batch] = None
+        if not self._lingering:
+            self._ask_to_wake()
+        self._lingering.append(_Lingering(batch.created_at + self._linger_s, queue, batch))
+
+    def _due(self, entry: _Lingering) -> None:
+        if entry.queue.open is entry.batch:
+            entry.queue.open_due = True
+            self.ready[entry.queue] = None
+
+    def _close(self, queue: PartitionQueue) -> None:
+        """The open batch takes no more records."""
+        batch = queue.close_open()
+        self.ready[queue] = None
+        topic = self.topics[queue.topic_partition.topic]
+        if topic.sticky is queue:
+            topic.sticky_bytes += batch.size_bytes
+            if topic.sticky_bytes >= self._batch_bytes_max:
+                topic.sticky = None
+
+    def _move_sticky(self, topic: TopicQueues) -> PartitionQueue:
+        candidates = topic.available or range(len(topic.queues))
+        lengths = [topic.queues[number].length for number in candidates]
+        chosen = next_sticky(lengths, self._entropy.uniform(), adaptive=self._adaptive)
+        topic.sticky = topic.queues[candidates[chosen]]
+        topic.sticky_bytes = 0
+        return topic.sticky
+
+    def _release(self, batch: ProducerBatch) -> None:
+        self._free_bytes += batch.reserved_bytes
+        batch.reserved_bytes = 0
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        if self._room_wanted:
+            self._room.notify_all()
+        if self._room_watchers:
+            watchers, self._room_watchers = self._room_watchers, {}
+            for tell in watchers:
+                tell()
+
+    def _ask_to_wake(self) -> None:
+        if not self._wake_pending:
+            self._wake_pending = True
+            self._wake()
+
+
+def _record_bytes(key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
+    """At most what the record takes."""
+    size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+    for name, content in headers:
+        size += 10 + 4 * len(name) + (len(content) if content else 0)
+    return size

@@ -1,0 +1,228 @@
+"""The asynchronous producer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from odradek.client.errors import ClientClosedError
+from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
+from odradek.client.options import ProducerOptions
+from odradek.client.producer.core import FAREWELL_S, ProducerCore
+from odradek.client.producer.delivery import Delivery, RecordMetadata
+from odradek.client.producer.partitioner import Partitioner
+from odradek.client.producer.record_input import HeaderInput, Serializer
+from odradek.client.settings import ProducerSettings
+from odradek.runtime.ports import Clock, Entropy
+
+
+class AsyncProducer:
+    """Sends records from one event loop.
+
+        async with AsyncProducer("127.0.0.1:9092") as producer:
+            delivery = await producer.send("flights", b"...")  # in a batch now
+            metadata = await delivery                          # acknowledged
+
+    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[ProducerOptions],
+    ) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._core = ProducerCore(
+            ProducerSettings.of(bootstrap_servers, dict(settings)),
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            clock=clock,
+            entropy=entropy,
+            wake=self._wake,
+        )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+        """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
+        return cls(**ProducerSettings.arguments(config), **more)
+
+    async def start(self) -> None:
+        """Begin to work on the running loop; `send` does so by itself."""
+        if self._closed:
+            raise ClientClosedError("producer")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._core.start()
+
+    async def send(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: object = None,
+        headers: HeaderInput = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Put a record into a batch; await the returned delivery to know that it is acknowledged.
+
+        Waits, up to max.block.ms, for the topic's metadata and while buffer.memory is full.
+        """
+        core = self._core
+        if self._loop is None or self._closed:
+            await self.start()
+        if core.transactions is not None:
+            core.transactions.core.check_sendable()
+        key_bytes, value_bytes, pairs = core.content(key, value, headers)
+        queues = core.accumulator.topics.get(topic) or await core.learn(topic)
+        queue = core.choose(queues, key_bytes, partition)
+        if timestamp_ms is None:
+            timestamp_ms = core.clock.wall_ms()
+        deadline: float | None = None
+        while True:
+            with core.accumulator.lock:
+                delivery = core.accumulator.append(queues, queue, timestamp_ms, key_bytes, value_bytes, pairs)
+            if delivery is not None:
+                return delivery
+            now = core.clock.monotonic()
+            deadline = deadline or now + core.max_block_s
+            await self._wait_for_room(deadline - now)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: object = None,
+        headers: HeaderInput = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged: simple, and slow when done one by one."""
+        return await (
+            await self.send(
+                topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+            )
+        )
+
+    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the sync face has the same
+        """Send everything now and wait until all of it is acknowledged or has failed.
+
+        Raises TimeoutError after `timeout` seconds, and DeliveryError for failures that nobody has looked at.
+        """
+        async with asyncio.timeout(timeout):
+            for batch in self._core.accumulator.hurry():
+                await batch.wait_async()
+        self._raise_undelivered()
+
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the sync face has the same
+        """Flush, then end. Whatever is not delivered within `timeout` seconds fails. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._loop is not None and self._core.accumulator.failure is None:
+                await self._core.abort_open_transaction(FAREWELL_S)
+                await self.flush(timeout)
+        finally:
+            await self._core.finish()
+        self._raise_undelivered()
+
+    # -- transactions
+
+    async def init_transactions(self, timeout_s: float | None = None) -> None:
+        """Once, before anything else: fence older producers of this transactional id, and abort what they left open."""
+        await self.start()
+        await self._core.need_transactions().init(timeout_s)
+
+    def begin_transaction(self) -> None:
+        """Records sent, and offsets committed through this producer, are part of it from now on."""
+        self._core.begin_transaction()
+
+    async def commit_transaction(self, timeout_s: float | None = None) -> None:
+        """Send what waits, and make all of the transaction visible at once.
+
+        ProducerFencedError: another producer has taken over, close this one. Other errors: `abort_transaction`. After
+        TimedOutError the outcome is open: call it again.
+        """
+        await self._core.need_transactions().commit(timeout_s)
+
+    async def abort_transaction(self, timeout_s: float | None = None) -> None:
+        """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""
+        await self._core.abort_transaction(timeout_s)
+
+    async def send_offsets_to_transaction(
+        self, offsets: OffsetsToCommit, group: GroupMetadata, timeout_s: float | None = None
+    ) -> None:
+        """Commit a group's offsets if and when the transaction is committed; `group` is
+        `AsyncConsumer.group_metadata()`."""
+        await self._core.need_transactions().send_offsets(offsets, group, timeout_s)
+
+    @asynccontextmanager
+    async def transaction(self, timeout_s: float | None = None) -> AsyncIterator[Self]:
+        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails."""
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException as error:
+            await self._core.settle_transaction(error, timeout_s)
+            raise
+        await self._core.settle_transaction(None, timeout_s)
+
+    async def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic, in order."""
+        await self.start()
+        return tuple(range(len((await self._core.learn(topic)).queues)))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close()
+        except Exception as second:  # noqa: BLE001 - must not hide the error that ended the block
+            error.add_note(f"closing the producer failed, too: {second}")
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            self._core.sender.turn_soon()
+
+    def _raise_undelivered(self) -> None:
+        error = self._core.undelivered()
+        if error is not None:
+            raise error
+
+    async def _wait_for_room(self, timeout_s: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def tell() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        with self._core.accumulator.lock:
+            self._core.accumulator.watch_for_room(tell)
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await future
+        except TimeoutError:
+            raise self._core.no_room() from None
+        finally:
+            with self._core.accumulator.lock:
+                self._core.accumulator.unwatch(tell)

@@ -1,0 +1,175 @@
+"""What the asynchronous and the synchronous producer share: everything but how to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from odradek.client.errors import BufferFullError, ClientClosedError, explain
+from odradek.client.network.cluster import Cluster
+from odradek.client.producer.accumulator import Accumulator, TopicQueues
+from odradek.client.producer.partition_queue import PartitionQueue
+from odradek.client.producer.partitioner import Partitioner
+from odradek.client.producer.record_input import HeaderInput, Serializer, to_bytes, to_headers
+from odradek.client.producer.sender import Sender
+from odradek.client.settings import ProducerSettings
+from odradek.client.transactions.core import State
+from odradek.client.transactions.service import Transactions
+from odradek.client.transactions.verdict import FatalTransactionError, TransactionError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.records import partition_of
+from odradek.runtime.ports import Buffer, Clock, Entropy
+from odradek.runtime.real_clock import SystemClock, SystemEntropy
+from odradek.telemetry import events
+
+_log = events.get("client")
+
+FAREWELL_S: Final = 5.0
+"""How long `close` tries to abort a transaction that was left open."""
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class ProducerCore:
+    """Made anywhere; `start` and `finish` run on the event loop. `wake` asks for a turn of the sender, from any thread."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        *,
+        key_serializer: Serializer | None,
+        value_serializer: Serializer | None,
+        partitioner: Partitioner | None,
+        clock: Clock | None,
+        entropy: Entropy | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self.settings: Final = settings
+        self.clock: Final = clock or SystemClock()
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._partitioner = partitioner
+        entropy = entropy or SystemEntropy()
+        self.cluster: Final = Cluster(settings, self.clock, entropy, auto_create=True)
+        self.accumulator: Final = Accumulator(settings, self.clock, entropy, wake=wake)
+        self.sender: Final = Sender(settings, self.cluster, self.accumulator)
+        self.transactions: Final = self._transactions() if settings.transactional_id else None
+        self.sender.transactions = self.transactions
+        self.max_block_s: Final = settings.max_block_ms / 1000
+        self.plain: Final = key_serializer is None and value_serializer is None
+        """No serializers: bytes need no look."""
+        self.sticky: Final = partitioner is None
+        """Records without key and partition need no choice."""
+
+    def start(self) -> None:
+        """Idempotent; on the loop."""
+        self.cluster.start()
+
+    async def finish(self) -> None:
+        """End everything; what is not settled fails. Idempotent; on the loop."""
+        await self.sender.stop()
+        if self.transactions is not None:
+            await self.transactions.stop()
+        await self.cluster.close()
+        self.sender.give_up(ClientClosedError("producer"))
+
+    async def learn(self, topic: str) -> TopicQueues:
+        """Make a topic known; KafkaError when the cluster does not have it within max.block.ms."""
+        image = await self.cluster.metadata.topic(topic, self.max_block_s)
+        return self.accumulator.learn(topic, len(image.partitions), image.available)
+
+    def content(
+        self, key: object, value: object, headers: HeaderInput
+    ) -> tuple[Buffer | None, Buffer | None, Headers]:
+        """What the user passed, as it goes on the wire."""
+        return (
+            to_bytes(key, self._key_serializer, "key"),
+            to_bytes(value, self._value_serializer, "value"),
+            to_headers(headers) if headers else (),
+        )
+
+    def choose(self, topic: TopicQueues, key: Buffer | None, partition: int | None) -> PartitionQueue | None:
+        """The queue that a record goes to; None leaves it to the sticky partition."""
+        queues = topic.queues
+        if partition is None and self._partitioner is not None:
+            partition = self._partitioner(topic.topic, bytes(key) if key is not None else None, len(queues))
+        if partition is None:
+            if key is None or self.settings.partitioner_ignore_keys:
+                return None
+            return queues[partition_of(bytes(key), len(queues))]
+        if not 0 <= partition < len(queues):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic.topic!r} has partitions 0 to {len(queues) - 1}, not {partition}",
+            )
+        return queues[partition]
+
+    def need_transactions(self) -> Transactions:
+        if self.transactions is None:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this needs a transactional_id")
+        return self.transactions
+
+    def begin_transaction(self) -> None:
+        """Records and offsets are part of it from now on."""
+        self.check_usable()
+        self.need_transactions().core.begin()
+
+    async def abort_transaction(self, timeout_s: float | None) -> None:
+        await self.need_transactions().abort(timeout_s)
+        self.sender.failures.take()  # it was told by what failed, and none of it counts
+
+    async def abort_open_transaction(self, timeout_s: float) -> None:
+        """At the end: what is still open is never committed, and nobody should have to wait for its timeout."""
+        if self.transactions is None or self.transactions.core.state not in (State.OPEN, State.BROKEN):
+            return
+        try:
+            await self.abort_transaction(timeout_s)
+        except OdradekError as error:
+            _log.info("transaction_not_aborted", reason=explain(error))
+
+    async def settle_transaction(self, error: BaseException | None, timeout_s: float | None) -> None:
+        """The end of a `with` block: commit, or abort if something failed. Raises what the caller does not know yet."""
+        core = self.need_transactions().core
+        if error is None:
+            try:
+                await self.need_transactions().commit(timeout_s)
+            except TransactionError as failure:
+                await self._abort_after(failure, timeout_s)
+                raise
+        elif core.state in (State.OPEN, State.BROKEN):
+            await self._abort_after(error, timeout_s)
+
+    async def _abort_after(self, error: BaseException, timeout_s: float | None) -> None:
+        """That the producer is fenced may show only now; then that is what went wrong."""
+        try:
+            await self.abort_transaction(timeout_s)
+        except OdradekError as second:
+            if isinstance(second, FatalTransactionError) and isinstance(error, TransactionError):
+                raise second from error
+            error.add_note(f"aborting the transaction failed, too: {second}")
+
+    def _transactions(self) -> Transactions:
+        return Transactions(
+            self.settings,
+            self.cluster,
+            self.accumulator,
+            identify=self.sender.identified,
+            go_on=self.sender.turn_soon,
+        )
+
+    def check_usable(self) -> None:
+        """Raise what ended the producer, if anything did."""
+        failure = self.accumulator.failure
+        if failure is not None:
+            raise failure
+
+    def no_room(self) -> BufferFullError:
+        """What to raise when the wait for memory was too long."""
+        return BufferFullError(
+            f"buffer.memory ({self.settings.buffer_memory} bytes) stayed full for {self.max_block_s:g} s",
+            self.cluster.metadata.problem,
+        )
+
+    def undelivered(self) -> Exception | None:
+        """What flush and close must raise."""
+        return self.sender.failures.take()

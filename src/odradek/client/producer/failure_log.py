@@ -1,0 +1,43 @@
+"""Failures that nobody has been told about yet: `flush` and `close` raise them, so that none is lost in silence."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from odradek.client.errors import DeliveryError
+from odradek.client.producer.delivery import ProducerBatch
+from odradek.model.errors import ErrorValue
+
+_REMEMBERED_MAX: Final = 1_000
+
+
+class FailureLog:
+    """Batches that failed. One whose `Delivery` somebody looked at, or gave a callback to, counts as told."""
+
+    __slots__ = ("_batches", "_forgotten_count")
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[ProducerBatch, ErrorValue[Exception]]] = deque()
+        self._forgotten_count = 0
+
+    def note(self, batch: ProducerBatch, error: Exception) -> None:
+        """On the loop. Beyond a thousand batches only the records are counted, told or not."""
+        if len(self._batches) < _REMEMBERED_MAX:
+            self._batches.append((batch, ErrorValue.of(error)))
+        else:
+            self._forgotten_count += batch.record_count
+
+    def take(self) -> DeliveryError | None:
+        """The error to raise, if there is something to tell; it is told once. From any thread."""
+        first: ErrorValue[Exception] | None = None
+        record_count = self._forgotten_count
+        self._forgotten_count = 0
+        while self._batches:
+            batch, error = self._batches.popleft()
+            if not batch.root.observed:
+                record_count += batch.record_count
+                first = first or error
+        if first is None:
+            return None
+        return DeliveryError(record_count, first.exception())

@@ -1,0 +1,75 @@
+"""Brokers as processes: ending them works however they ended by themselves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.cli.serving.broker_processes import BrokerProcess, BrokerTerms, Fleet
+
+
+class EndsWhenLookedAt:
+    """A process that was alive when it was asked for, and is dead when it is signalled."""
+
+    stdout = None
+    pid = 1
+
+    def __init__(self) -> None:
+        self.returncode: int | None = None
+        self._looks = 0
+
+    def poll(self) -> int | None:
+        self._looks += 1
+        if self._looks > 1:
+            self.returncode = 3
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        raise AssertionError("it is dead")
+
+    def wait(self, timeout: float | None = None) -> int:
+        self.returncode = 3
+        return 3
+
+
+def broker(number: int, directory: Path) -> BrokerProcess:
+    return BrokerProcess(BrokerTerms(node_id=number, directory=directory, listen="127.0.0.1:0"))
+
+
+def test_a_broker_that_ends_just_before_it_is_told_to_has_stopped(tmp_path: Path) -> None:
+    one = broker(1, tmp_path)
+    one._process = EndsWhenLookedAt()  # type: ignore[assignment]
+    assert one.stop() == 3
+
+
+def test_a_broker_that_cannot_be_stopped_leaves_no_other_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[int] = []
+    fleet = Fleet([broker(number, tmp_path) for number in (1, 2, 3)])
+
+    def stop(one: BrokerProcess, timeout_s: float = 0.0) -> int | None:
+        if one.node_id == 2:
+            raise OSError("it hangs in the kernel")
+        stopped.append(one.node_id)
+        return 0
+
+    monkeypatch.setattr(BrokerProcess, "stop", stop)
+    with pytest.raises(OSError, match="hangs"):
+        fleet.stop()
+    assert stopped == [3, 1]
+
+
+def test_a_paused_broker_that_was_killed_meanwhile_stops_nobody_from_stopping(tmp_path: Path) -> None:
+    fleet = Fleet([broker(1, tmp_path)])
+    process: Any = EndsWhenLookedAt()
+    fleet.brokers[0]._process = process
+    fleet.brokers[0]._is_paused = True
+    fleet.stop()
+    assert process.returncode == 3
+
+
+def test_ids_and_ports_follow_one_another_from_the_first(tmp_path: Path) -> None:
+    fleet = Fleet.plan(2, tmp_path, first_id=4, listen="127.0.0.1:9092")
+    assert [one.node_id for one in fleet.brokers] == [4, 5]
+    assert [one.terms.listen for one in fleet.brokers] == ["127.0.0.1:9092", "127.0.0.1:9093"]

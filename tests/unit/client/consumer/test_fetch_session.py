@@ -1,0 +1,127 @@
+"""Fetch sessions: the broker's picture is the client's wish, whatever gets lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.client.consumer.fetch_session import FetchSession, FetchWish, SessionRequest
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+
+
+def wish(offset: int = 0, topic_id: int = 1) -> FetchWish:
+    return FetchWish(UUID(int=topic_id), offset, 3, 1 << 20)
+
+
+def test_the_first_request_names_everything_and_later_ones_what_changed() -> None:
+    session = FetchSession()
+    first = session.next({A: wish(), B: wish()})
+    assert (first.session_id, first.epoch, set(first.wishes)) == (0, 0, {A, B})
+    session.answered(77)
+    second = session.next({A: wish(10), B: wish()})
+    assert (second.session_id, second.epoch, set(second.wishes), set(second.forgotten)) == (77, 1, {A}, set())
+    session.answered(77)
+    third = session.next({A: wish(10), C: wish()})
+    assert (third.epoch, set(third.wishes), set(third.forgotten)) == (2, {C}, {B})
+
+
+def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
+    session = FetchSession()
+    for _ in range(3):
+        request = session.next({A: wish()})
+        assert (request.session_id, request.epoch, set(request.wishes)) == (0, 0, {A})
+        session.answered(0)
+
+
+def test_a_forgotten_session_begins_anew_without_an_id_and_a_miscounted_one_closes_the_old() -> None:
+    for code, expected in (
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 77),
+    ):
+        session = FetchSession()
+        session.next({A: wish()})
+        session.answered(77)
+        session.next({A: wish(1)})
+        session.refused(code)
+        request = session.next({A: wish(1)})
+        assert (request.session_id, request.epoch, set(request.wishes)) == (expected, 0, {A})
+        session.answered(78)
+        assert session.next({A: wish(2)}).session_id == 78
+
+
+def test_after_a_lost_answer_everything_is_said_again() -> None:
+    session = FetchSession()
+    session.next({A: wish(), B: wish()})
+    session.answered(77)
+    session.next({A: wish(5), B: wish()})
+    session.lost()
+    request = session.next({A: wish(5), B: wish()})
+    assert (request.epoch, set(request.wishes)) == (0, {A, B})
+
+
+def test_a_topic_of_the_same_name_with_another_id_replaces_the_old_one() -> None:
+    session = FetchSession()
+    session.next({A: wish(topic_id=1)})
+    session.answered(77)
+    request = session.next({A: wish(topic_id=2)})
+    assert request.wishes == {A: wish(topic_id=2)}
+    assert request.forgotten == {A: wish(topic_id=1)}
+
+
+@dataclass
+class BrokerSide:
+    """What a broker keeps of one session, after KIP-227."""
+
+    session_id: int = 0
+    epoch: int = 0
+    held: dict[tuple[UUID, TopicPartition], FetchWish] = field(default_factory=dict)
+    last_id: int = 100
+
+    def take(self, request: SessionRequest) -> tuple[ErrorCode, int]:
+        if request.epoch == 0:
+            self.last_id += 1
+            self.session_id, self.epoch, self.held = self.last_id, 1, {}
+        elif request.session_id != self.session_id:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0
+        elif request.epoch != self.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0
+        else:
+            self.epoch += 1
+            for tp, gone in request.forgotten.items():
+                self.held.pop((gone.topic_id, tp), None)
+        for tp, wanted in request.wishes.items():
+            self.held[wanted.topic_id, tp] = wanted
+        return ErrorCode.NONE, self.session_id
+
+
+wanted = st.dictionaries(st.sampled_from([A, B, C]), st.builds(wish, st.integers(0, 3), st.integers(1, 2)))
+fates = st.sampled_from(["answered", "answered", "answered", "request lost", "answer lost", "evicted"])
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(wanted, fates), max_size=30))
+def test_whenever_the_broker_answers_it_holds_exactly_what_is_wanted(
+    steps: list[tuple[dict[TopicPartition, FetchWish], str]],
+) -> None:
+    session, broker = FetchSession(), BrokerSide()
+    for wishes, fate in steps:
+        if fate == "evicted":
+            broker.session_id = -1
+        request = session.next(dict(wishes))
+        if fate == "request lost":
+            session.lost()
+            continue
+        code, session_id = broker.take(request)
+        if fate == "answer lost":
+            session.lost()
+        elif code is not ErrorCode.NONE:
+            session.refused(code)
+        else:
+            session.answered(session_id)
+            assert broker.held == {(each.topic_id, tp): each for tp, each in wishes.items()}
