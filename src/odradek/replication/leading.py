@@ -233,6 +233,15 @@ class LeadingReplica(Replica):
             return None
         return self._acknowledgements.wait(last_offset)
 
+    def when_own_records_are_readable(self) -> asyncio.Future[None] | None:
+        """A future for the moment when this leader's disk no longer keeps anything that is in the log now from its readers.
+
+        None when it does not, or when followers in sync decide, too: then Kafka's leader does not show it at once either.
+        """
+        if self.retired is not None or not self.is_leader or self.in_sync_count > 1:
+            return None
+        return self.when_durable()
+
     # -- leading: deleting
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from odradek.broker.end_offsets import high_watermark_of
+from odradek.broker.end_offsets import high_watermark_of, readable
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -24,6 +25,21 @@ HERE, OTHER = BrokerId(1), BrokerId(2)
 NAME = TopicPartition("t", 0)
 
 
+class Leading:
+    """Its disk has not everything yet, but for those who wait."""
+
+    high_watermark = 6
+
+    def check_leads(self) -> None:
+        pass
+
+    def when_own_records_are_readable(self) -> asyncio.Future[None]:
+        self.high_watermark = 7
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        durable.set_result(None)
+        return durable
+
+
 class Parts:
     def __init__(self, leader: BrokerId) -> None:
         partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(0), replicas=(HERE,), isr=(HERE,))
@@ -36,7 +52,7 @@ class Parts:
         self.answer: Message | OdradekError = ListOffsetsResponse()
 
     def leader(self, topic: str, index: int) -> Any:
-        return SimpleNamespace(high_watermark=7, check_leads=lambda: None)
+        return Leading()
 
     async def ask(self, broker: BrokerId, api_key: int, request: Message, **_: Any) -> Message:
         assert (broker, api_key) == (OTHER, 2)
@@ -56,7 +72,7 @@ async def end_of(parts: Any, name: TopicPartition = NAME) -> int:
     return await high_watermark_of(parts, name)
 
 
-async def test_a_leader_knows_it_itself() -> None:
+async def test_a_leader_knows_it_itself_once_its_disk_has_everything() -> None:
     assert await end_of(Parts(HERE)) == 7
 
 
@@ -89,3 +105,9 @@ async def test_without_a_leader_nobody_is_asked() -> None:
     with pytest.raises(KafkaError) as refused:
         await end_of(Parts(HERE), TopicPartition("t", 5))
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_disk_that_stands_still_does_not_hold_an_answer_back_for_ever() -> None:
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    await readable([never], timeout_ms=1)
+    assert never.cancelled()

@@ -1,5 +1,7 @@
 """DeleteRecords (21). Versions 0-2. Moves a partition's start up to an offset (-1: the high watermark).
 
+Records that were acknowledged with acks=1, and are on their way to this broker's disk, are waited for first.
+
 Answered once nobody has the records any more: the followers that live learn of the new start with their next fetches, and say
 so with those that follow. Who is not done when time is up is REQUEST_TIMED_OUT; the leader's records are gone all the same.
 """
@@ -7,10 +9,11 @@ so with those that follow. Who is not done when time is up is REQUEST_TIMED_OUT;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.dispatch import with_timeout
+from odradek.broker.end_offsets import FLUSH_MS_MAX, readable, unreadable
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -28,20 +31,46 @@ _NO_LOW_WATERMARK = -1
 def handle(
     parts: Parts, circumstances: Circumstances, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    work = _Work()
-    for topic in request.topics:
-        results = [work.delete(parts, topic.name, wanted) for wanted in topic.partitions]
-        work.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    waits = unreadable(_led_here(parts, request))
+    if waits:
+        return _deleted_later(waits, parts, request)
+    work = _Work(parts, request)
     return work.finished(request.timeout_ms) if work.waiting else work.response()
+
+
+def _led_here(parts: Parts, request: DeleteRecordsRequest) -> Iterator[Partition]:
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            try:
+                yield parts.replicas.leader(topic.name, wanted.partition_index)
+            except KafkaError:
+                continue  # said in the answer
+
+
+async def _deleted_later(
+    waits: list[asyncio.Future[None]], parts: Parts, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    now = parts.runtime.clock.monotonic
+    deadline = now() + request.timeout_ms / 1000
+    await readable(waits, min(request.timeout_ms, FLUSH_MS_MAX))
+    work = _Work(parts, request)
+    left_ms = int((deadline - now()) * 1000)
+    return await work.finished(left_ms) if work.waiting else work.response()
 
 
 class _Work:
     """One request's deletions, and what they wait for."""
 
-    def __init__(self) -> None:
-        self.topics: list[DeleteRecordsTopicResult] = []
+    def __init__(self, parts: Parts, request: DeleteRecordsRequest) -> None:
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """By the identity of the result that waits, which is alive for as long as this is."""
+        self.topics = [
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[self.delete(parts, topic.name, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
 
     def delete(
         self, parts: Parts, topic: str, wanted: DeleteRecordsPartition

@@ -7,13 +7,18 @@ and -6 are "none".
 After an election the leader may not know yet what its predecessor had shown as committed. Until it does, the latest offset, and
 what a timestamp finds behind the high watermark, are OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE): offsets
 that clients saw never seem to go back.
+
+What depends on the end waits for records that were acknowledged with acks=1 and are on their way to this broker's disk.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Iterator
 
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.end_offsets import readable, unreadable
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -36,9 +41,37 @@ _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PE
 _SINCE_LEADER_EPOCH = 4
 _SINCE_NOT_AVAILABLE = 5
 _READ_COMMITTED = 1
+_OF_THE_START = frozenset({_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING})
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(
+    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    waits = unreadable(_ends_asked_for(parts, request))
+    if waits:
+        return _answered_later(waits, parts, circumstances, request)
+    return _answered(parts, circumstances, request)
+
+
+def _ends_asked_for(parts: Parts, request: ListOffsetsRequest) -> Iterator[Partition]:
+    """The partitions led here whose end decides what is answered."""
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            if wanted.timestamp not in _OF_THE_START:
+                try:
+                    yield parts.replicas.leader(topic.name, wanted.partition_index)
+                except KafkaError:
+                    continue  # said in the answer
+
+
+async def _answered_later(
+    waits: list[asyncio.Future[None]], parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    await readable(waits)
+    return _answered(parts, circumstances, request)
+
+
+def _answered(parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest) -> ListOffsetsResponse:
     committed_only = request.isolation_level == _READ_COMMITTED
     asked = Counter(
         (topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions

@@ -1,0 +1,81 @@
+"""A record that was acknowledged with acks=1 is there for whoever asks next, although it is on its way to the disk."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.scenarios.conftest import Wire
+
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+LATEST, MAX_TIMESTAMP, FIRST_TIMESTAMP = -1, -3, 1_700_000_000_000
+READ_COMMITTED = 1
+TO_THE_END = -1
+
+
+def list_offsets(timestamp: int, isolation_level: int = 0) -> ListOffsetsRequest:
+    topic = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=timestamp)])
+    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic])
+
+
+def delete_records(offset: int) -> DeleteRecordsRequest:
+    topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(offset=offset)])
+    return DeleteRecordsRequest(topics=[topic], timeout_ms=5000)
+
+
+async def right_after_produce(
+    wire: Wire,
+    make_batch: Callable[..., Any],
+    make_produce: Callable[..., Any],
+    name: str,
+    version: int,
+    asked: Any,
+) -> Any:
+    """The answer for the one partition. Both requests arrive together, so no flush is between them."""
+    wire.send("Produce", 9, make_produce("t", make_batch([b"one"]), acks=1))
+    wire.send(name, version, asked)
+    produced = (await wire.receive()).responses[0].partition_responses[0]
+    assert produced.error_code == 0
+    return (await wire.receive()).topics[0].partitions[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "offset"),
+    [
+        (list_offsets(LATEST), 1),
+        (list_offsets(LATEST, READ_COMMITTED), 1),
+        (list_offsets(MAX_TIMESTAMP), 0),
+        (list_offsets(FIRST_TIMESTAMP), 0),
+    ],
+    ids=["latest", "latest that is committed", "largest timestamp", "by timestamp"],
+)
+async def test_list_offsets_counts_it(
+    wire: Wire,
+    make_batch: Callable[..., Any],
+    make_produce: Callable[..., Any],
+    asked: ListOffsetsRequest,
+    offset: int,
+) -> None:
+    await wire.create("t")
+    answer = await right_after_produce(wire, make_batch, make_produce, "ListOffsets", 7, asked)
+    assert (answer.error_code, answer.offset) == (0, offset)
+
+
+@pytest.mark.parametrize("offset", [TO_THE_END, 1])
+async def test_delete_records_deletes_it(
+    wire: Wire, make_batch: Callable[..., Any], make_produce: Callable[..., Any], offset: int
+) -> None:
+    await wire.create("t")
+    answer = await right_after_produce(
+        wire, make_batch, make_produce, "DeleteRecords", 2, delete_records(offset)
+    )
+    assert (answer.error_code, answer.low_watermark) == (0, 1)
