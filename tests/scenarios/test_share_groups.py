@@ -170,7 +170,7 @@ async def wire(scene: Any) -> Any:
     await scene.start(**SETTINGS)
     wire = await scene.connect()
     await wire.create("t")
-    await set_of_group(wire, share_auto_offset_reset="earliest")
+    await set_of_group(wire, share_auto_offset_reset="earliest", share_assignment_interval_ms="0")
     return wire
 
 
@@ -303,8 +303,9 @@ async def test_the_records_come_in_every_version(wire: Any, version: int) -> Non
 
 async def test_members_of_a_group_get_all_partitions_between_them(wire: Any) -> None:
     await wire.create("u", 4)
-    first = await beat(wire, ANNE, 0, "u")
-    assert first.error_code == 0
+    joined = await beat(wire, ANNE, 0, "u")
+    assert (joined.error_code, joined.assignment.topic_partitions) == (0, []), "others may be about to join"
+    first = await beat(wire, ANNE, joined.member_epoch)
     assert [sorted(one.partitions) for one in first.assignment.topic_partitions] == [[0, 1, 2, 3]]
     stranger = await beat(wire, BERT, 3)
     assert stranger.error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -312,10 +313,37 @@ async def test_members_of_a_group_get_all_partitions_between_them(wire: Any) -> 
     assert (await beat(wire, ANNE, -1)).member_epoch == -1
 
 
+@pytest.mark.parametrize("length", [1, 36])
+async def test_members_may_have_ids_of_any_length_up_to_that_of_a_uuid_with_dashes(
+    wire: Any, length: int
+) -> None:
+    member_id = "m" * length
+    await wire.produce("t", [b"a"])
+    joined = await beat(wire, member_id, 0, "t")
+    assert (await beat(wire, member_id, joined.member_epoch)).error_code == 0
+    member = Member(wire, member_id, await id_of(wire, "t"))
+    assert await member.acquired() == [(0, 0, 1)]
+    assert await member.say(0, 0, ACCEPT) == 0
+
+
+@pytest.mark.parametrize("member_id", ["", "m" * 37])
+async def test_no_request_of_a_member_without_an_id_or_with_a_longer_one_is_served(
+    wire: Any, member_id: str
+) -> None:
+    assert (await beat(wire, member_id, 0, "t")).error_code == ErrorCode.INVALID_REQUEST
+    session = {"group_id": "g", "member_id": member_id}
+    fetched = await wire.call("ShareFetch", 1, ShareFetchRequest(**session, share_session_epoch=0))
+    acknowledged = await wire.call(
+        "ShareAcknowledge", 1, ShareAcknowledgeRequest(**session, share_session_epoch=1)
+    )
+    assert (fetched.error_code, acknowledged.error_code) == (ErrorCode.INVALID_REQUEST,) * 2
+
+
 async def test_a_group_is_described_listed_and_deleted(wire: Any) -> None:
     await wire.produce("t", [b"a", b"b"])
     topic_id = await id_of(wire, "t")
     joined = await beat(wire, ANNE, 0, "t")
+    joined = await beat(wire, ANNE, joined.member_epoch)
     described = (await wire.call("ShareGroupDescribe", 1, ShareGroupDescribeRequest(group_ids=["g"]))).groups[
         0
     ]

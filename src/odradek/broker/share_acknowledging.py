@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from odradek.broker.context import Parts
 from odradek.broker.features import SHARE_VERSION, level_of
 from odradek.broker.share_sessions import CLOSING, MemberKey, ShareSession
+from odradek.groups.share.kind import check_member_id
 from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Connection
 
-_UUID_CHARACTERS: Final = 22
 ReadPlace = tuple[UUID, int]
 
 
@@ -50,8 +50,7 @@ def member_of(parts: Parts, asked: Asked) -> MemberKey:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature share.version is off")
     if not asked.group_id or not asked.member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's id and a member's id must be given")
-    if len(asked.member_id) != _UUID_CHARACTERS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{asked.member_id!r} is no member id: it is not a UUID")
+    check_member_id(asked.member_id)
     return MemberKey(asked.group_id, asked.member_id)
 
 

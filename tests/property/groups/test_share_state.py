@@ -47,12 +47,12 @@ def test_every_partition_that_anybody_wants_has_a_reader_and_nobody_who_wants_on
         member: frozenset(UUID(int=one) for one in topics if one in sizes)
         for member, topics in wishes.items()
     }
-    counts = {UUID(int=one): size for one, size in sizes.items()}
-    target = assign(subscriptions, counts, {})
+    partitions = {UUID(int=one): range(size) for one, size in sizes.items()}
+    target = assign(subscriptions, partitions, {})
     for _ in range(rounds):
-        target = assign(subscriptions, counts, target)
+        target = assign(subscriptions, partitions, target)
     wanted = {
-        (one, number) for topics in subscriptions.values() for one in topics for number in range(counts[one])
+        (one, number) for topics in subscriptions.values() for one in topics for number in partitions[one]
     }
     given_out = {
         (one, number) for share in target.values() for one, numbers in share.items() for number in numbers
@@ -61,4 +61,4 @@ def test_every_partition_that_anybody_wants_has_a_reader_and_nobody_who_wants_on
     for member, topics in subscriptions.items():
         assert bool(target[member]) == bool(topics)
         assert set(target[member]) <= topics
-    assert assign(subscriptions, counts, target) == target, "it is stable"
+    assert assign(subscriptions, partitions, target) == target, "it is stable"

@@ -1,6 +1,6 @@
 """WriteShareGroupState (85): a partition's leader has a share group's progress kept (KIP-932). Between brokers. Versions 0-1.
 
-FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. How much is done with above the start (v1) is counted here, from the batches.
+FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, INVALID_REQUEST for batches that cannot be. How much is done with above the start (v1) is counted here, from the batches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.share_state_answers import kept
 from odradek.groups.share.state import ShareStates, StateChange
 from odradek.groups.share.state_formats import unlisted
-from odradek.model.errors import KafkaError
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol import MalformedMessage
 from odradek.protocol.messages.write_share_group_state import (
     PartitionData,
     PartitionResult,
@@ -39,9 +40,11 @@ async def handle(
 
 
 def _change(asked: PartitionData) -> StateChange:
-    return StateChange(
-        asked.state_epoch, asked.leader_epoch, asked.start_offset, unlisted(asked.state_batches)
-    )
+    try:
+        batches = unlisted(asked.state_batches)
+    except MalformedMessage as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    return StateChange(asked.state_epoch, asked.leader_epoch, asked.start_offset, batches)
 
 
 def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:

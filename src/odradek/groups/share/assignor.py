@@ -6,7 +6,7 @@ partition is shared; with fewer, each member has several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -18,15 +18,15 @@ _Place = tuple[UUID, int]
 
 def assign(
     subscriptions: Mapping[str, frozenset[UUID]],
-    partition_counts: Mapping[UUID, int],
+    partitions: Mapping[UUID, Collection[int]],
     before: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """For each member what it shall read. Who has a partition already keeps it, as far as the others are not left short."""
+    """For each member what it shall read of `partitions`. Who has a partition already keeps it, as far as the others are not left short."""
     given: dict[str, set[_Place]] = {member_id: set() for member_id in subscriptions}
     readers: dict[_Place, int] = {
         (topic_id, partition): 0
         for topic_id in sorted(set().union(*subscriptions.values()), key=lambda one: one.bytes)
-        for partition in range(partition_counts.get(topic_id, 0))
+        for partition in sorted(partitions.get(topic_id, ()))
     }
     share = -(-len(readers) // len(given)) if given else 0
     crowd = -(-len(given) // len(readers)) if readers else 0

@@ -6,7 +6,8 @@ that ends in a refusal leaves nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from uuid import UUID
 
@@ -79,13 +80,11 @@ class ShareDraft:
         since_ms = now.wall_ms - group.assignment_ms
         if 0 <= since_ms < settings.assignment_interval_ms and group.assignment_epoch > 0:
             return
-        ids = {name: topics.topic_id(name) for name in group.subscribed_topics}
         subscriptions = {
-            member_id: frozenset(one for name in profile.topics if (one := ids[name]) is not None)
-            for member_id, profile in group.members.items()
+            member_id: _ids_of(profile.topics, topics) for member_id, profile in group.members.items()
         }
-        counts = {one: topics.partition_count(name) for name, one in ids.items() if one is not None}
-        for member_id, share in assign(subscriptions, counts, group.targets).items():
+        begun = {topic_id: topic.partitions for topic_id, topic in group.state_topics.items()}
+        for member_id, share in assign(subscriptions, begun, group.targets).items():
             if share != group.targets.get(member_id, NOTHING):
                 key = formats.TargetMemberKey(group_id=group.group_id, member_id=member_id)
                 self.write(key, formats.TargetMemberValue(topic_partitions=listed(share)))
@@ -93,34 +92,62 @@ class ShareDraft:
             formats.TargetKey(group_id=group.group_id),
             formats.TargetValue(assignment_epoch=self.group.epoch, assignment_timestamp=now.wall_ms),
         )
-        self._begin_to_read(topics)
 
-    def _begin_to_read(self, topics: Topics) -> None:
-        """Note the partitions of the target: the group has a state in them from now on; those of deleted topics are gone."""
+    def begin_to_read(self, topics: Topics) -> None:
+        """Note the partitions that the members subscribe to: the group has a state in them from now on; those of deleted
+        topics are gone.
+
+        What is new is shared out with the next target, which is due an assignment interval later: who joins first does not
+        have everything until the others are there. Kafka does the same, because it first sets up the state.
+        """
         known = {
             topic_id: topic
             for topic_id, topic in self.group.state_topics.items()
             if topics.topic_name(topic_id) is not None
         }
-        for target in self.group.targets.values():
-            for topic_id, partitions in target.items():
-                name = topics.topic_name(topic_id)
-                before = known.get(topic_id)
-                if name is not None:
-                    had = frozenset() if before is None else before.partitions
-                    known[topic_id] = StateTopic(name=name, partitions=had | partitions)
+        is_more = False
+        for name in sorted(self.group.subscribed_topics):
+            topic_id = topics.topic_id(name)
+            if topic_id is None:
+                continue
+            before = known.get(topic_id)
+            had = frozenset() if before is None else before.partitions
+            has = had | frozenset(range(topics.partition_count(name)))
+            if has != had:
+                known[topic_id] = StateTopic(name=name, partitions=has)
+                is_more = True
         if known != self.group.state_topics:
             self.write_state_topics(known)
+        if is_more:
+            self.bump_epoch(topics, always=True)
 
-    def settle(self, member_id: str) -> None:
-        """The member is told its target, and is in the target's epoch."""
-        before = self.group.currents.get(member_id)
-        target, epoch = target_of(self.group, member_id), self.group.assignment_epoch
-        if before is None or (before.epoch, before.assigned) != (epoch, target):
-            current = Current(
-                epoch=epoch, previous_epoch=0 if before is None else before.epoch, assigned=target
-            )
-            self.write(formats.CurrentKey(group_id=self.group.group_id, member_id=member_id), current.value())
+    def settle(self, member_id: str, topics: Topics) -> None:
+        """The member is told its target, and is in the target's epoch.
+
+        Only what it subscribes to now: a target that knows its new subscription may be worked out only later.
+        """
+        group = self.group
+        before = group.currents.get(member_id)
+        epoch, target = group.assignment_epoch, target_of(group, member_id)
+        subscribed = _ids_of(group.members[member_id].topics, topics)
+        if not target.keys() <= subscribed:
+            target = {topic_id: share for topic_id, share in target.items() if topic_id in subscribed}
+        if before is None:
+            current = Current(epoch=epoch, assigned=target)
+        elif before.epoch != epoch:
+            current = Current(epoch=epoch, previous_epoch=before.epoch, assigned=target)
+        elif before.assigned != target:
+            current = replace(before, assigned=target)
+        else:
+            return
+        self.write(formats.CurrentKey(group_id=group.group_id, member_id=member_id), current.value())
+
+
+def _ids_of(names: Iterable[str], topics: Topics) -> frozenset[UUID]:
+    """Of those that exist."""
+    return frozenset(
+        topic_id for topic_id in (topics.topic_id(name) for name in names) if topic_id is not None
+    )
 
 
 def _metadata_hash(group: ShareGroup, topics: Topics) -> int:

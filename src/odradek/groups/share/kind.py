@@ -30,6 +30,7 @@ from odradek.telemetry import events
 _log = events.get("groups")
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
+MEMBER_ID_LENGTH_MAX: Final = 36
 
 
 class ShareTimer(Enum):
@@ -65,9 +66,12 @@ class ShareGroups:
         draft = ShareDraft(self._opened(machine, request))
         _check_member(draft.group, request, settings.max_size)
         before = draft.group.currents.get(request.member_id)
-        _enter(draft, request, caller, machine.surroundings.topics)
-        draft.retarget(machine.surroundings.topics, settings, now)
-        draft.settle(request.member_id)
+        topics = machine.surroundings.topics
+        is_new_interest = _enter(draft, request, caller, topics)
+        draft.retarget(topics, settings, now)
+        if is_new_interest:
+            draft.begin_to_read(topics)
+        draft.settle(request.member_id, topics)
         self._finish(machine, draft, step)
         machine.deadlines.set(
             Due(ShareTimer.SESSION, request.group_id, request.member_id),
@@ -227,8 +231,7 @@ class ShareGroups:
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     """INVALID_REQUEST, before anything is looked up."""
-    if not request.member_id:
-        raise _invalid("MemberId can't be empty.")
+    check_member_id(request.member_id)
     if not request.group_id:
         raise _invalid("GroupId can't be empty.")
     if request.rack_id == "":
@@ -237,6 +240,14 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
         raise _invalid(f"MemberEpoch {request.member_epoch} is invalid.")
     if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
         raise _invalid("SubscribedTopicNames must be set in first request.")
+
+
+def check_member_id(member_id: str) -> None:
+    """INVALID_REQUEST. Members make up their ids: clients use UUIDs, in Kafka's form or in the longer one with dashes."""
+    if not member_id:
+        raise _invalid("MemberId can't be empty.")
+    if len(member_id) > MEMBER_ID_LENGTH_MAX:
+        raise _invalid(f"MemberId has {len(member_id)} characters; it may have {MEMBER_ID_LENGTH_MAX}.")
 
 
 def _check_member(group: ShareGroup, request: ShareGroupHeartbeatRequest, size_max: int) -> None:
@@ -258,8 +269,10 @@ def _check_member(group: ShareGroup, request: ShareGroupHeartbeatRequest, size_m
         )
 
 
-def _enter(draft: ShareDraft, request: ShareGroupHeartbeatRequest, caller: Caller, topics: Topics) -> None:
-    """Write what a member says of itself, and a new group epoch if that, or the cluster, changed what the group reads."""
+def _enter(draft: ShareDraft, request: ShareGroupHeartbeatRequest, caller: Caller, topics: Topics) -> bool:
+    """Write what a member says of itself, and a new group epoch if that, or the cluster, changed what the group reads.
+
+    True when it may have changed."""
     member_id, names = request.member_id, request.subscribed_topic_names
     before = draft.group.members.get(member_id, Profile())
     profile = Profile(
@@ -275,6 +288,8 @@ def _enter(draft: ShareDraft, request: ShareGroupHeartbeatRequest, caller: Calle
     if changed or draft.group.checked_version != topics.version:
         draft.bump_epoch(topics, always=changed)
         draft.group.checked_version = topics.version
+        return True
+    return False
 
 
 def _is_vacant(machine: GroupMachine, group_id: str) -> bool:

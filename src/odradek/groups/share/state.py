@@ -24,6 +24,8 @@ from odradek.telemetry import events
 _log = events.get("groups")
 _SNAPSHOT_BYTES_A_TICK: Final = 256 * 1024
 _DELETIONS_A_STEP: Final = 500
+_COMPLETE_COUNT_MAX: Final = 2**31 - 1
+"""As many as records have room for."""
 UNKNOWN_OFFSET: Final = -1
 
 
@@ -110,10 +112,12 @@ class ShareStates:
         return Outcome(None, records=[_snapshot(place, state, now)])
 
     def write(self, now: Moment, *, place: SharePlace, change: StateChange) -> Outcome[None]:
-        """FENCED_STATE_EPOCH when the state was set anew, or deleted, since the writer read it; FENCED_LEADER_EPOCH.
+        """FENCED_STATE_EPOCH when the state was set anew, or deleted, since the writer read it; FENCED_LEADER_EPOCH;
+        INVALID_REQUEST for batches that cannot be.
 
         A window moves on only: what would move it back was overtaken on its way, and its writer must read again.
         """
+        _check_batches(change)
         before = self._states.get(place)
         if (
             before is None
@@ -237,6 +241,21 @@ def _fenced(place: SharePlace, state_epoch: int) -> KafkaError:
     )
 
 
+def _check_batches(change: StateChange) -> None:
+    """Another broker wrote them, and what is kept is combined and counted from them."""
+    free_from = 0
+    for one in change.batches:
+        if not free_from <= one.first_offset <= one.last_offset or one.delivery_count < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a batch of offsets {one.first_offset} to {one.last_offset}, delivered {one.delivery_count} times, "
+                f"cannot follow offset {free_from - 1}",
+            )
+        free_from = one.last_offset + 1
+    if change.start_offset < UNKNOWN_OFFSET:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.start_offset} is no start offset")
+
+
 def _check_leader(state: ShareState, leader_epoch: int) -> None:
     if leader_epoch < state.leader_epoch:
         raise KafkaError(
@@ -267,10 +286,13 @@ def _changed(before: ShareState, change: StateChange) -> ShareState:
         leader_epoch=change.leader_epoch,
         start_offset=start_offset,
         batches=batches,
-        complete_count=sum(
-            one.last_offset - one.first_offset + 1
-            for one in batches
-            if one.state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+        complete_count=min(
+            sum(
+                one.last_offset - one.first_offset + 1
+                for one in batches
+                if one.state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+            ),
+            _COMPLETE_COUNT_MAX,
         ),
     )
 

@@ -86,6 +86,10 @@ class World:
         )
         return answer
 
+    def joined(self, member: str, *topics: str) -> int:
+        """The epoch of a member that has its first partitions."""
+        return self.beat(member, self.beat(member, 0, *topics).member_epoch).member_epoch
+
     def has(self, member: str) -> list[int]:
         described = self.shares.describe(self.machine, self.now, group_id="g").reply
         (found,) = [one for one in described.members if one.member_id == member]
@@ -122,7 +126,7 @@ def test_more_members_than_partitions_share_them() -> None:
 
 def test_an_unchanged_member_is_told_nothing_and_nothing_is_written() -> None:
     world = World()
-    epoch = world.beat("a", 0, "t").member_epoch
+    epoch = world.joined("a", "t")
     written = len(world.records)
     answer = world.beat("a", epoch)
     assert (answer.assignment, answer.member_epoch, len(world.records)) == (None, epoch, written)
@@ -130,11 +134,48 @@ def test_an_unchanged_member_is_told_nothing_and_nothing_is_written() -> None:
 
 def test_a_topic_that_grows_is_shared_out_anew() -> None:
     world = World()
-    epoch = world.beat("a", 0, "t").member_epoch
+    epoch = world.joined("a", "t")
     world.topics.counts["t"], world.topics.version = 6, 2
     answer = world.beat("a", epoch)
     assert answer.member_epoch == epoch + 1
+    answer = world.beat("a", answer.member_epoch)
     assert world.has("a") == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_first_member_does_not_have_everything_until_the_others_are_there() -> None:
+    world = World(assignment_interval_ms=1_000)
+    epochs = {member: world.beat(member, 0, "t").member_epoch for member in "abc"}
+    assert [world.has(member) for member in "abc"] == [[], [], []]
+    world.now_ms += 1_000
+    for member, epoch in epochs.items():
+        world.beat(member, epoch)
+    assert [len(world.has(member)) for member in "abc"] == [2, 1, 1]
+
+
+def test_a_group_that_was_there_before_shares_out_at_once_what_it_knows() -> None:
+    world = World()
+    world.joined("a", "t")
+    world.beat("a", -1)
+    world.beat("b", 0, "t")
+    assert world.has("b") == [0, 1, 2, 3]
+
+
+def test_who_does_not_want_a_topic_any_more_loses_it_at_once_and_gets_the_other_with_the_next_target() -> (
+    None
+):
+    world = World(assignment_interval_ms=1_000)
+    world.topics.counts["u"] = 2
+    world.beat("a", 0, "t")
+    world.now_ms += 1_000
+    epoch = world.beat("a", 1).member_epoch
+    assert world.has("a") == [0, 1, 2, 3]
+    answer = world.beat("a", epoch, "u")
+    assert answer.assignment is not None
+    assert world.has("a") == []
+    assert world.beat("a", 1).error_code == 0, "a heartbeat that was sent before is not fenced"
+    world.now_ms += 1_000
+    world.beat("a", epoch)
+    assert world.has("a") == [0, 1]
 
 
 def test_who_is_not_in_step_is_refused() -> None:
@@ -148,11 +189,12 @@ def test_who_is_not_in_step_is_refused() -> None:
     assert refused(world, "a", -2) is ErrorCode.INVALID_REQUEST
     assert refused(world, "a", 0) is ErrorCode.INVALID_REQUEST
     assert refused(world, "", 0, "t") is ErrorCode.INVALID_REQUEST
+    assert refused(world, "m" * 37, 0, "t") is ErrorCode.INVALID_REQUEST
 
 
 def test_a_silent_member_is_removed_and_a_restart_gives_it_all_its_time() -> None:
     world = World(session_timeout_ms=1_000)
-    world.beat("a", 0, "t")
+    world.joined("a", "t")
     world.now_ms += 999
     world.written(world.machine.tick(world.now))
     world.restart()

@@ -159,3 +159,31 @@ def test_an_update_of_an_older_snapshot_says_nothing() -> None:
     state = log.state()
     assert state is not None
     assert state.start_offset == 3
+
+
+def test_a_count_of_what_is_done_has_a_limit() -> None:
+    log = Log()
+    epoch = log.begin(0)
+    log.write(0, StateBatch(0, 2**40, DONE, 1), epoch=epoch)
+    state = log.machine.find(log.now, place=PLACE).reply
+    assert state is not None
+    assert state.complete_count == 2**31 - 1
+    assert log.restarted().find(log.now, place=PLACE).reply == state
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [StateBatch(9, 0, DONE, 1)],
+        [StateBatch(-5, 9, FREE, 1)],
+        [StateBatch(0, 9, FREE, -1)],
+        [StateBatch(5, 9, FREE, 1), StateBatch(9, 12, DONE, 1)],
+    ],
+    ids=["backwards", "before the log", "delivered less than never", "overlapping"],
+)
+def test_batches_that_cannot_be_are_refused(batches: list[StateBatch]) -> None:
+    log = Log()
+    epoch = log.begin(0)
+    with pytest.raises(KafkaError) as refused:
+        log.write(0, *batches, epoch=epoch)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
