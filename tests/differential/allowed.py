@@ -101,15 +101,6 @@ ON_PURPOSE: Final = (
         why="Broker and controller are one here, and listen at one place.",
     ),
     Allowed(
-        places=("configs/*configs.min.insync.replicas*", "topics/*configs.min.insync.replicas.config_source"),
-        why="Kafka's controller writes min.insync.replicas as a dynamic default when it formats its log; "
-        "the value is the same.",
-    ),
-    Allowed(
-        places=("configs/all brokers' defaults: results[[]0].configs",),
-        why="That is the one dynamic default that Kafka has from the beginning.",
-    ),
-    Allowed(
         places=(
             "topics/*.configs.flush.before.ack",
             "topics/*.configs.max.decompressed.message.bytes",
@@ -118,10 +109,6 @@ ON_PURPOSE: Final = (
         ),
         kafka=NOT_THERE,
         why="Settings of Odradek's own.",
-    ),
-    Allowed(
-        places=("configs/*.configs.*.ms.synonyms",),
-        why="Odradek also lists older names that give a value: retention.ms may come from log.retention.hours.",
     ),
     Allowed(
         places=("configs/*: results.1.configs.*node.id*", "configs/*: results.1.configs.broker.id*"),
@@ -146,12 +133,6 @@ ON_PURPOSE: Final = (
     Allowed(
         places=("metadata/neither id nor name: *",),
         why="Kafka fails inside, and answers -1 for all; the name is what is invalid.",
-    ),
-    Allowed(
-        places=("coordinators/kind *: error_message",),
-        kafka="<text>",
-        here="",
-        why='Where there is no error, Kafka\'s old versions say "NONE".',
     ),
     Allowed(
         places=("produce/no batch: ",),

@@ -364,7 +364,10 @@ async def test_a_brokers_own_settings_outrank_those_of_all_and_both_those_of_its
         (key, "1000", 4),
     ]
     of_all = await described(wire, BROKER, "")
-    assert {name: (one.value, one.config_source) for name, one in of_all.items()} == {key: ("2000", 3)}
+    assert {name: (one.value, one.config_source) for name, one in of_all.items()} == {
+        key: ("2000", 3),
+        "min.insync.replicas": ("1", 3),
+    }
     await scene.stop()
     await scene.start(log_retention_ms="1000")
     wire = await scene.connect()

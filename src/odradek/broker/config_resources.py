@@ -292,8 +292,6 @@ def _apply(configs: dict[str, str], entry: IncrementalEntry, kind: int) -> None:
             ErrorCode.INVALID_REQUEST, f"operation {entry.config_operation} is not known"
         ) from None
     if operation is Operation.DELETE:
-        if kind == TOPIC and entry.name not in TOPIC_SETTINGS:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a topic setting")
         configs.pop(entry.name, None)
         return
     if entry.value is None:

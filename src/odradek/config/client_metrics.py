@@ -62,7 +62,7 @@ def check_client_metrics(overrides: Mapping[str, str]) -> None:
     for key, text in overrides.items():
         setting = CLIENT_METRICS_SETTINGS.get(key)
         if setting is None:
-            raise ConfigError(f"{key} is not a setting of subscriptions to clients' metrics")
+            raise ConfigError(f"Unknown client metrics configuration: {key}")
         value = setting.parse(text)
         if key == "match":
             for item in value:

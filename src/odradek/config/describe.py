@@ -1,4 +1,8 @@
-"""Settings as DescribeConfigs tells them: the value, where it comes from, and its synonyms (KIP-226)."""
+"""Settings as DescribeConfigs tells them: the value, where it comes from, and its synonyms (KIP-226).
+
+As in Kafka, a synonym is the broker's setting of the same meaning and unit: not log.retention.hours for retention.ms, although
+the value may come from there. CreateTopics does tell that source.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,8 @@ SINCE_KAFKA_4_4: Final = frozenset(
     }
 )
 """Known, without effect, and newer than the Kafka that clients take this broker for: told only where somebody set them."""
+
+_MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 class ConfigSource(IntEnum):
@@ -61,12 +67,18 @@ class DescribedSetting:
     synonyms: tuple[Synonym, ...]
 
 
-def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
-    """Every setting of a topic that sets `overrides`, by key. KafkaError as `topic_config`."""
+def describe_topic(
+    overrides: Mapping[str, str], broker: BrokerConfig, *, older_names: bool = False
+) -> list[DescribedSetting]:
+    """Every setting of a topic that sets `overrides`, by key. KafkaError as `topic_config`.
+
+    `older_names`: log.retention.hours and its like are synonyms, too.
+    """
     config = topic_config(overrides, broker)
     described = []
     for setting in _shown(TOPIC_SETTINGS, SINCE_KAFKA_4_4 - overrides.keys()):
-        synonyms = tuple(_of_topic(setting, overrides, broker))
+        names = setting.synonyms if older_names else setting.synonyms[:1]
+        synonyms = tuple(_of_topic(setting, overrides, broker, names))
         described.append(
             DescribedSetting(
                 key=setting.key,
@@ -88,15 +100,14 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
     """Every setting of the broker that its owner set, or that has an effect or is a topic's default, by key.
 
     Its value is what was written for this very key, else its default: log.retention.ms has none where
-    log.retention.hours was used, and its synonyms say so.
+    log.retention.hours was used.
     """
     given = broker.originals.keys() | broker.dynamic_defaults.keys() | broker.dynamic.keys()
-    unknown = {key: setting_of_broker(key) for key in given - BROKER_SETTINGS.keys()}
+    unknown = {key: settingbroker_synonyms(key) for key in given - BROKER_SETTINGS.keys()}
     described = []
     for setting in _shown(BROKER_SETTINGS | unknown, (UNSUPPORTED.keys() | SINCE_KAFKA_4_4) - given):
-        family = (setting.key, *setting.synonyms)
-        synonyms = tuple(_of_broker(family, broker))
-        own = next((synonym for synonym in synonyms if synonym.key == setting.key), None)
+        synonyms = tuple(broker_synonyms((setting.key,), broker))
+        own = synonyms[0] if synonyms else None
         described.append(
             DescribedSetting(
                 key=setting.key,
@@ -113,10 +124,10 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
 
 
 def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
-    """The dynamic settings of all brokers, by key: those that were set."""
+    """The dynamic settings of all brokers, by key: those that were set, and `min.insync.replicas`."""
     described = []
-    for key, text in sorted(broker.dynamic_defaults.items()):
-        setting = setting_of_broker(key)
+    for key, text in sorted(_defaults_of_all(broker).items()):
+        setting = settingbroker_synonyms(key)
         value = None if setting.sensitive else text
         own = Synonym(key=key, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER)
         described.append(
@@ -134,7 +145,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
     return described
 
 
-def setting_of_broker(key: str) -> Setting:
+def settingbroker_synonyms(key: str) -> Setting:
     """A broker's setting. One that nobody knows may belong to a plugin and be a secret: it is never shown, as in Kafka."""
     known = BROKER_SETTINGS.get(key)
     return known or Setting(
@@ -146,7 +157,7 @@ def broker_default(key: str) -> str | None:
     """A broker setting's default as text; where data goes by default depends on the user."""
     if key == "log.dir":
         return default_data_directory()
-    return setting_of_broker(key).default_text
+    return settingbroker_synonyms(key).default_text
 
 
 def _shown(settings: Mapping[str, Setting], hidden: AbstractSet[str]) -> list[Setting]:
@@ -159,11 +170,13 @@ def _documentation(setting: Setting) -> str:
     return setting.meaning if setting.effective else f"Not supported yet: no effect. {setting.meaning}"
 
 
-def _of_topic(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig) -> Iterator[Synonym]:
+def _of_topic(
+    setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig, names: tuple[str, ...]
+) -> Iterator[Synonym]:
     if setting.key in overrides:
         value = _as_given(setting, overrides[setting.key])
         yield Synonym(key=setting.key, value=value, source=ConfigSource.DYNAMIC_TOPIC)
-    yield from _of_broker(setting.synonyms, broker)
+    yield from broker_synonyms(names, broker)
 
 
 def _as_given(setting: Setting, text: str) -> str | None:
@@ -173,11 +186,24 @@ def _as_given(setting: Setting, text: str) -> str | None:
     return setting.text(setting.parse(text))
 
 
-def _of_broker(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]:
+def _defaults_of_all(broker: BrokerConfig) -> Mapping[str, str]:
+    """The dynamic settings of all brokers. Where replicas are eligible to lead by `min.insync.replicas` (KIP-966), that is one of
+    them from the beginning: Kafka's controller writes there what it was started with."""
+    if _MIN_IN_SYNC in broker.dynamic_defaults:
+        return broker.dynamic_defaults
+    started_with = broker.originals.get(_MIN_IN_SYNC) or broker_default(_MIN_IN_SYNC)
+    return (
+        broker.dynamic_defaults
+        if started_with is None
+        else {**broker.dynamic_defaults, _MIN_IN_SYNC: started_with}
+    )
+
+
+def broker_synonyms(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]:
     """Strongest first: what changed on the running broker, what it was started with, defaults."""
     given = (
         (ConfigSource.DYNAMIC_BROKER, broker.dynamic),
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_defaults),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, _defaults_of_all(broker)),
         (ConfigSource.STATIC_BROKER, broker.originals),
         (ConfigSource.DEFAULT, {key: broker_default(key) for key in keys}),
     )
@@ -185,5 +211,5 @@ def _of_broker(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]
         for key in keys:
             value = values.get(key)
             if value is not None:
-                hidden = setting_of_broker(key).sensitive
+                hidden = settingbroker_synonyms(key).sensitive
                 yield Synonym(key=key, value=None if hidden else value, source=source)

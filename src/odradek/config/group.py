@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from odradek.config.broker import BROKER_ATTRIBUTES, BrokerConfig
 from odradek.config.definition import Bounds, Setting, SettingType, Update, at_least, between, one_of
-from odradek.config.describe import ConfigSource, DescribedSetting, Synonym
+from odradek.config.describe import ConfigSource, DescribedSetting, Synonym, broker_synonyms
 from odradek.model.errors import ConfigError
 
 INT, STRING, BOOLEAN = SettingType.INT, SettingType.STRING, SettingType.BOOLEAN
@@ -151,7 +151,7 @@ def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
     for key, text in overrides.items():
         family = _BY_KEY.get(key)
         if family is None:
-            raise ConfigError(f"{key} is not a setting of groups")
+            raise ConfigError(f"Unknown group config name: {key}")
         value = family.setting.parse(text)
         _check_bound(key, value, family.least, broker, above=True)
         _check_bound(key, value, family.most, broker, above=False)
@@ -195,10 +195,11 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
         synonyms = []
         if setting.key in overrides:
             synonyms.append(Synonym(key=setting.key, value=overrides[setting.key], source=ConfigSource.GROUP))
-        source = ConfigSource.STATIC_BROKER if family.broker_key in broker.originals else ConfigSource.DEFAULT
-        synonyms.append(
-            Synonym(key=family.broker_key or setting.key, value=setting.text(inherited), source=source)
+        of_broker = list(broker_synonyms((family.broker_key,), broker)) if family.broker_key else []
+        default = Synonym(
+            key=family.broker_key or setting.key, value=setting.text(inherited), source=ConfigSource.DEFAULT
         )
+        synonyms += of_broker or [default]
         described.append(
             DescribedSetting(
                 key=setting.key,

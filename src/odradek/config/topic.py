@@ -437,7 +437,7 @@ def ineffective(overrides: Mapping[str, str]) -> list[str]:
 def _unknown(key: str) -> str:
     meant = nearest(key, (setting.key for setting in TOPIC_SETTINGS.values() if not setting.internal))
     hint = f"; did you mean {meant}?" if meant else ""
-    return f"{key} is not a topic setting{hint}"
+    return f"Unknown topic config name: {key}{hint}"
 
 
 def _check_agreement(config: LogConfig) -> None:

@@ -163,6 +163,7 @@ def _changing(peer: Peer) -> None:
     _settings(peer, "what was not deleted", {"retention.ms": "2000"})
     peer.ask("setting, only tried", change(TOPIC, "cf-one", ("segment.ms", SET, "5000"), validate_only=True))
     peer.ask("deleting what is not set", change(TOPIC, "cf-one", ("flush.ms", DELETE, None)))
+    peer.ask("deleting an unknown key", change(TOPIC, "cf-one", ("no.such", DELETE, None)))
     peer.ask("appending to what is no list", change(TOPIC, "cf-one", ("retention.ms", APPEND, "1")))
     peer.ask("an operation that does not exist", change(TOPIC, "cf-one", ("retention.ms", 9, "1")))
     peer.ask("setting null", change(TOPIC, "cf-one", ("retention.ms", SET, None)))

@@ -43,6 +43,7 @@ SOME_ID = UUID(int=0xABCDEF)
 def script(peer: Peer) -> None:
     peer.quietly(ShareGroupDescribeRequest(group_ids=[]))
     make_topic(peer, "sh-one")
+    make_topic(peer, "sh-two")
     topic_id = peer.quietly(metadata("sh-one")).topics[0].topic_id
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["sh-group"])
     peer.until(lambda answer: answer.coordinators[0].error_code == 0, find)
@@ -74,25 +75,35 @@ def _wrong(peer: Peer) -> None:
     peer.ask("a heartbeat of what is not there", beat("sh-none", MEMBER, 1))
     peer.ask("leaving what is not there", beat("sh-none", MEMBER, -1))
     peer.ask("describing what is not there", describe("sh-none"))
+    for length in (0, 1, 36, 37):
+        named = {"group_id": "sh-none", "member_id": "m" * length}
+        peer.ask(f"a session of a member with an id of {length}", fetch(0, None, **named), line=f"{length}")
+        peer.ask(
+            f"acknowledging with an id of {length}", ShareAcknowledgeRequest(**named, share_session_epoch=7)
+        )
+        peer.ask(f"a heartbeat with an id of {length}", beat("sh-none", "m" * length, 1))
 
 
 def _joining(peer: Peer) -> int:
-    joined = peer.ask("joining", beat("sh-group", MEMBER, 0, "sh-one"), only=_without_assignment)
+    joined = peer.ask("joining", beat("sh-group", MEMBER, 0, "sh-one"), only=_without_epoch)
     epoch = joined.member_epoch
     if not has_partitions(joined):
         epoch = peer.until(has_partitions, beat("sh-group", MEMBER, epoch)).member_epoch
     peer.ask("nothing new", beat("sh-group", MEMBER, epoch), only=_without_epoch)
+    other = beat("sh-group", MEMBER, epoch, "sh-two")
+    epoch = peer.ask("subscribing to another topic", other, only=_without_epoch).member_epoch
+    epoch = peer.until(has_partitions, beat("sh-group", MEMBER, epoch)).member_epoch
+    back = beat("sh-group", MEMBER, epoch, "sh-one")
+    epoch = peer.ask(
+        "subscribing to the first again, too soon for a target", back, only=_without_epoch
+    ).member_epoch
+    epoch = peer.until(has_partitions, beat("sh-group", MEMBER, epoch)).member_epoch
     peer.ask("an epoch too high", beat("sh-group", MEMBER, epoch + 5))
     peer.ask("a stranger's heartbeat", beat("sh-group", STRANGER, 1))
     peer.ask("described", describe("sh-group"), only=_without_epochs)
     peer.ask("listed", ListGroupsRequest(types_filter=["share"]), only=_mine)
     peer.ask("deleting a group in use", DeleteGroupsRequest(groups_names=["sh-group"]))
     return int(epoch)
-
-
-def _without_assignment(answer: Any) -> Any:
-    """Whether there is one at once depends on how soon the group's offsets are set up."""
-    return answer.replace(assignment=None, member_epoch=0)
 
 
 def _without_epoch(answer: Any) -> Any:

@@ -25,24 +25,44 @@ def of_broker(key: str, broker: BrokerConfig) -> DescribedSetting:
     return next(entry for entry in describe_broker(broker) if entry.key == key)
 
 
-def test_a_topics_setting_lists_all_that_would_give_its_value_the_strongest_first() -> None:
-    broker = load(log_retention_hours="2").reconfigured({"log.retention.ms": "77"})
+def test_a_topics_setting_lists_all_of_its_unit_that_would_give_its_value_the_strongest_first() -> None:
+    broker = load(log_retention_hours="2", log_retention_ms="66").reconfigured({"log.retention.ms": "77"})
     described = of_topic("retention.ms", {"retention.ms": " 5 "}, broker)
     assert described.value == "5"
     assert described.source is ConfigSource.DYNAMIC_TOPIC
     assert described.synonyms == (
         Synonym(key="retention.ms", value="5", source=ConfigSource.DYNAMIC_TOPIC),
         Synonym(key="log.retention.ms", value="77", source=ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        Synonym(key="log.retention.hours", value="2", source=ConfigSource.STATIC_BROKER),
-        Synonym(key="log.retention.hours", value="168", source=ConfigSource.DEFAULT),
+        Synonym(key="log.retention.ms", value="66", source=ConfigSource.STATIC_BROKER),
     )
     assert (described.type, described.read_only, described.sensitive) == (SettingType.LONG, False, False)
     assert "how long" in described.documentation.lower()
 
 
 def test_a_topic_takes_the_brokers_value_in_the_topics_unit() -> None:
-    described = of_topic("retention.ms", {}, load(log_retention_hours="2"))
-    assert (described.value, described.source) == ("7200000", ConfigSource.STATIC_BROKER)
+    broker = load(log_retention_hours="2")
+    described = of_topic("retention.ms", {}, broker)
+    assert (described.value, described.source, described.synonyms) == ("7200000", ConfigSource.DEFAULT, ())
+    created = {one.key: one for one in describe_topic({}, broker, older_names=True)}
+    assert created["retention.ms"].source is ConfigSource.STATIC_BROKER
+
+
+def test_min_insync_replicas_is_a_dynamic_default_from_the_beginning() -> None:
+    broker = load(min_insync_replicas="2")
+    for described in (
+        of_topic("min.insync.replicas", {}, broker),
+        of_broker("min.insync.replicas", broker),
+    ):
+        assert (described.value, described.source) == ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        assert [(one.value, one.source) for one in described.synonyms] == [
+            ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            ("2", ConfigSource.STATIC_BROKER),
+            ("1", ConfigSource.DEFAULT),
+        ]
+    (of_all,) = describe_broker_defaults(broker)
+    assert (of_all.key, of_all.value) == ("min.insync.replicas", "2")
+    changed = broker.reconfigured({"min.insync.replicas": "3"})
+    assert of_topic("min.insync.replicas", {}, changed).value == "3"
 
 
 def test_a_setting_that_nobody_set_comes_from_the_default() -> None:
@@ -82,7 +102,7 @@ def test_what_nobody_knows_is_described_without_its_value() -> None:
     for described in (
         of_broker("colour", broker),
         of_broker("shape", broker),
-        *describe_broker_defaults(broker),
+        *(one for one in describe_broker_defaults(broker) if one.key == "colour"),
     ):
         assert (described.type, described.value, described.sensitive) == (SettingType.UNKNOWN, None, True)
         assert [synonym.value for synonym in described.synonyms] == [None]

@@ -101,7 +101,7 @@ def _result(parts: Parts, name: str, outcome: TopicImage | KafkaError) -> Creata
         error_message=None,
         num_partitions=len(outcome.partitions),
         replication_factor=len(outcome.partitions[0].replicas),
-        configs=[_config(entry) for entry in describe_topic(outcome.configs, parts.config)],
+        configs=[_config(entry) for entry in describe_topic(outcome.configs, parts.config, older_names=True)],
     )
 
 

@@ -23,6 +23,9 @@ _SINCE_SHARE_GROUPS: Final = 6
 _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, 2: SHARE_GROUP_STATE}
 _SHARE: Final = 2
 
+_NO_ERROR = "NONE"
+"""What Kafka says in the versions for one key; those for several leave the message empty."""
+
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest
@@ -113,7 +116,7 @@ def _response(batched: bool, found: list[Coordinator]) -> FindCoordinatorRespons
     (one,) = found
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        error_message=_NO_ERROR if one.error_code == ErrorCode.NONE else one.error_message,
         node_id=one.node_id,
         host=one.host,
         port=one.port,
