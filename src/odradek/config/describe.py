@@ -187,8 +187,11 @@ def _as_given(setting: Setting, text: str) -> str | None:
 
 
 def _defaults_of_all(broker: BrokerConfig) -> Mapping[str, str]:
-    """The dynamic settings of all brokers. Where replicas are eligible to lead by `min.insync.replicas` (KIP-966), that is one of
-    them from the beginning: Kafka's controller writes there what it was started with."""
+    """The dynamic settings of all brokers.
+
+    `min.insync.replicas` is one of them from the beginning, where it decides who may lead (KIP-966): Kafka's controller
+    writes there what it was started with.
+    """
     if _MIN_IN_SYNC in broker.dynamic_defaults:
         return broker.dynamic_defaults
     started_with = broker.originals.get(_MIN_IN_SYNC) or broker_default(_MIN_IN_SYNC)

@@ -1,6 +1,7 @@
 """WriteShareGroupState (85): a partition's leader has a share group's progress kept (KIP-932). Between brokers. Versions 0-1.
 
-FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, INVALID_REQUEST for batches that cannot be. How much is done with above the start (v1) is counted here, from the batches.
+FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, INVALID_REQUEST for batches that cannot be. How much is done with above the
+start (v1) is counted here, from the batches.
 """
 
 from __future__ import annotations

@@ -21,7 +21,10 @@ def assign(
     partitions: Mapping[UUID, Collection[int]],
     before: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """For each member what it shall read of `partitions`. Who has a partition already keeps it, as far as the others are not left short."""
+    """For each member what it shall read of `partitions`.
+
+    Who has a partition already keeps it, as far as the others are not left short.
+    """
     given: dict[str, set[_Place]] = {member_id: set() for member_id in subscriptions}
     readers: dict[_Place, int] = {
         (topic_id, partition): 0
