@@ -13,7 +13,7 @@ FLAKES ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test again check format sim faults interop answers bench docs clean
+.PHONY: help install demo test again check faces format sim faults interop answers bench docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,8 +43,12 @@ check: $(READY) ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m tests.lint.stored_errors
+	$(BIN)/python -m tools.sync_faces --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+faces: $(READY) ## write the synchronous faces of the client from the asynchronous ones
+	$(BIN)/python -m tools.sync_faces
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff format .

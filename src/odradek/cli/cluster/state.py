@@ -11,7 +11,7 @@ from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
     from odradek.client import Admin
-    from odradek.client.admin.aio_reassignments import ReassignmentDescription
+    from odradek.client.admin.reassignments import ReassignmentDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""The synchronous admin client: the asynchronous one on a thread of its own."""
+"""The synchronous admin client: the asynchronous one on a thread of its own.
+
+Written by `make faces` from `aio.py`: change that one.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from odradek.client.admin.aio import AsyncAdmin
-from odradek.client.admin.aio_reassignments import ReassignmentDescription
 from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
 from odradek.client.admin.quotas import QuotaChanges, QuotaEntity
+from odradek.client.admin.reassignments import ReassignmentDescription
 from odradek.client.admin.transaction_descriptions import (
     FeatureDescription,
     OpenTransaction,
@@ -30,7 +33,10 @@ from odradek.client.admin.types import (
     TopicDescription,
 )
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
-from odradek.client.groups.values import CommittedOffsets, OffsetsToCommit
+from odradek.client.groups.values import (
+    CommittedOffsets,
+    OffsetsToCommit,
+)
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
@@ -57,7 +63,7 @@ class Admin:
         **settings: Unpack[AdminOptions],
     ) -> None:
         self._admin = AsyncAdmin(bootstrap_servers, clock=clock, entropy=entropy, **settings)
-        self._thread = LoopThread("odradek-admin")
+        self._loop = LoopThread("odradek-admin")
         self._closed = False
 
     @classmethod
@@ -69,38 +75,50 @@ class Admin:
         """Idempotent."""
         if not self._closed:
             self._closed = True
-            self._thread.call(self._admin.close())
-            self._thread.stop()
+            self._loop.call(self._admin.close())
+            self._loop.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- topics
 
     def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> dict[str, CreatedTopic]:
         """Create topics; a plain name gets the broker's defaults."""
-        return self._thread.call(
+        return self._loop.call(
             self._admin.create_topics(topics, validate_only=validate_only, timeout_s=timeout_s)
         )
 
     def delete_topics(self, topics: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete topics and all their records."""
-        self._thread.call(self._admin.delete_topics(topics, timeout_s=timeout_s))
+        self._loop.call(self._admin.delete_topics(topics, timeout_s=timeout_s))
 
     def create_partitions(
         self, totals: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
         """Raise the number of partitions of each topic to the given total."""
-        self._thread.call(
+        self._loop.call(
             self._admin.create_partitions(totals, validate_only=validate_only, timeout_s=timeout_s)
         )
 
     def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[str]:
         """Names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
-        return self._thread.call(self._admin.list_topics(internal=internal, timeout_s=timeout_s))
+        return self._loop.call(self._admin.list_topics(internal=internal, timeout_s=timeout_s))
 
     def describe_topics(
         self, topics: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas."""
-        return self._thread.call(self._admin.describe_topics(topics, timeout_s=timeout_s))
+        return self._loop.call(self._admin.describe_topics(topics, timeout_s=timeout_s))
+
+    # -- settings
 
     def describe_configs(
         self,
@@ -110,7 +128,7 @@ class Admin:
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """All settings of each resource, by name."""
-        return self._thread.call(
+        return self._loop.call(
             self._admin.describe_configs(resources, documentation=documentation, timeout_s=timeout_s)
         )
 
@@ -122,49 +140,95 @@ class Admin:
         timeout_s: float | None = None,
     ) -> None:
         """Change the named settings and leave the others: a str sets, None goes back to the default."""
-        self._thread.call(
-            self._admin.alter_configs(changes, validate_only=validate_only, timeout_s=timeout_s)
-        )
+        self._loop.call(self._admin.alter_configs(changes, validate_only=validate_only, timeout_s=timeout_s))
+
+    # -- records and offsets
 
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """Delete the records below an offset (-1: all there are); returns where each partition now begins."""
-        return self._thread.call(self._admin.delete_records(before, timeout_s=timeout_s))
+        return self._loop.call(self._admin.delete_records(before, timeout_s=timeout_s))
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
-        return self._thread.call(self._admin.list_offsets(wanted, isolation=isolation, timeout_s=timeout_s))
+        return self._loop.call(self._admin.list_offsets(wanted, isolation=isolation, timeout_s=timeout_s))
+
+    # -- the cluster
 
     def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
         """Brokers and controller."""
-        return self._thread.call(self._admin.describe_cluster(timeout_s=timeout_s))
+        return self._loop.call(self._admin.describe_cluster(timeout_s=timeout_s))
 
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         """What each broker (all by default) holds, directory by directory."""
-        return self._thread.call(self._admin.describe_log_dirs(brokers, timeout_s=timeout_s))
+        return self._loop.call(self._admin.describe_log_dirs(brokers, timeout_s=timeout_s))
 
-    # -- groups, transactions, elections, features
+    # -- elections, features
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
+    ) -> dict[TopicPartition, bool]:
+        """Give leadership back to preferred replicas (or, `unclean`, to any); False where it was so already."""
+        return self._loop.call(self._admin.elect_leaders(partitions, unclean=unclean, timeout_s=timeout_s))
+
+    def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
+        """The features that brokers know, and the levels that the cluster has agreed on."""
+        return self._loop.call(self._admin.describe_features(timeout_s=timeout_s))
+
+    def update_features(
+        self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Raise or lower finalized levels; they change together or not at all."""
+        self._loop.call(self._admin.update_features(levels, validate_only=validate_only, timeout_s=timeout_s))
+
+    # -- quotas, settings, directories
+
+    def describe_quotas(
+        self, entity: QuotaEntity | None = None, *, timeout_s: float | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The limits of an entity, and of those that name more than it does; of everybody without one."""
+        return self._loop.call(self._admin.describe_quotas(entity, timeout_s=timeout_s))
+
+    def alter_quotas(
+        self, changes: QuotaChanges, *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Set limits by Kafka's names, and remove those that are None; the others stay."""
+        self._loop.call(self._admin.alter_quotas(changes, validate_only=validate_only, timeout_s=timeout_s))
+
+    def list_config_resources(
+        self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
+    ) -> list[ConfigResource]:
+        """What has settings; groups and subscriptions to metrics, if they have some of their own."""
+        return self._loop.call(self._admin.list_config_resources(kinds, timeout_s=timeout_s))
+
+    def move_replicas(
+        self, broker: int, paths: Mapping[TopicPartition, str], *, timeout_s: float | None = None
+    ) -> None:
+        """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
+        self._loop.call(self._admin.move_replicas(broker, paths, timeout_s=timeout_s))
+
+    # -- groups
 
     def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
     ) -> list[GroupListing]:
         """The groups of all brokers, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
-        return self._thread.call(self._admin.list_groups(states=states, types=types, timeout_s=timeout_s))
+        return self._loop.call(self._admin.list_groups(states=states, types=types, timeout_s=timeout_s))
 
     def describe_groups(
         self, group_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, GroupDescription]:
         """State, assignor and members of groups, classic or not."""
-        return self._thread.call(self._admin.describe_groups(group_ids, timeout_s=timeout_s))
+        return self._loop.call(self._admin.describe_groups(group_ids, timeout_s=timeout_s))
 
     def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete groups without members, and all their offsets."""
-        self._thread.call(self._admin.delete_groups(group_ids, timeout_s=timeout_s))
+        self._loop.call(self._admin.delete_groups(group_ids, timeout_s=timeout_s))
 
     def list_group_offsets(
         self,
@@ -174,19 +238,21 @@ class Admin:
         timeout_s: float | None = None,
     ) -> CommittedOffsets:
         """What the group has committed, by default for all partitions; None where it has not."""
-        return self._thread.call(self._admin.list_group_offsets(group_id, partitions, timeout_s=timeout_s))
+        return self._loop.call(self._admin.list_group_offsets(group_id, partitions, timeout_s=timeout_s))
 
     def alter_group_offsets(
         self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
     ) -> None:
         """Set committed offsets, and make the group if need be. Refused while it has members."""
-        self._thread.call(self._admin.alter_group_offsets(group_id, offsets, timeout_s=timeout_s))
+        self._loop.call(self._admin.alter_group_offsets(group_id, offsets, timeout_s=timeout_s))
 
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> None:
         """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
-        self._thread.call(self._admin.delete_group_offsets(group_id, partitions, timeout_s=timeout_s))
+        self._loop.call(self._admin.delete_group_offsets(group_id, partitions, timeout_s=timeout_s))
+
+    # -- transactions
 
     def list_transactions(
         self,
@@ -198,7 +264,7 @@ class Admin:
         timeout_s: float | None = None,
     ) -> list[TransactionListing]:
         """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
-        return self._thread.call(
+        return self._loop.call(
             self._admin.list_transactions(
                 states=states,
                 producer_ids=producer_ids,
@@ -212,59 +278,19 @@ class Admin:
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TransactionDescription]:
         """State, producer and partitions of transactional ids."""
-        return self._thread.call(self._admin.describe_transactions(transactional_ids, timeout_s=timeout_s))
+        return self._loop.call(self._admin.describe_transactions(transactional_ids, timeout_s=timeout_s))
 
     def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
         """The producers that each partition remembers, and where their open transactions begin."""
-        return self._thread.call(self._admin.describe_producers(partitions, timeout_s=timeout_s))
+        return self._loop.call(self._admin.describe_producers(partitions, timeout_s=timeout_s))
 
     def abort_transaction(self, open_transaction: OpenTransaction, *, timeout_s: float | None = None) -> None:
         """Write the abort marker that a hanging transaction lacks in one partition: for transactions nobody else will end."""
-        self._thread.call(self._admin.abort_transaction(open_transaction, timeout_s=timeout_s))
+        self._loop.call(self._admin.abort_transaction(open_transaction, timeout_s=timeout_s))
 
-    def elect_leaders(
-        self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
-    ) -> dict[TopicPartition, bool]:
-        """Give leadership back to preferred replicas (or, `unclean`, to any); False where it was so already."""
-        return self._thread.call(self._admin.elect_leaders(partitions, unclean=unclean, timeout_s=timeout_s))
-
-    def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
-        """The features that brokers know, and the levels that the cluster has agreed on."""
-        return self._thread.call(self._admin.describe_features(timeout_s=timeout_s))
-
-    def update_features(
-        self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
-    ) -> None:
-        """Raise or lower finalized levels; they change together or not at all."""
-        self._thread.call(
-            self._admin.update_features(levels, validate_only=validate_only, timeout_s=timeout_s)
-        )
-
-    def describe_quotas(
-        self, entity: QuotaEntity | None = None, *, timeout_s: float | None = None
-    ) -> dict[QuotaEntity, dict[str, float]]:
-        """The limits of an entity, and of those that name more than it does; of everybody without one."""
-        return self._thread.call(self._admin.describe_quotas(entity, timeout_s=timeout_s))
-
-    def alter_quotas(
-        self, changes: QuotaChanges, *, validate_only: bool = False, timeout_s: float | None = None
-    ) -> None:
-        """Set limits by Kafka's names, and remove those that are None; the others stay."""
-        self._thread.call(self._admin.alter_quotas(changes, validate_only=validate_only, timeout_s=timeout_s))
-
-    def list_config_resources(
-        self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
-    ) -> list[ConfigResource]:
-        """What has settings; groups and subscriptions to metrics, if they have some of their own."""
-        return self._thread.call(self._admin.list_config_resources(kinds, timeout_s=timeout_s))
-
-    def move_replicas(
-        self, broker: int, paths: Mapping[TopicPartition, str], *, timeout_s: float | None = None
-    ) -> None:
-        """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
-        self._thread.call(self._admin.move_replicas(broker, paths, timeout_s=timeout_s))
+    # -- moves between brokers
 
     def reassign_partitions(
         self,
@@ -276,23 +302,15 @@ class Admin:
 
         `list_reassignments` shows what is under way. INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
         """
-        self._thread.call(self._admin.reassign_partitions(replicas, timeout_s=timeout_s))
+        self._loop.call(self._admin.reassign_partitions(replicas, timeout_s=timeout_s))
 
     def list_reassignments(
         self, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, ReassignmentDescription]:
         """All moves under way."""
-        return self._thread.call(self._admin.list_reassignments(timeout_s=timeout_s))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return self._loop.call(self._admin.list_reassignments(timeout_s=timeout_s))
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
-            self._thread.stop_soon()
+            self._loop.stop_soon()

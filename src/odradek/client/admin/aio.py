@@ -1,17 +1,24 @@
-"""The asynchronous admin client: topics, settings, records, the cluster. Groups and transactions have files of their own."""
+"""The asynchronous admin client."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, Unpack
 
-from odradek.client.admin import quotas, requests, transactions
-from odradek.client.admin.aio_groups import GroupAdministration
-from odradek.client.admin.aio_reassignments import ReassignmentAdministration
-from odradek.client.admin.aio_transactions import TransactionAdministration
+from odradek.client.admin import groups, quotas, requests, transactions
 from odradek.client.admin.calls import AlreadyDone, Failures
+from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
 from odradek.client.admin.quotas import QuotaChanges, QuotaEntity
+from odradek.client.admin.reassignments import ReassignmentDescription, list_reassignments, reassign
+from odradek.client.admin.session import AdminSession
 from odradek.client.admin.transaction_descriptions import (
     FeatureDescription,
+    OpenTransaction,
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 from odradek.client.admin.types import (
     ClusterDescription,
@@ -25,8 +32,27 @@ from odradek.client.admin.types import (
     TopicDescription,
 )
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
-from odradek.model.errors import ErrorCode
+from odradek.client.errors import PartialFailureError
+from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
+from odradek.client.groups.offset_store import OffsetStore
+from odradek.client.groups.values import (
+    CommitFailedError,
+    CommittedOffsets,
+    GroupMetadata,
+    OffsetsToCommit,
+    as_committable,
+)
+from odradek.client.options import AdminOptions
+from odradek.client.settings import AdminSettings
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock, Entropy
+
+_CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
+_DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
+
+NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
+"""Answer to a time after the last record."""
 
 _CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
 _DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
@@ -35,12 +61,44 @@ NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
 """Answer to a time after the last record."""
 
 
-class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdministration):
+class AsyncAdmin:
     """Administers a cluster from one event loop.
 
     A call about one thing raises that thing's KafkaError; a call about several raises PartialFailureError, which says what
     became of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
     """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[AdminOptions],
+    ) -> None:
+        self._session = AdminSession(AdminSettings.of(bootstrap_servers, dict(settings)), clock, entropy)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+        """From a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
+        return cls(**AdminSettings.arguments(config), **more)
+
+    async def start(self) -> None:
+        """Begin to work on the running loop; other methods do so by themselves."""
+        await self._session.start()
+
+    async def close(self) -> None:
+        """Idempotent."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     # -- topics
 
@@ -49,7 +107,7 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     ) -> dict[str, CreatedTopic]:
         """Create topics; a plain name gets the broker's defaults."""
         wanted = {topic.name: topic for topic in map(_new_topic, topics)}
-        told: dict[str, CreatedTopic] = await self._each(
+        told: dict[str, CreatedTopic] = await self._session.each(
             "create_topics",
             wanted,
             timeout_s,
@@ -60,7 +118,7 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
 
     async def delete_topics(self, topics: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete topics and all their records."""
-        await self._each(
+        await self._session.each(
             "delete_topics", dict.fromkeys(topics), timeout_s, requests.delete_topics, already=_DELETED
         )
 
@@ -68,7 +126,7 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
         self, totals: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
         """Raise the number of partitions of each topic to the given total."""
-        await self._each(
+        await self._session.each(
             "create_partitions",
             totals,
             timeout_s,
@@ -77,7 +135,7 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
 
     async def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[str]:
         """Names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
-        told = await self._one("list_topics", timeout_s, requests.describe_topics(None))
+        told = await self._session.one("list_topics", timeout_s, requests.describe_topics(None))
         return sorted(name for name, topic in told.results.items() if internal or not topic.internal)
 
     async def describe_topics(
@@ -85,7 +143,7 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     ) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas."""
         names = list(dict.fromkeys(topics))
-        told = await self._one("describe_topics", timeout_s, requests.describe_topics(names))
+        told = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
         return Failures("describe_topics", told.errors).raise_or(told.results)
 
     # -- settings
@@ -98,12 +156,12 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """All settings of each resource, by name."""
-        told: dict[ConfigResource, dict[str, ConfigEntry]] = await self._each(
+        told: dict[ConfigResource, dict[str, ConfigEntry]] = await self._session.each(
             "describe_configs",
             dict.fromkeys(resources),
             timeout_s,
             lambda some, _: requests.describe_configs(some, documentation),
-            by=self._calls.by_config_owner,
+            by=self._session.calls.by_config_owner,
         )
         return told
 
@@ -115,12 +173,12 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
         timeout_s: float | None = None,
     ) -> None:
         """Change the named settings and leave the others: a str sets, None goes back to the default."""
-        await self._each(
+        await self._session.each(
             "alter_configs",
             changes,
             timeout_s,
             lambda some, _: requests.alter_configs(some, validate_only),
-            by=self._calls.by_config_owner,
+            by=self._session.calls.by_config_owner,
         )
 
     # -- records and offsets
@@ -130,8 +188,8 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     ) -> dict[TopicPartition, int]:
         """Delete the records below an offset (-1: all there are); returns where each partition now begins."""
         wanted = {TopicPartition(*tp): offset for tp, offset in before.items()}
-        told: dict[TopicPartition, int] = await self._each(
-            "delete_records", wanted, timeout_s, requests.delete_records, by=self._calls.by_leader
+        told: dict[TopicPartition, int] = await self._session.each(
+            "delete_records", wanted, timeout_s, requests.delete_records, by=self._session.calls.by_leader
         )
         return told
 
@@ -140,9 +198,9 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
         await self.start()
-        limit_s = self._patience_s if timeout_s is None else timeout_s
+        limit_s = self._session.limit_s(timeout_s)
         questions = {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()}
-        answers = await find_offsets(self._cluster, questions, isolation=isolation, timeout_s=limit_s)
+        answers = await find_offsets(self._session.cluster, questions, isolation=isolation, timeout_s=limit_s)
         found = {tp: answer or NO_SUCH_RECORD for tp, answer in answers.found.items()}
         return Failures("list_offsets", answers.errors).raise_or(found)
 
@@ -151,23 +209,23 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
         """Brokers and controller."""
         await self.start()
-        limit_s = self._patience_s if timeout_s is None else timeout_s
-        return requests.cluster_of(await self._cluster.metadata.refresh(limit_s))
+        limit_s = self._session.limit_s(timeout_s)
+        return requests.cluster_of(await self._session.cluster.metadata.refresh(limit_s))
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         """What each broker (all by default) holds, directory by directory."""
         await self.start()
-        limit_s = self._patience_s if timeout_s is None else timeout_s
+        limit_s = self._session.limit_s(timeout_s)
         if brokers is None:
-            brokers = (await self._cluster.metadata.refresh(limit_s)).brokers
-        told: dict[int, tuple[LogDirDescription, ...]] = await self._each(
+            brokers = (await self._session.cluster.metadata.refresh(limit_s)).brokers
+        told: dict[int, tuple[LogDirDescription, ...]] = await self._session.each(
             "describe_log_dirs",
             dict.fromkeys(brokers),
             timeout_s,
             requests.describe_log_dirs,
-            by=self._calls.by_itself,
+            by=self._session.calls.by_itself,
         )
         return told
 
@@ -178,7 +236,7 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     ) -> dict[TopicPartition, bool]:
         """Give leadership back to preferred replicas (or, `unclean`, to any); False where it was so already."""
         wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
-        told: dict[TopicPartition, bool] = await self._each(
+        told: dict[TopicPartition, bool] = await self._session.each(
             "elect_leaders",
             wanted,
             timeout_s,
@@ -188,7 +246,7 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
 
     async def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
         """The features that brokers know, and the levels that the cluster has agreed on."""
-        told = await self._one("describe_features", timeout_s, transactions.describe_features())
+        told = await self._session.one("describe_features", timeout_s, transactions.describe_features())
         return dict(told.results)
 
     async def update_features(
@@ -196,9 +254,9 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     ) -> None:
         """Raise or lower finalized levels; they change together or not at all."""
         current = {name: each.finalized for name, each in (await self.describe_features()).items()}
-        limit_s = self._patience_s if timeout_s is None else timeout_s
+        limit_s = self._session.limit_s(timeout_s)
         exchange = transactions.update_features(levels, current, validate_only, limit_s)
-        told = await self._one("update_features", timeout_s, exchange)
+        told = await self._session.one("update_features", timeout_s, exchange)
         Failures("update_features", told.errors).raise_or(told.results)
 
     # -- quotas, settings, directories
@@ -208,13 +266,13 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     ) -> dict[QuotaEntity, dict[str, float]]:
         """The limits of an entity, and of those that name more than it does; of everybody without one."""
         exchange = quotas.describe_quotas(entity or QuotaEntity())
-        return dict((await self._one("describe_quotas", timeout_s, exchange)).results)
+        return dict((await self._session.one("describe_quotas", timeout_s, exchange)).results)
 
     async def alter_quotas(
         self, changes: QuotaChanges, *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
         """Set limits by Kafka's names, and remove those that are None; the others stay."""
-        told = await self._one("alter_quotas", timeout_s, quotas.alter_quotas(changes, validate_only))
+        told = await self._session.one("alter_quotas", timeout_s, quotas.alter_quotas(changes, validate_only))
         Failures("alter_quotas", told.errors).raise_or(told.results)
 
     async def list_config_resources(
@@ -222,20 +280,208 @@ class AsyncAdmin(GroupAdministration, TransactionAdministration, ReassignmentAdm
     ) -> list[ConfigResource]:
         """What has settings; groups and subscriptions to metrics, if they have some of their own."""
         exchange = quotas.list_config_resources(list(kinds))
-        return list((await self._one("list_config_resources", timeout_s, exchange)).results)
+        return list((await self._session.one("list_config_resources", timeout_s, exchange)).results)
 
     async def move_replicas(
         self, broker: int, paths: Mapping[TopicPartition, str], *, timeout_s: float | None = None
     ) -> None:
         """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
-        told = await self._each(
+        told = await self._session.each(
             "move_replicas",
             {broker: paths},
             timeout_s,
             lambda some, _: quotas.move_replicas(some[broker]).whole(broker),
-            by=self._calls.by_itself,
+            by=self._session.calls.by_itself,
         )
         Failures("move_replicas", told[broker].errors).raise_or(told[broker].results)
+
+    # -- groups
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
+    ) -> list[GroupListing]:
+        """The groups of all brokers, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
+        told = await self._session.everywhere(
+            "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
+        )
+        return sorted(
+            (each for found in told.values() for each in found), key=lambda each: str(each.group_id)
+        )
+
+    async def describe_groups(
+        self, group_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, GroupDescription]:
+        """State, assignor and members of groups, classic or not."""
+        await self.start()
+        limit_s = self._session.limit_s(timeout_s)
+        return await self._describe_groups(list(dict.fromkeys(group_ids)), limit_s)
+
+    async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
+        """Delete groups without members, and all their offsets."""
+        await self._session.each(
+            "delete_groups", dict.fromkeys(group_ids), timeout_s, groups.delete_groups, by=self._by_group
+        )
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> CommittedOffsets:
+        """What the group has committed, by default for all partitions; None where it has not."""
+        store = await self._offsets_of(group_id)
+        limit_s = self._session.limit_s(timeout_s)
+        return await store.fetch(partitions, limit_s, require_stable=False)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
+    ) -> None:
+        """Set committed offsets, and make the group if need be. Refused while it has members."""
+        store = await self._offsets_of(group_id)
+        limit_s = self._session.limit_s(timeout_s)
+        try:
+            await store.commit(as_committable(offsets), limit_s)
+        except CommitFailedError as error:
+            raise KafkaError(
+                error.code, f"group {group_id!r} has members: its offsets can be set only while it has none"
+            ) from None
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> None:
+        """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        told = await self._session.each(
+            "delete_group_offsets",
+            {group_id: None},
+            timeout_s,
+            lambda _, __: groups.delete_offsets(group_id, wanted).whole(group_id),
+            by=self._by_group,
+        )
+        Failures("delete_group_offsets", told[group_id].errors).raise_or(told[group_id].results)
+
+    # -- transactions
+
+    async def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        duration_ms: int | None = None,
+        pattern: str | None = None,
+        timeout_s: float | None = None,
+    ) -> list[TransactionListing]:
+        """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
+        told = await self._session.everywhere(
+            "list_transactions",
+            timeout_s,
+            lambda broker, _, __: transactions.list_transactions(
+                broker, states, producer_ids, duration_ms, pattern
+            ),
+        )
+        found = (each for some in told.values() for each in some)
+        return sorted(found, key=lambda each: str(each.transactional_id))
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """State, producer and partitions of transactional ids."""
+        told: dict[str, TransactionDescription] = await self._session.each(
+            "describe_transactions",
+            dict.fromkeys(transactional_ids),
+            timeout_s,
+            None,
+            by=partial(self._session.calls.by_coordinator, TRANSACTION),
+            ask_broker=lambda broker, some, _: transactions.describe_transactions(some, broker),
+        )
+        return told
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
+        """The producers that each partition remembers, and where their open transactions begin."""
+        wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
+        told: dict[TopicPartition, tuple[ProducerDescription, ...]] = await self._session.each(
+            "describe_producers",
+            wanted,
+            timeout_s,
+            transactions.describe_producers,
+            by=self._session.calls.by_leader,
+        )
+        return told
+
+    async def abort_transaction(
+        self, open_transaction: OpenTransaction, *, timeout_s: float | None = None
+    ) -> None:
+        """Write the abort marker that a hanging transaction lacks in one partition: for transactions nobody else will end."""
+        await self._session.each(
+            "abort_transaction",
+            {open_transaction.partition: open_transaction},
+            timeout_s,
+            transactions.abort_transactions,
+            by=self._session.calls.by_leader,
+        )
+
+    # -- moves between brokers
+
+    async def reassign_partitions(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels a move.
+
+        `list_reassignments` shows what is under way. INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
+        """
+        wanted = {TopicPartition(*tp): brokers for tp, brokers in replicas.items()}
+        await self._session.each("reassign_partitions", wanted, timeout_s, reassign)
+
+    async def list_reassignments(
+        self, *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, ReassignmentDescription]:
+        """All moves under way."""
+        return dict((await self._session.one("list_reassignments", timeout_s, list_reassignments())).results)
+
+    async def _by_group(self, items: Mapping[Any, Any], timeout_s: float) -> Any:
+        return await self._session.calls.by_coordinator(GROUP, items, timeout_s)
+
+    async def _describe_groups(self, group_ids: list[str], timeout_s: float) -> dict[str, GroupDescription]:
+        """In the new protocol first; who is not found there, or where there is none of it, in the classic one."""
+        wanted: dict[str, None] = dict.fromkeys(group_ids)
+        found: dict[str, GroupDescription] = {}
+        try:
+            found = await self._session.each(
+                "describe_groups",
+                wanted,
+                timeout_s,
+                None,
+                by=self._by_group,
+                ask_broker=lambda broker, some, _: groups.describe_consumer(some, broker),
+            )
+        except PartialFailureError as error:
+            found = dict(error.results)
+        except KafkaError as error:
+            if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                raise
+        rest = {group_id: None for group_id in wanted if group_id not in found}
+        classic: dict[str, GroupDescription] = await self._session.each(
+            "describe_groups",
+            rest,
+            timeout_s,
+            None,
+            by=self._by_group,
+            ask_broker=lambda broker, some, _: groups.describe_classic(some, broker),
+        )
+        return {group_id: (found | classic)[group_id] for group_id in wanted}
+
+    async def _offsets_of(self, group_id: str) -> OffsetStore:
+        await self.start()
+        await self._session.cluster.connection()
+        coordinator = Coordinator(self._session.cluster, group_id, GROUP)
+        nobody = GroupMetadata(group_id=group_id)
+        return OffsetStore(self._session.cluster, coordinator, who=lambda: nobody, fenced=lambda code: None)
 
 
 def _new_topic(topic: NewTopic | str) -> NewTopic:

@@ -1,68 +1,47 @@
-"""What every kind of administration stands on: an admin client's life, and how it asks."""
+"""What an admin client stands on: its life, and how it asks."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Final
 
 from odradek.client.admin.calls import AdminCalls, AlreadyDone
 from odradek.client.errors import ClientClosedError
 from odradek.client.network.cluster import Cluster
-from odradek.client.options import AdminOptions
+from odradek.client.network.own_loop import OwnLoop
 from odradek.client.settings import AdminSettings
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 
 
 class AdminSession:
-    """Who is asked is said by what is administered; retries are those of `AdminCalls`."""
+    """What is administered says which broker is asked; retries are those of `AdminCalls`. Lives on one event loop."""
 
-    def __init__(
-        self,
-        bootstrap_servers: str | list[str] | tuple[str, ...],
-        *,
-        clock: Clock | None = None,
-        entropy: Entropy | None = None,
-        **settings: Unpack[AdminOptions],
-    ) -> None:
-        checked = AdminSettings.of(bootstrap_servers, dict(settings))
-        self._cluster = Cluster(checked, clock or SystemClock(), entropy or SystemEntropy())
-        self._calls = AdminCalls(self._cluster)
-        self._patience_s = checked.default_api_timeout_ms / 1000
-        self._loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, settings: AdminSettings, clock: Clock | None, entropy: Entropy | None) -> None:
+        self.cluster: Final = Cluster(settings, clock or SystemClock(), entropy or SystemEntropy())
+        self.calls: Final = AdminCalls(self.cluster)
+        self._patience_s = settings.default_api_timeout_ms / 1000
+        self._loop = OwnLoop("odradek-admin")
         self._closed = False
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
-        """From a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
-        return cls(**AdminSettings.arguments(config), **more)
-
     async def start(self) -> None:
-        """Begin to work on the running loop; other methods do so by themselves."""
+        """Idempotent. ClientClosedError after `close`."""
         if self._closed:
             raise ClientClosedError("admin client")
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._cluster.start()
+        if self._loop.begin():
+            self.cluster.start()
 
     async def close(self) -> None:
         """Idempotent."""
         if not self._closed:
             self._closed = True
-            await self._cluster.close()
+            await self.cluster.close()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+    def limit_s(self, timeout_s: float | None) -> float:
+        """How long a call may take."""
+        return self._patience_s if timeout_s is None else timeout_s
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def _each(
+    async def each(
         self,
         what: str,
         wanted: Mapping[Any, Any],
@@ -72,21 +51,22 @@ class AdminSession:
         ask_broker: Any = None,
         already: AlreadyDone | None = None,
     ) -> Any:
+        """Ask about several things, each of the broker that `by` names: by default the controller."""
         await self.start()
-        limit_s = self._patience_s if timeout_s is None else timeout_s
-        by = by or self._calls.by_controller
-        return await self._calls.each(what, wanted, limit_s, ask, by, ask_broker=ask_broker, already=already)
+        by = by or self.calls.by_controller
+        limit_s = self.limit_s(timeout_s)
+        return await self.calls.each(what, wanted, limit_s, ask, by, ask_broker=ask_broker, already=already)
 
-    async def _everywhere(self, what: str, timeout_s: float | None, ask_broker: Any) -> dict[int, Any]:
+    async def everywhere(self, what: str, timeout_s: float | None, ask_broker: Any) -> dict[int, Any]:
         """What every broker answers."""
         await self.start()
-        limit_s = self._patience_s if timeout_s is None else timeout_s
-        brokers = dict.fromkeys((await self._cluster.metadata.refresh(limit_s)).brokers)
-        told: dict[int, Any] = await self._each(
-            what, brokers, timeout_s, None, by=self._calls.by_itself, ask_broker=ask_broker
+        brokers = dict.fromkeys((await self.cluster.metadata.refresh(self.limit_s(timeout_s))).brokers)
+        answers: dict[int, Any] = await self.each(
+            what, brokers, timeout_s, None, by=self.calls.by_itself, ask_broker=ask_broker
         )
-        return told
+        return answers
 
-    async def _one(self, what: str, timeout_s: float | None, exchange: Any) -> Any:
+    async def one(self, what: str, timeout_s: float | None, exchange: Any) -> Any:
+        """Ask any broker."""
         await self.start()
-        return await self._calls.one(what, self._patience_s if timeout_s is None else timeout_s, exchange)
+        return await self.calls.one(what, self.limit_s(timeout_s), exchange)

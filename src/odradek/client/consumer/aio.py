@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.consumer.core import ConsumerCore, Deserializer, Event, Kept
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
 from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
+from odradek.client.consumer.waiting import LoopWaiting
 from odradek.client.errors import ClientClosedError
 from odradek.client.groups.participation import Step
 from odradek.client.groups.values import (
@@ -22,12 +21,11 @@ from odradek.client.groups.values import (
     OffsetsToCommit,
     RebalanceListener,
 )
+from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ConsumerOptions
 from odradek.client.settings import ConsumerSettings
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
-
-T = TypeVar("T")
 
 
 class AsyncConsumer:
@@ -53,16 +51,19 @@ class AsyncConsumer:
         entropy: Entropy | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
-        self._core = ConsumerCore(
-            ConsumerSettings.of(bootstrap_servers, dict(settings)),
+        checked = ConsumerSettings.of(bootstrap_servers, dict(settings))
+        loop = self._loop = OwnLoop("odradek-consumer")
+        core = self._core = ConsumerCore(
+            checked,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
             clock=clock,
             entropy=entropy,
-            wake=self._wake,
+            wake=lambda: loop.post(core.fetcher.turn_soon),
         )
+        # sync: loop.post(core.start)
+        self._waiting = LoopWaiting(core.assignment, core.clock)
+        self._closed = False
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
@@ -73,8 +74,7 @@ class AsyncConsumer:
         """Begin to work on the running loop; other methods do so by themselves."""
         if self._closed:
             raise ClientClosedError("consumer")
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+        if self._loop.begin():
             self._core.start()
 
     async def close(self, *, commit: bool = True) -> None:
@@ -83,6 +83,7 @@ class AsyncConsumer:
         if not self._closed:
             self._closed = True
             await self._core.finish(ClientClosedError("consumer"), commit=commit)
+            # sync: self._loop.stop()
 
     # -- where to read
 
@@ -99,7 +100,8 @@ class AsyncConsumer:
         group.protocol=consumer the broker resolves the pattern (RE2), else this client does (Python's re).
         """
         await self.start()
-        self._core.join(self._core.subscribe(topics, pattern, listener))
+        subscription = self._core.subscribe(topics, pattern, listener)
+        self._loop.post(lambda: self._core.join(subscription))
 
     async def unsubscribe(self) -> None:
         """Leave the group, or give up what was assigned: read nothing."""
@@ -109,7 +111,8 @@ class AsyncConsumer:
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
         await self.start()
-        self._core.want(self._core.assign(partitions))
+        topics = self._core.assign(partitions)
+        self._loop.post(lambda: self._core.want(topics))
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions assigned."""
@@ -155,11 +158,10 @@ class AsyncConsumer:
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """The offset of the next record to be returned; waits for it where it must be asked for first."""
         limit_s = self._core.patience_s if timeout_s is None else timeout_s
-        try:
-            async with asyncio.timeout(limit_s):
-                return await self._until(lambda: self._core.known_position(partition))
-        except TimeoutError:
-            raise self._core.no_position(partition, limit_s) from None
+        position = await self._waiting.until(lambda: self._core.known_position(partition), limit_s)
+        if position is None:
+            raise self._core.no_position(partition, limit_s)
+        return position
 
     def positions(self) -> dict[TopicPartition, int]:
         """Where each partition stands, behind the last record that was returned: what `commit` commits, and what to
@@ -215,6 +217,16 @@ class AsyncConsumer:
         """
         await self.start()
         await self._core.need_group().commit(offsets, timeout_s)
+
+    def commit_async(
+        self,
+        offsets: OffsetsToCommit | None = None,
+        callback: Callable[[OffsetsToCommit, Exception | None], object] | None = None,
+    ) -> None:
+        """Like `commit`, without waiting. `callback(offsets, error)` is called on the event loop."""
+        chosen = dict(offsets) if offsets is not None else dict(self._core.positions())
+        group = self._core.need_group()
+        self._loop.post(lambda: group.spawn(group.commit_and_tell(chosen, callback)))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
@@ -275,33 +287,24 @@ class AsyncConsumer:
         """What there is to return; what the group asks for is done first."""
         await self.start()
         core, group = self._core, self._core.group
-        if group is None:
-            return await self._event(timeout_s)
         deadline = core.clock.monotonic() + timeout_s
+        if group is None:
+            return await self._waiting.until(core.next_event, timeout_s)
         if group.poll_began():
-            group.membership.polled()
+            self._loop.post(group.membership.polled)
         try:
             due = group.due_for_auto_commit()
             if due:
-                group.spawn(group.commit_quietly(due))
+                self._loop.post(lambda: group.spawn(group.commit_quietly(due)))
             while True:
-                found = await self._event(deadline - core.clock.monotonic())
+                found: Event | None = await self._waiting.until(
+                    core.next_event, deadline - core.clock.monotonic()
+                )
                 if not isinstance(found, Handover):
                     return found
                 await self._hand_over(found)
         finally:
             group.poll_ended()
-
-    async def _event(self, timeout_s: float) -> Event | None:
-        with self._core.assignment.lock:
-            found = self._core.next_event()
-        if found is not None:
-            return found
-        try:
-            async with asyncio.timeout(max(0.0, timeout_s)):
-                return await self._until(self._core.next_event)
-        except TimeoutError:
-            return None
 
     async def _hand_over(self, handover: Handover) -> None:
         """Do what the group asks for, and call the listener; its first error is raised when all is done."""
@@ -312,37 +315,12 @@ class AsyncConsumer:
                 await group.commit_before_giving_up(partitions)
                 continue
             try:
-                answer = group.tell_listener(step, partitions)
-                if answer is not None:
-                    await answer
+                # sync: group.tell_listener(step, partitions)
+                answer = group.tell_listener(step, partitions)  # async
+                if answer is not None:  # async
+                    await answer  # async
             except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
                 problem = problem or error
-        group.membership.handed_over(handover.number)
+        self._loop.post(lambda: group.membership.handed_over(handover.number))
         if problem is not None:
             raise problem
-
-    async def _until(self, look: Callable[[], T | None]) -> T:
-        """Wait for `look`, called with the assignment's lock held, to find something."""
-        assignment = self._core.assignment
-        while True:
-            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            tell = partial(_settle, news)
-            with assignment.lock:
-                found = look()
-                if found is not None:
-                    return found
-                assignment.watch_for_news(tell)
-            try:
-                await news
-            finally:
-                with assignment.lock:
-                    assignment.unwatch(tell)
-
-    def _wake(self) -> None:
-        if self._loop is not None:
-            self._core.fetcher.turn_soon()
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -1,17 +1,21 @@
-"""The synchronous consumer: fetching goes on behind it on a thread; decoding happens on the caller's."""
+"""The synchronous consumer: fetching goes on behind it on a thread; decoding happens on the caller's.
+
+Written by `make faces` from `aio.py`: change that one.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, Unpack
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.consumer.core import ConsumerCore, Deserializer, Event, Kept
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
 from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
+from odradek.client.consumer.waiting import ThreadWaiting
 from odradek.client.errors import ClientClosedError
 from odradek.client.groups.participation import Step
 from odradek.client.groups.values import (
@@ -27,8 +31,6 @@ from odradek.client.settings import ConsumerSettings
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 
-T = TypeVar("T")
-
 
 class Consumer:
     """Reads partitions. Use it from one thread at a time.
@@ -36,7 +38,7 @@ class Consumer:
         with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("flights", 0)])
             for record in consumer:
-                print(record.offset, record.value)
+                ...
 
     With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
     read (`commit`). Settings are Kafka's, as keyword arguments;
@@ -54,16 +56,17 @@ class Consumer:
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         checked = ConsumerSettings.of(bootstrap_servers, dict(settings))
-        thread = self._thread = LoopThread("odradek-consumer")
+        loop = self._loop = LoopThread("odradek-consumer")
         core = self._core = ConsumerCore(
             checked,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
             clock=clock,
             entropy=entropy,
-            wake=lambda: thread.post(core.fetcher.turn_soon),
+            wake=lambda: loop.post(core.fetcher.turn_soon),
         )
-        thread.post(core.start)
+        loop.post(core.start)
+        self._waiting = ThreadWaiting(core.assignment, core.clock)
         self._closed = False
 
     @classmethod
@@ -72,12 +75,11 @@ class Consumer:
         return cls(**ConsumerSettings.arguments(config), **more)
 
     def close(self, *, commit: bool = True) -> None:
-        """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group, end
-        the thread. Idempotent."""
+        """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group.
+        Idempotent."""
         if not self._closed:
             self._closed = True
-            self._thread.call(self._core.finish(ClientClosedError("consumer"), commit=commit))
-            self._thread.stop()
+            self._loop.call(self._core.finish(ClientClosedError("consumer"), commit=commit))
 
     # -- where to read
 
@@ -94,16 +96,16 @@ class Consumer:
         group.protocol=consumer the broker resolves the pattern (RE2), else this client does (Python's re).
         """
         subscription = self._core.subscribe(topics, pattern, listener)
-        self._thread.post(lambda: self._core.join(subscription))
+        self._loop.post(lambda: self._core.join(subscription))
 
     def unsubscribe(self) -> None:
         """Leave the group, or give up what was assigned: read nothing."""
-        self._thread.call(self._core.unsubscribe())
+        self._loop.call(self._core.unsubscribe())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
         topics = self._core.assign(partitions)
-        self._thread.post(lambda: self._core.want(topics))
+        self._loop.post(lambda: self._core.want(topics))
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions assigned."""
@@ -125,7 +127,7 @@ class Consumer:
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> None:
         """Go on at the first record not before each time (milliseconds since 1970), at the end if there is none."""
-        self._thread.call(self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s))
+        self._loop.call(self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s))
 
     def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go back to what the group has committed, in these partitions, by default in all: after an aborted transaction,
@@ -148,7 +150,7 @@ class Consumer:
     def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """The offset of the next record to be returned; waits for it where it must be asked for first."""
         limit_s = self._core.patience_s if timeout_s is None else timeout_s
-        position = self._until(lambda: self._core.known_position(partition), limit_s)
+        position = self._waiting.until(lambda: self._core.known_position(partition), limit_s)
         if position is None:
             raise self._core.no_position(partition, limit_s)
         return position
@@ -205,7 +207,7 @@ class Consumer:
 
         Waits for the coordinator's word. CommitFailedError when the partitions went to another member meanwhile.
         """
-        self._thread.call(self._core.need_group().commit(offsets, timeout_s))
+        self._loop.call(self._core.need_group().commit(offsets, timeout_s))
 
     def commit_async(
         self,
@@ -215,14 +217,13 @@ class Consumer:
         """Like `commit`, without waiting. `callback(offsets, error)` is called on the client's own thread."""
         chosen = dict(offsets) if offsets is not None else dict(self._core.positions())
         group = self._core.need_group()
-        work = group.commit_and_tell(chosen, callback)
-        self._thread.post(lambda: group.spawn(work))
+        self._loop.post(lambda: group.spawn(group.commit_and_tell(chosen, callback)))
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> CommittedOffsets:
         """What the group has committed; None where it has not."""
-        return self._thread.call(self._core.need_group().committed(partitions, timeout_s))
+        return self._loop.call(self._core.need_group().committed(partitions, timeout_s))
 
     def group_metadata(self) -> GroupMetadata:
         """Who this member is, for `Producer.send_offsets_to_transaction`."""
@@ -246,12 +247,12 @@ class Consumer:
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record not before each time; None where there is none."""
-        return self._thread.call(self._core.offsets(timestamps_ms, timeout_s))
+        return self._loop.call(self._core.offsets(timestamps_ms, timeout_s))
 
     def partitions_for(self, topic: str, timeout_s: float | None = None) -> tuple[int, ...]:
         """The partitions of a topic, in order."""
         limit_s = self._core.patience_s if timeout_s is None else timeout_s
-        image = self._thread.call(self._core.cluster.metadata.topic(topic, limit_s))
+        image = self._loop.call(self._core.cluster.metadata.topic(topic, limit_s))
         return tuple(range(len(image.partitions)))
 
     def __enter__(self) -> Self:
@@ -262,15 +263,10 @@ class Consumer:
     ) -> None:
         self.close(commit=error is None)
 
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
-            self._thread.stop_soon()
-
     def _ends(
         self, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
     ) -> dict[TopicPartition, int]:
-        found = self._thread.call(self._core.offsets(dict.fromkeys(partitions, end), timeout_s))
+        found = self._loop.call(self._core.offsets(dict.fromkeys(partitions, end), timeout_s))
         return {tp: answer.offset if answer is not None else 0 for tp, answer in found.items()}
 
     def _next(self, timeout_s: float) -> Event | None:
@@ -278,23 +274,20 @@ class Consumer:
         core, group = self._core, self._core.group
         deadline = core.clock.monotonic() + timeout_s
         if group is None:
-            return self._event(timeout_s)
+            return self._waiting.until(core.next_event, timeout_s)
         if group.poll_began():
-            self._thread.post(group.membership.polled)
+            self._loop.post(group.membership.polled)
         try:
             due = group.due_for_auto_commit()
             if due:
-                self._thread.post(lambda: group.spawn(group.commit_quietly(due)))
+                self._loop.post(lambda: group.spawn(group.commit_quietly(due)))
             while True:
-                found = self._event(deadline - core.clock.monotonic())
+                found: Event | None = self._waiting.until(core.next_event, deadline - core.clock.monotonic())
                 if not isinstance(found, Handover):
                     return found
                 self._hand_over(found)
         finally:
             group.poll_ended()
-
-    def _event(self, timeout_s: float) -> Event | None:
-        return cast(Event | None, self._until(self._core.next_event, timeout_s))
 
     def _hand_over(self, handover: Handover) -> None:
         """Do what the group asks for, and call the listener; its first error is raised when all is done."""
@@ -302,25 +295,17 @@ class Consumer:
         problem: Exception | None = None
         for step, partitions in group.steps(handover):
             if step is Step.COMMIT:
-                self._thread.call(group.commit_before_giving_up(partitions))
+                self._loop.call(group.commit_before_giving_up(partitions))
                 continue
             try:
                 group.tell_listener(step, partitions)
             except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
                 problem = problem or error
-        self._thread.post(lambda: group.membership.handed_over(handover.number))
+        self._loop.post(lambda: group.membership.handed_over(handover.number))
         if problem is not None:
             raise problem
 
-    def _until(self, look: Callable[[], T | None], timeout_s: float) -> T | None:
-        """Wait for `look`, called with the assignment's lock held, to find something; None when it has not in time."""
-        clock = self._core.clock
-        assignment = self._core.assignment
-        deadline = clock.monotonic() + timeout_s
-        with assignment.lock:
-            while True:
-                found = look()
-                left_s = deadline - clock.monotonic()
-                if found is not None or left_s <= 0:
-                    return found
-                assignment.wait_for_news(left_s)
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+            self._loop.stop_soon()

@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 
 from odradek.client.errors import ClientClosedError
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
+from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ProducerOptions
 from odradek.client.producer.core import FAREWELL_S, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
@@ -40,16 +41,16 @@ class AsyncProducer:
         entropy: Entropy | None = None,
         **settings: Unpack[ProducerOptions],
     ) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+        loop = self._loop = OwnLoop("odradek-producer")
         self._closed = False
-        self._core = ProducerCore(
+        core = self._core = ProducerCore(
             ProducerSettings.of(bootstrap_servers, dict(settings)),
             key_serializer=key_serializer,
             value_serializer=value_serializer,
             partitioner=partitioner,
             clock=clock,
             entropy=entropy,
-            wake=self._wake,
+            wake=lambda: loop.post(core.sender.turn_soon),
         )
 
     @classmethod
@@ -61,8 +62,7 @@ class AsyncProducer:
         """Begin to work on the running loop; `send` does so by itself."""
         if self._closed:
             raise ClientClosedError("producer")
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+        if self._loop.begin():
             self._core.start()
 
     async def send(
@@ -80,7 +80,7 @@ class AsyncProducer:
         Waits, up to max.block.ms, for the topic's metadata and while buffer.memory is full.
         """
         core = self._core
-        if self._loop is None or self._closed:
+        if not self._loop.has_begun or self._closed:
             await self.start()
         if core.transactions is not None:
             core.transactions.core.check_sendable()
@@ -110,11 +110,11 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
         """Send one record and wait until it is acknowledged: simple, and slow when done one by one."""
-        return await (
-            await self.send(
-                topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-            )
+        delivery = await self.send(
+            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
+        # sync: return delivery.result()
+        return await delivery  # async
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the sync face has the same
         """Send everything now and wait until all of it is acknowledged or has failed.
@@ -132,7 +132,7 @@ class AsyncProducer:
             return
         self._closed = True
         try:
-            if self._loop is not None and self._core.accumulator.failure is None:
+            if self._loop.has_begun and self._core.accumulator.failure is None:
                 await self._core.abort_open_transaction(FAREWELL_S)
                 await self.flush(timeout)
         finally:
@@ -165,8 +165,7 @@ class AsyncProducer:
     async def send_offsets_to_transaction(
         self, offsets: OffsetsToCommit, group: GroupMetadata, timeout_s: float | None = None
     ) -> None:
-        """Commit a group's offsets if and when the transaction is committed; `group` is
-        `AsyncConsumer.group_metadata()`."""
+        """Commit a group's offsets if and when the transaction is committed; `group` is `AsyncConsumer.group_metadata()`."""
         await self._core.need_transactions().send_offsets(offsets, group, timeout_s)
 
     @asynccontextmanager
@@ -200,16 +199,12 @@ class AsyncProducer:
         except Exception as second:  # noqa: BLE001 - must not hide the error that ended the block
             error.add_note(f"closing the producer failed, too: {second}")
 
-    def _wake(self) -> None:
-        if self._loop is not None:
-            self._core.sender.turn_soon()
-
     def _raise_undelivered(self) -> None:
         error = self._core.undelivered()
         if error is not None:
             raise error
 
-    async def _wait_for_room(self, timeout_s: float) -> None:
+    async def _wait_for_room(self, timeout_s: float) -> None:  # async
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def tell() -> None:

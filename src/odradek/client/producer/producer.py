@@ -1,4 +1,7 @@
-"""The synchronous producer: the asynchronous one's core on a thread of its own."""
+"""The synchronous producer: it sends on a thread of its own.
+
+Written by `make faces` from `aio.py`: change that one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ProducerOptions
 from odradek.client.producer.accumulator import TopicQueues
 from odradek.client.producer.core import FAREWELL_S, ProducerCore
-from odradek.client.producer.delivery import Delivery
+from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, Serializer
@@ -55,7 +58,7 @@ class Producer:
         **settings: Unpack[ProducerOptions],
     ) -> None:
         checked = ProducerSettings.of(bootstrap_servers, dict(settings))
-        thread = self._thread = LoopThread("odradek-producer")
+        loop = self._loop = LoopThread("odradek-producer")
         core = self._core = ProducerCore(
             checked,
             key_serializer=key_serializer,
@@ -63,9 +66,9 @@ class Producer:
             partitioner=partitioner,
             clock=clock,
             entropy=entropy,
-            wake=lambda: thread.post(core.sender.turn),
+            wake=lambda: loop.post(core.sender.turn),
         )
-        thread.post(core.start)
+        loop.post(core.start)
         self._closed = False
         self._close_lock = threading.Lock()
         # What `send` touches for every record, one attribute away.
@@ -121,6 +124,22 @@ class Producer:
             delivery = self._append_when_there_is_room(queues, queue, timestamp_ms, key, value, headers)
         return cast(Delivery, delivery)
 
+    def send_and_wait(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: object = None,
+        headers: HeaderInput = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged: simple, and slow when done one by one."""
+        delivery = self.send(
+            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+        return delivery.result()
+
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until all of it is acknowledged or has failed.
 
@@ -138,7 +157,7 @@ class Producer:
         self._raise_undelivered()
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then end the thread. Whatever is not delivered within `timeout` seconds fails. Idempotent."""
+        """Flush, then end. Whatever is not delivered within `timeout` seconds fails. Idempotent."""
         self._refuse_own_thread()
         with self._close_lock:
             if self._closed:
@@ -147,18 +166,18 @@ class Producer:
         _open_producers.discard(self)
         try:
             if self._core.accumulator.failure is None:
-                self._thread.call(self._core.abort_open_transaction(FAREWELL_S))
+                self._loop.call(self._core.abort_open_transaction(FAREWELL_S))
                 self.flush(timeout)
         finally:
-            self._thread.call(self._core.finish())
-            self._thread.stop()
+            self._loop.call(self._core.finish())
+            self._loop.stop()
         self._raise_undelivered()
 
     # -- transactions
 
     def init_transactions(self, timeout_s: float | None = None) -> None:
         """Once, before anything else: fence older producers of this transactional id, and abort what they left open."""
-        self._thread.call(self._core.need_transactions().init(timeout_s))
+        self._loop.call(self._core.need_transactions().init(timeout_s))
 
     def begin_transaction(self) -> None:
         """Records sent, and offsets committed through this producer, are part of it from now on."""
@@ -170,19 +189,17 @@ class Producer:
         ProducerFencedError: another producer has taken over, close this one. Other errors: `abort_transaction`. After
         TimedOutError the outcome is open: call it again.
         """
-        self._refuse_own_thread()
-        self._thread.call(self._core.need_transactions().commit(timeout_s))
+        self._loop.call(self._core.need_transactions().commit(timeout_s))
 
     def abort_transaction(self, timeout_s: float | None = None) -> None:
         """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""
-        self._refuse_own_thread()
-        self._thread.call(self._core.abort_transaction(timeout_s))
+        self._loop.call(self._core.abort_transaction(timeout_s))
 
     def send_offsets_to_transaction(
         self, offsets: OffsetsToCommit, group: GroupMetadata, timeout_s: float | None = None
     ) -> None:
         """Commit a group's offsets if and when the transaction is committed; `group` is `Consumer.group_metadata()`."""
-        self._thread.call(self._core.need_transactions().send_offsets(offsets, group, timeout_s))
+        self._loop.call(self._core.need_transactions().send_offsets(offsets, group, timeout_s))
 
     @contextmanager
     def transaction(self, timeout_s: float | None = None) -> Iterator[Self]:
@@ -191,9 +208,9 @@ class Producer:
         try:
             yield self
         except BaseException as error:
-            self._thread.call(self._core.settle_transaction(error, timeout_s))
+            self._loop.call(self._core.settle_transaction(error, timeout_s))
             raise
-        self._thread.call(self._core.settle_transaction(None, timeout_s))
+        self._loop.call(self._core.settle_transaction(None, timeout_s))
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""
@@ -213,6 +230,11 @@ class Producer:
         except Exception as second:  # noqa: BLE001 - must not hide the error that ended the block
             error.add_note(f"closing the producer failed, too: {second}")
 
+    def _raise_undelivered(self) -> None:
+        error = self._core.undelivered()
+        if error is not None:
+            raise error
+
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
             warnings.warn(
@@ -221,7 +243,7 @@ class Producer:
 
     def _learn(self, topic: str) -> TopicQueues:
         self._core.check_usable()
-        return self._thread.call(self._core.learn(topic))
+        return self._loop.call(self._core.learn(topic))
 
     def _append_when_there_is_room(
         self,
@@ -245,13 +267,8 @@ class Producer:
                     raise core.no_room()
 
     def _refuse_own_thread(self) -> None:
-        if self._thread.is_current:
+        if self._loop.is_current:
             raise RuntimeError("a delivery callback must not wait for its own producer")
-
-    def _raise_undelivered(self) -> None:
-        error = self._core.undelivered()
-        if error is not None:
-            raise error
 
 
 def _is_plain(content: object) -> bool:

@@ -1,4 +1,4 @@
-"""Moves of partitions between brokers, asynchronously (KIP-455)."""
+"""Moves of partitions between brokers (KIP-455): the messages of the calls, and how their answers are read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from odradek.client.admin.calls import Exchange, Outcome
-from odradek.client.admin.session import AdminSession
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.alter_partition_reassignments import (
@@ -30,30 +29,7 @@ class ReassignmentDescription:
     removing: tuple[int, ...]
 
 
-class ReassignmentAdministration(AdminSession):
-    """Which brokers hold a partition."""
-
-    async def reassign_partitions(
-        self,
-        replicas: Mapping[TopicPartition, Sequence[int] | None],
-        *,
-        timeout_s: float | None = None,
-    ) -> None:
-        """Begin to move partitions to these brokers, the preferred leader first; None cancels a move.
-
-        `list_reassignments` shows what is under way. INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
-        """
-        wanted = {TopicPartition(*tp): brokers for tp, brokers in replicas.items()}
-        await self._each("reassign_partitions", wanted, timeout_s, _reassign)
-
-    async def list_reassignments(
-        self, *, timeout_s: float | None = None
-    ) -> dict[TopicPartition, ReassignmentDescription]:
-        """All moves under way."""
-        return dict((await self._one("list_reassignments", timeout_s, _list())).results)
-
-
-def _reassign(wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_s: float) -> Exchange:
+def reassign(wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_s: float) -> Exchange:
     topics: dict[str, list[ReassignablePartition]] = {}
     for (topic, index), brokers in wanted.items():
         topics.setdefault(topic, []).append(
@@ -77,7 +53,7 @@ def _reassign(wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_s: 
     return Exchange(request=request, answer=AlterPartitionReassignmentsResponse, read=read)
 
 
-def _list() -> Exchange:
+def list_reassignments() -> Exchange:
     def read(told: ListPartitionReassignmentsResponse) -> Outcome:
         _check(told.error_code, told.error_message)
         outcome = Outcome.none()

@@ -1,0 +1,71 @@
+"""How each face of the consumer waits for what fetching, or its group, brings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from odradek.client.consumer.subscription_state import Assignment
+from odradek.runtime.ports import Clock
+
+T = TypeVar("T")
+
+
+class LoopWaiting:
+    """On the event loop."""
+
+    def __init__(self, assignment: Assignment, clock: Clock) -> None:
+        self._assignment: Final = assignment
+
+    async def until(self, look: Callable[[], T], timeout_s: float) -> T:
+        """What `look`, called with the assignment's lock held, finds; None when it has not in time."""
+        with self._assignment.lock:
+            found = look()
+        if found is not None:
+            return found
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                return await self._next(look)
+        except TimeoutError:
+            return found
+
+    async def _next(self, look: Callable[[], T]) -> T:
+        while True:
+            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            tell = partial(_settle, news)
+            with self._assignment.lock:
+                found = look()
+                if found is not None:
+                    return found
+                self._assignment.watch_for_news(tell)
+            try:
+                await news
+            finally:
+                with self._assignment.lock:
+                    self._assignment.unwatch(tell)
+
+
+class ThreadWaiting:
+    """On the caller's thread."""
+
+    def __init__(self, assignment: Assignment, clock: Clock) -> None:
+        self._assignment: Final = assignment
+        self._clock: Final = clock
+
+    def until(self, look: Callable[[], T], timeout_s: float) -> T:
+        """As in `LoopWaiting`."""
+        deadline = self._clock.monotonic() + timeout_s
+        with self._assignment.lock:
+            while True:
+                found = look()
+                left_s = deadline - self._clock.monotonic()
+                if found is not None or left_s <= 0:
+                    return found
+                self._assignment.wait_for_news(left_s)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

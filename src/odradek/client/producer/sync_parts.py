@@ -1,0 +1,213 @@
+"""What of the synchronous producer is written by hand: the rest is made of `aio.py` (`tools/sync_faces.py`).
+
+`send` is called a million times a second: what it touches for each record is one attribute away.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import warnings
+import weakref
+from typing import Any, Final, Self, Unpack, cast
+
+from odradek.client.errors import TimedOutError
+from odradek.client.network.loop_thread import LoopThread
+from odradek.client.options import ProducerOptions
+from odradek.client.producer.accumulator import TopicQueues
+from odradek.client.producer.core import FAREWELL_S, ProducerCore
+from odradek.client.producer.delivery import Delivery
+from odradek.client.producer.partition_queue import PartitionQueue
+from odradek.client.producer.partitioner import Partitioner
+from odradek.client.producer.record_input import HeaderInput, Serializer
+from odradek.client.settings import ProducerSettings
+from odradek.runtime.ports import Clock, Entropy
+from odradek.telemetry import events
+
+_log = events.get("client")
+
+_AT_EXIT_S: Final = 10.0
+
+
+class SyncParts:
+    """Sends records from any thread.
+
+        with Producer("127.0.0.1:9092", compression_type="zstd") as producer:
+            delivery = producer.send("flights", b"...", key=b"JFK")
+            print(delivery.result().offset)
+
+    `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
+    at the returned `Delivery`, or call `flush`, to learn what became of it: failures nobody looked at are raised there.
+
+    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[ProducerOptions],
+    ) -> None:
+        checked = ProducerSettings.of(bootstrap_servers, dict(settings))
+        loop = self._loop = LoopThread("odradek-producer")
+        core = self._core = ProducerCore(
+            checked,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            clock=clock,
+            entropy=entropy,
+            wake=lambda: loop.post(core.sender.turn),
+        )
+        loop.post(core.start)
+        self._closed = False
+        self._close_lock = threading.Lock()
+        # What `send` touches for every record, one attribute away.
+        self._wall_ms = core.clock.wall_ms
+        self._topics = core.accumulator.topics
+        self._lock = core.accumulator.lock
+        self._append: Any = core.accumulator.append
+        self._choose: Any = core.choose
+        self._plain = core.plain
+        self._sticky = core.sticky
+        transactions = core.transactions
+        self._check_sendable = transactions.core.check_sendable if transactions is not None else None
+        _open_producers.add(self)
+
+    def send(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: object = None,
+        headers: HeaderInput = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Put a record into a batch, and return at once unless something is missing.
+
+        Key and value are bytes, str (sent as UTF-8) or None, or whatever the serializers take. Without `partition` the
+        key decides (murmur2, as in Java), or, without a key, the batch under way. `timestamp_ms` is now by default.
+
+        Blocks up to max.block.ms for the topic's metadata and while buffer.memory is full; raises KafkaError then, at
+        once for a record that is too large, and whatever ended the producer in the background.
+        """
+        if self._check_sendable is not None:
+            self._check_sendable()
+        if headers or not self._plain or not _is_plain(value) or not _is_plain(key):
+            key, value, headers = self._core.content(key, value, headers)
+        queues = self._topics.get(topic) or self._learn(topic)
+        queue = (
+            None
+            if key is None and partition is None and self._sticky
+            else self._choose(queues, key, partition)
+        )
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        with self._lock:
+            delivery = self._append(queues, queue, timestamp_ms, key, value, headers)
+        if delivery is None:
+            delivery = self._append_when_there_is_room(queues, queue, timestamp_ms, key, value, headers)
+        return cast(Delivery, delivery)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything now and wait until all of it is acknowledged or has failed.
+
+        Raises TimedOutError after `timeout` seconds, and DeliveryError for failures that nobody has looked at.
+        """
+        self._refuse_own_thread()
+        clock = self._core.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        for batch in self._core.accumulator.hurry():
+            left = None if deadline is None else max(0.0, deadline - clock.monotonic())
+            if not batch.wait(left):
+                raise TimedOutError(
+                    f"flush did not finish within {timeout} s", self._core.cluster.metadata.problem
+                )
+        self._raise_undelivered()
+
+    def close(self, timeout: float | None = None) -> None:
+        self._refuse_own_thread()
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+        _open_producers.discard(self)
+        try:
+            if self._core.accumulator.failure is None:
+                self._loop.call(self._core.abort_open_transaction(FAREWELL_S))
+                self.flush(timeout)
+        finally:
+            self._loop.call(self._core.finish())
+            self._loop.stop()
+        self._raise_undelivered()
+
+    def partitions_for(self, topic: str) -> tuple[int, ...]:
+        return tuple(range(len(self._learn(topic).queues)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            warnings.warn(
+                f"{self!r} was not closed: records may be lost", ResourceWarning, source=self, stacklevel=1
+            )
+
+    def _learn(self, topic: str) -> TopicQueues:
+        self._core.check_usable()
+        return self._loop.call(self._core.learn(topic))
+
+    def _append_when_there_is_room(
+        self,
+        queues: TopicQueues,
+        queue: PartitionQueue | None,
+        timestamp_ms: int,
+        key: Any,
+        value: Any,
+        headers: Any,
+    ) -> Delivery:
+        self._refuse_own_thread()
+        core = self._core
+        deadline = core.clock.monotonic() + core.max_block_s
+        with self._lock:
+            while True:
+                delivery = self._append(queues, queue, timestamp_ms, key, value, headers)
+                if delivery is not None:
+                    return cast(Delivery, delivery)
+                left_s = deadline - core.clock.monotonic()
+                if left_s <= 0 or not core.accumulator.wait_for_room(left_s):
+                    raise core.no_room()
+
+    def _refuse_own_thread(self) -> None:
+        if self._loop.is_current:
+            raise RuntimeError("a delivery callback must not wait for its own producer")
+
+    def _raise_undelivered(self) -> None:
+        error = self._core.undelivered()
+        if error is not None:
+            raise error
+
+
+def _is_plain(content: object) -> bool:
+    return content.__class__ is bytes or content is None
+
+
+_open_producers: weakref.WeakSet[SyncParts] = weakref.WeakSet()
+
+
+def _close_forgotten() -> None:
+    """At the end of the process: deliver what producers that nobody closed still hold, within reason."""
+    for producer in list(_open_producers):
+        try:
+            producer.close(timeout=_AT_EXIT_S)
+        except Exception as error:  # noqa: BLE001 - the process ends: all that is left is to say so
+            _log.error("records_lost_at_exit", reason=str(error))
+
+
+atexit.register(_close_forgotten)
