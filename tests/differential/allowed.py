@@ -103,9 +103,7 @@ ON_PURPOSE: Final = (
     Allowed(
         places=(
             "topics/*.configs.flush.before.ack",
-            "topics/*.configs.max.decompressed.message.bytes",
             "configs/*.configs.flush.before.ack",
-            "configs/*.configs.max.decompressed.message.bytes",
         ),
         kafka=NOT_THERE,
         why="Settings of Odradek's own.",

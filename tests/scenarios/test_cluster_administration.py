@@ -387,10 +387,20 @@ async def test_a_brokers_own_settings_outrank_those_of_all_and_both_those_of_its
         ("1", ("log.retention.ms", APPEND, "1"), 40),
         ("", ("log.cleanup.policy", APPEND, "compact"), 0),
         ("", ("max.connections", SET, "50"), 0),
+        ("", ("num.io.threads", SET, "50"), 0),
+        ("1", ("listeners", SET, "PLAINTEXT://:9"), 0),
+        ("1", ("sasl.kerberos.service.name", SET, "kafka"), 0),
     ],
 )
 async def test_dynamic_settings_of_brokers_are_checked(wire: Any, name: str, entry: Any, code: int) -> None:
     assert await alter(wire, BROKER, name, entry) == code
+
+
+async def test_a_groups_default_follows_its_brokers_dynamic_setting(wire: Any) -> None:
+    key = "share.assignment.interval.ms"
+    assert await alter(wire, BROKER, "", (f"group.{key}", SET, "7")) == 0
+    one = (await described(wire, GROUP, "g"))[key]
+    assert (one.value, one.config_source) == ("7", 3)
 
 
 async def test_every_setting_has_a_type_and_a_meaning(wire: Any) -> None:

@@ -347,7 +347,7 @@ class Broker:
     # -- the clockwork
 
     def _start_background(self, config: BrokerConfig, replicas: Replicas) -> None:
-        every: list[tuple[str, float, Callable[[], Awaitable[None]]]] = [
+        every: list[tuple[str, float | Callable[[], float], Callable[[], Awaitable[None]]]] = [
             ("retention", config.log_retention_check_interval_ms / 1000, replicas.apply_retention),
             (
                 "checkpoints",
@@ -355,7 +355,7 @@ class Broker:
                 replicas.write_checkpoints,
             ),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
-            ("compaction", config.log_cleaner_backoff_ms / 1000, replicas.compact),
+            ("compaction", lambda: self._current_config().log_cleaner_backoff_ms / 1000, replicas.compact),
             ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
             ("replicas in sync", config.replica_lag_time_max_ms / 2000, replicas.check_in_sync_replicas),
             (
@@ -389,9 +389,17 @@ _INTERVAL_SECONDS_MIN: Final = 0.05
 
 
 async def _repeat(
-    name: str, seconds: float, work: Callable[[], Awaitable[None]], stopping: asyncio.Event
+    name: str,
+    seconds: float | Callable[[], float],
+    work: Callable[[], Awaitable[None]],
+    stopping: asyncio.Event,
 ) -> None:
-    while not await _set_within(stopping, max(seconds, _INTERVAL_SECONDS_MIN)):
+    """Work every so many seconds; a function is asked each time how many."""
+
+    def pause_seconds() -> float:
+        return max(seconds() if callable(seconds) else seconds, _INTERVAL_SECONDS_MIN)
+
+    while not await _set_within(stopping, pause_seconds()):
         try:
             await work()
         except Exception:  # noqa: BLE001 - the root of a task: the next round may succeed

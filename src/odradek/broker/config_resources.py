@@ -14,7 +14,7 @@ from odradek.cluster.image import ResourceConfigs, TopicImage
 from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.client_metrics import BadPattern, check_client_metrics
 from odradek.config.group import check_group
-from odradek.config.loading import unknown_setting
+from odradek.config.loading import without_effect
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import check_topic_name
@@ -206,8 +206,9 @@ def _reconfigure(parts: Parts, defaults: Mapping[str, str], own: Mapping[str, st
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
     present = parts.config.dynamic_defaults.keys() | parts.config.dynamic.keys()
-    for key in (defaults.keys() | own.keys()) - present - BROKER_SETTINGS.keys():
-        _log.warning("unknown_broker_setting", key=key, meaning=unknown_setting(key))
+    for key in sorted((defaults.keys() | own.keys()) - present):
+        if (meaning := without_effect(key)) is not None:
+            _log.warning("broker_setting_without_effect", key=key, meaning=meaning)
 
 
 def _check_group(parts: Parts, configs: Mapping[str, str]) -> None:

@@ -276,6 +276,7 @@ class Replicas:
     async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
         """The broker's settings changed, and with them what topics inherit."""
         self._config = config
+        self._directories.producer_expiration_ms = config.producer_id_expiration_ms
         for topic in image.topics.values():
             self._reconfigure_topic(topic, config)
 

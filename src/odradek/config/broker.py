@@ -64,6 +64,8 @@ class BrokerConfig(CoordinatorConfig):
         LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
         "Where to listen: NAME://HOST:PORT, separated by commas. No host: every interface. Port 0: any.",
+        dynamic=Update.PER_BROKER,
+        as_started=True,
         value={"default": (Listener(),)},
         importance=HIGH,
     )
@@ -80,6 +82,8 @@ class BrokerConfig(CoordinatorConfig):
         LIST,
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         "The security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
+        dynamic=Update.PER_BROKER,
+        as_started=True,
         value={"default_factory": lambda: {"PLAINTEXT": "PLAINTEXT"}},
         importance=LOW,
     )

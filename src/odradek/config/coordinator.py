@@ -10,6 +10,7 @@ from odradek.config.definition import (
     Bounds,
     Importance,
     SettingType,
+    Update,
     at_least,
     setting_field,
 )
@@ -103,6 +104,7 @@ class CoordinatorConfig(UpkeepConfig):
         1_000,
         "The least time between two assignments of a group, so that many arrivals make one rebalance; 0: no such time.",
         at_least(0),
+        dynamic=Update.CLUSTER_WIDE,
     )
     group_consumer_min_assignment_interval_ms: int = setting_field(
         "group.consumer.min.assignment.interval.ms",

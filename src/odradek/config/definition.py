@@ -110,6 +110,8 @@ class Setting:
     importance: Importance = Importance.MEDIUM
     scope: Scope = Scope.BROKER
     dynamic: Update = Update.READ_ONLY
+    as_started: bool = False
+    """A running broker takes a new value, as Kafka's does, but goes on with the one that it was started with."""
     synonyms: tuple[str, ...] = ()
     """Broker keys that give this setting its value when it is not set itself, the strongest first."""
     effective: bool = True

@@ -20,6 +20,7 @@ from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, topic_config
 SINCE_KAFKA_4_4: Final = frozenset(
     {
         "errors.deadletterqueue.group.enable",
+        "max.decompressed.message.bytes",
         "remote.copy.lag.bytes",
         "remote.copy.lag.ms",
         "log.remote.copy.lag.bytes",

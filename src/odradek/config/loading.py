@@ -70,7 +70,11 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
             raise ConfigError(f"{key} can change on one broker only: name its id")
     loaded, _ = load({**config.originals, **defaults, **own})
     changed = config.dynamic.keys() | config.dynamic_defaults.keys() | defaults.keys() | own.keys()
-    attributes = {BROKER_ATTRIBUTES[key] for key in changed & BROKER_ATTRIBUTES.keys()}
+    attributes = {
+        BROKER_ATTRIBUTES[key]
+        for key in changed & BROKER_ATTRIBUTES.keys()
+        if not BROKER_SETTINGS[key].as_started
+    }
     twins = {TWINS[key] for key in changed & TWINS.keys()}
     return replace(
         config,
@@ -81,6 +85,18 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
         dynamic=dict(own),
         dynamic_defaults=dict(defaults),
     )
+
+
+def without_effect(key: str) -> str | None:
+    """Why a dynamic setting that a running broker takes changes nothing there; None if it does."""
+    setting = BROKER_SETTINGS.get(key)
+    if setting is None:
+        return unknown_setting(key)
+    if setting.as_started:
+        return (
+            f"setting {key} counts when a broker starts, and only in its file: until then it goes on as it is"
+        )
+    return None if setting.effective else _without_effect(key)
 
 
 def unknown_setting(key: str) -> str:

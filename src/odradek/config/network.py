@@ -126,6 +126,8 @@ class NetworkConfig(ShareConfig):
         8,
         "Threads for what blocks: fsync and reads from a cold disk. They start when they are needed.",
         at_least(1),
+        dynamic=Update.CLUSTER_WIDE,
+        as_started=True,
         importance=Importance.HIGH,
     )
     quota_window_num: int = setting_field(

@@ -19,10 +19,21 @@ from odradek.config.zookeeper import ZooKeeperConfig
 
 
 def _whole(
-    key: str, default: int, valid: Bounds, meaning: str, importance: Importance = Importance.MEDIUM
+    key: str,
+    default: int,
+    valid: Bounds,
+    meaning: str,
+    importance: Importance = Importance.MEDIUM,
+    dynamic: Update = Update.READ_ONLY,
 ) -> int:
     setting = Setting(
-        key=key, type=SettingType.INT, default=default, meaning=meaning, valid=valid, importance=importance
+        key=key,
+        type=SettingType.INT,
+        default=default,
+        meaning=meaning,
+        valid=valid,
+        importance=importance,
+        dynamic=dynamic,
     )
     declared: int = declare(setting)
     return declared
@@ -36,8 +47,10 @@ class ReplicationConfig(ZooKeeperConfig):
         "num.replica.fetchers",
         1,
         at_least(1),
-        "How many connections a follower fetches over from each leader; its partitions are spread over them.",
+        "How many connections a follower fetches over from each leader; its partitions are spread over them. "
+        "A new number counts for those that it begins to follow.",
         Importance.HIGH,
+        Update.CLUSTER_WIDE,
     )
     replica_fetch_max_bytes: int = _whole(
         "replica.fetch.max.bytes",
@@ -106,7 +119,7 @@ class ReplicationConfig(ZooKeeperConfig):
             default=LONG_MAX,
             meaning="Bytes a second that go to followers not in sync, of what leader.replication.throttled.replicas names.",
             valid=at_least(0),
-            dynamic=Update.PER_BROKER,
+            dynamic=Update.CLUSTER_WIDE,
         )
     )
     follower_replication_throttled_rate: int = declare(
@@ -116,7 +129,7 @@ class ReplicationConfig(ZooKeeperConfig):
             default=LONG_MAX,
             meaning="Bytes a second that are fetched of what follower.replication.throttled.replicas names and is not in sync.",
             valid=at_least(0),
-            dynamic=Update.PER_BROKER,
+            dynamic=Update.CLUSTER_WIDE,
         )
     )
     replication_quota_window_num: int = _whole(

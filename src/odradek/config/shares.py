@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.config.definition import Bounds, Setting, SettingType, at_least, between, declare
+from odradek.config.definition import Bounds, Setting, SettingType, Update, at_least, between, declare
 from odradek.config.transactions import TransactionConfig
 
 
-def _whole(key: str, default: int, valid: Bounds, meaning: str) -> int:
-    setting = Setting(key=key, type=SettingType.INT, default=default, meaning=meaning, valid=valid)
+def _whole(key: str, default: int, valid: Bounds, meaning: str, dynamic: Update = Update.READ_ONLY) -> int:
+    setting = Setting(
+        key=key, type=SettingType.INT, default=default, meaning=meaning, valid=valid, dynamic=dynamic
+    )
     declared: int = declare(setting)
     return declared
 
@@ -59,6 +61,7 @@ class ShareConfig(TransactionConfig):
         1_000,
         at_least(0),
         "The least time between two assignments of a share group; 0: no such time.",
+        Update.CLUSTER_WIDE,
     )
     group_share_min_assignment_interval_ms: int = _whole(
         "group.share.min.assignment.interval.ms",

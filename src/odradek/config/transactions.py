@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.config.definition import Importance, Setting, SettingType, at_least, declare
+from odradek.config.definition import Importance, Setting, SettingType, Update, at_least, declare
 from odradek.config.internal_topics import InternalTopicConfig
 
 _INT, _BOOLEAN = SettingType.INT, SettingType.BOOLEAN
@@ -80,6 +80,7 @@ class TransactionConfig(InternalTopicConfig):
             type=_BOOLEAN,
             default=True,
             meaning="Whether a partition asks the coordinator if a transaction that begins there is under way (KIP-890).",
+            dynamic=Update.CLUSTER_WIDE,
             importance=Importance.LOW,
         )
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from odradek.config.definition import Setting, SettingType
+from odradek.config.definition import Setting, SettingType, Update
 
 
 class Area(NamedTuple):
@@ -230,6 +230,39 @@ AREAS: Final = (
     ),
 )
 
+_FOR_ALL: Final = """
+    background.threads config.providers errors.deadletterqueue.auto.create.topics.enable
+    errors.deadletterqueue.topic.name.prefix follower.fetch.last.tiered.offset.enable
+    group.consumer.assignor.offload.enable group.coordinator.cached.buffer.max.bytes
+    group.share.assignor.offload.enable group.streams.assignment.interval.ms
+    group.streams.assignor.offload.enable metric.reporters num.network.threads
+    num.recovery.threads.per.data.dir remote.fetch.max.wait.ms
+    remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+    remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+    remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+    remote.log.manager.follower.thread.pool.size remote.log.reader.threads
+    replica.alter.log.dirs.io.max.bytes.per.second share.coordinator.cached.buffer.max.bytes
+"""
+DYNAMIC_FOR_ALL: Final = frozenset(_FOR_ALL.split())
+"""Of those above, what Kafka's brokers take a new value of while they run, for one broker or for all: it is kept here, too."""
+
+_FOR_ONE: Final = """
+    cordoned.log.dirs principal.builder.class sasl.enabled.mechanisms sasl.jaas.config
+    sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+    sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+    sasl.mechanism.inter.broker.protocol ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
+    ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
+    ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+    ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
+    ssl.truststore.location ssl.truststore.password ssl.truststore.type
+"""
+DYNAMIC_PER_BROKER: Final = frozenset(_FOR_ONE.split())
+"""The same, for one broker only."""
+
 INSTEAD: Final = {
     "host.name": "listeners",
     "port": "listeners",
@@ -268,6 +301,12 @@ def is_secret(key: str) -> bool:
     return key.endswith(_SECRET_ENDINGS)
 
 
+def _dynamic(key: str) -> Update:
+    if key in DYNAMIC_PER_BROKER:
+        return Update.PER_BROKER
+    return Update.CLUSTER_WIDE if key in DYNAMIC_FOR_ALL else Update.READ_ONLY
+
+
 def unsupported_settings() -> list[tuple[Setting, str]]:
     """Every setting of `AREAS`, with the words that its warning ends in."""
     listed = []
@@ -275,6 +314,13 @@ def unsupported_settings() -> list[tuple[Setting, str]]:
         for key in area.keys.split():
             type_ = SettingType.PASSWORD if is_secret(key) else SettingType.STRING
             instead = f"; use {INSTEAD[key]}" if key in INSTEAD else ""
-            setting = Setting(key=key, type=type_, default=None, meaning=area.name, effective=False)
+            setting = Setting(
+                key=key,
+                type=type_,
+                default=None,
+                meaning=area.name,
+                dynamic=_dynamic(key),
+                effective=False,
+            )
             listed.append((setting, area.reason + instead))
     return listed

@@ -32,6 +32,7 @@ class UpkeepConfig(NetworkConfig):
         15_000,
         "How long compaction rests when no log needs it.",
         at_least(0),
+        dynamic=Update.CLUSTER_WIDE,
     )
     log_cleaner_dedupe_buffer_size: int = setting_field(
         "log.cleaner.dedupe.buffer.size",
@@ -89,4 +90,5 @@ class UpkeepConfig(NetworkConfig):
         86_400_000,
         "How long an idempotent producer that sends nothing is remembered.",
         at_least(1),
+        dynamic=Update.CLUSTER_WIDE,
     )

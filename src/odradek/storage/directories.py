@@ -63,7 +63,7 @@ class LogDirectories:
     ) -> None:
         self._runtime = runtime
         self._directories = directories
-        self._producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
         self._files = OpenFiles(runtime.disk, open_files_max)
         self._homes = Homes(directories)
         self._logs: dict[TopicPartition, Log] = {}
@@ -404,7 +404,7 @@ class LogDirectories:
         """Delete what a log's settings no longer keep, its files included, and forget producers that are idle."""
         if opened.failed is not None and opened.failed.kind is FaultKind.BROKEN:
             return []
-        opened.producers.expire(now_ms, self._producer_expiration_ms)
+        opened.producers.expire(now_ms, self.producer_expiration_ms)
         deleted = opened.apply_retention(now_ms, below=below)
         job = opened.removal_job(now_ms)
         if job is not None:

@@ -41,6 +41,25 @@ BROKER_KEYS = (
     "unclean.leader.election.enable",
 )
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+DYNAMIC = {
+    "background.threads": "10",
+    "group.consumer.assignment.interval.ms": "1000",
+    "group.coordinator.cached.buffer.max.bytes": "1048588",
+    "group.share.assignment.interval.ms": "1000",
+    "leader.replication.throttled.rate": "100000",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "log.cleaner.backoff.ms": "15000",
+    "num.io.threads": "8",
+    "num.network.threads": "3",
+    "num.partitions": "2",
+    "num.recovery.threads.per.data.dir": "2",
+    "num.replica.fetchers": "1",
+    "producer.id.expiration.ms": "86400000",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "100000",
+    "sasl.kerberos.service.name": "kafka",
+    "transaction.partition.verification.enable": "true",
+}
+"""Settings that Kafka's running brokers take, some of them only one by one; and one that they do not."""
 
 
 def script(peer: Peer) -> None:
@@ -194,6 +213,11 @@ def _changing_brokers(peer: Peer) -> None:
         "setting what only one broker may have for all",
         change(BROKER, "", ("listeners", SET, "PLAINTEXT://:1")),
     )
+    for key, value in DYNAMIC.items():
+        for_all = change(BROKER, "", (key, SET, value), validate_only=True)
+        peer.ask(f"setting {key} of all brokers", for_all)
+        for_one = change(BROKER, "1", (key, SET, value), validate_only=True)
+        peer.ask(f"setting {key} of one broker", for_one)
     peer.ask("setting a broker's bad value", change(BROKER, "1", ("log.retention.ms", SET, "soon")))
     peer.ask("setting a broker's unknown key", change(BROKER, "1", ("no.such", SET, "1"), validate_only=True))
     peer.ask("setting an unknown broker's", change(BROKER, "9", ("log.retention.ms", SET, "1")))

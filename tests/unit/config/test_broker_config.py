@@ -7,6 +7,7 @@ import pytest
 
 from odradek.config.broker import BROKER_ATTRIBUTES, BrokerConfig
 from odradek.config.listeners import Listener
+from odradek.config.loading import without_effect
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError
 
@@ -154,6 +155,22 @@ def test_a_running_broker_takes_only_what_may_change() -> None:
         config.reconfigured({"node.id": "6"})
     with pytest.raises(ConfigError, match=r"log\.retention\.ms='soon' is not allowed"):
         config.reconfigured({"log.retention.ms": "soon"})
+
+
+def test_a_running_broker_goes_on_as_it_started_where_it_cannot_change() -> None:
+    config = load()
+    changed = config.reconfigured(
+        {"num.io.threads": "3", "num.network.threads": "5"}, {"listeners": "PLAINTEXT://:1"}
+    )
+    assert (changed.num_io_threads, changed.listeners) == (config.num_io_threads, config.listeners)
+    assert changed.dynamic == {"listeners": "PLAINTEXT://:1"}
+    for key in ("num.io.threads", "listeners", "num.network.threads", "colour"):
+        assert without_effect(key) is not None
+    assert without_effect("log.cleaner.backoff.ms") is None
+    with pytest.raises(ConfigError, match="listeners can change on one broker only"):
+        config.reconfigured({"listeners": "PLAINTEXT://:1"})
+    with pytest.raises(ConfigError, match=r"num\.io\.threads='x' is not allowed"):
+        config.reconfigured({"num.io.threads": "x"})
 
 
 def test_a_running_broker_keeps_what_it_does_not_know() -> None:

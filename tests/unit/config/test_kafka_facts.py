@@ -12,11 +12,16 @@ from typing import Any
 
 import pytest
 
-from odradek.config.broker import BROKER_SETTINGS, TWINS
+from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.definition import Setting, SettingType, Update
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError
 
+DYNAMIC = dict(
+    line.split()
+    for line in Path(__file__).with_name("kafka_4_3_dynamic_settings.txt").read_text().splitlines()
+)
+"""Kafka 4.3.1's whole list: what `DynamicBrokerConfig.dynamicConfigUpdateModes()` says."""
 FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("kafka_4_4_settings.json").read_text())
 
 OUR_DEFAULTS = {
@@ -42,16 +47,24 @@ def test_every_setting_of_kafka_is_known(scope: str, table: dict[str, Setting]) 
 
 
 @pytest.mark.parametrize("key", effective(BROKER_SETTINGS, "broker"))
-def test_a_broker_setting_has_kafkas_type_default_and_update_mode(key: str) -> None:
+def test_a_broker_setting_has_kafkas_type_and_default(key: str) -> None:
     fact, setting = FACTS["broker"][key], BROKER_SETTINGS[key]
     if key not in OUR_TYPES:
         assert setting.type is SettingType[fact["type"].upper()]
     if key not in OUR_DEFAULTS and key not in NOT_REQUIRED:
         assert setting.default_text == fact["default"]
-    if key in TWINS:
-        assert setting.dynamic.value == fact["update"]
-    else:
-        assert setting.dynamic in (Update.READ_ONLY, Update(fact["update"])), "never more than Kafka's"
+
+
+@pytest.mark.parametrize("key", sorted(DYNAMIC))
+def test_what_is_dynamic_in_kafka_is_taken_by_a_running_broker(key: str) -> None:
+    assert BROKER_SETTINGS[key].dynamic.value == DYNAMIC[key]
+
+
+def test_nothing_else_is_but_what_is_our_own_or_newer() -> None:
+    more = {key for key, setting in BROKER_SETTINGS.items() if setting.dynamic is not Update.READ_ONLY}
+    newer = {key for key, fact in FACTS["broker"].items() if fact["update"] != "read-only"}
+    ours = {key for key in more if key.startswith("odradek.")} | {"log.flush.before.ack"}
+    assert more == DYNAMIC.keys() | newer | ours
 
 
 @pytest.mark.parametrize("key", sorted(set(TOPIC_SETTINGS) & set(FACTS["topic"])))
