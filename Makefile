@@ -8,12 +8,13 @@ CLUSTER_SEEDS ?= 2000
 JOBS   ?= 3
 MINUTES ?= 30
 FLAKES ?= 3
+FRAMES ?= 1000000
 
 # Hundreds of processes start in the tests: each would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test again check faces format sim faults interop answers bench docs clean
+.PHONY: help install demo test again check faces format sim faults hostile interop answers bench docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +65,9 @@ faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30;
 	$(BIN)/python -m tests.faults --minutes $(MINUTES) --faults 200 --everything --json artifacts/faults.json
 	$(BIN)/python -m tests.faults.power --cuts 300
 	$(BIN)/python -m tests.faults.corruption
+
+hostile: $(READY) ## greedy, broken and malicious clients, full disks, FRAMES=1000000 generated frames: who else notices? a table
+	$(BIN)/python -m tests.hostile --frames $(FRAMES) --json artifacts/hostile.json
 
 interop: $(READY) ## unmodified third-party clients, in five languages, against one broker
 	$(BIN)/python -m tests.interop.languages.prepare

@@ -31,12 +31,13 @@ def absent() -> str | None:
 class SmallDisk:
     """Mounted at `path`, which is empty; a context manager. Its content goes with it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size_bytes: int = _LARGE) -> None:
         self.path = path
+        self._size_bytes = size_bytes
 
     def __enter__(self) -> Self:
         self.path.mkdir(parents=True, exist_ok=True)
-        tried = _mount(f"size={_LARGE}", self.path)
+        tried = _mount(f"size={self._size_bytes}", self.path)
         if tried.returncode:
             raise OSError(f"no file system can be mounted at {self.path}: {tried.stderr.strip()}")
         return self
@@ -51,7 +52,7 @@ class SmallDisk:
             self._shrink()
             yield
         finally:
-            _mount(f"remount,size={_LARGE}", self.path).check_returncode()
+            _mount(f"remount,size={self._size_bytes}", self.path).check_returncode()
 
     def _shrink(self) -> None:
         for _ in range(_ATTEMPTS):  # somebody may write between the two steps: then the new size is refused

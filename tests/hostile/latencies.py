@@ -1,0 +1,107 @@
+"""What a bystander tells of its requests: latencies by phase, and what went wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_END_SECONDS: Final = 40.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One request of the bystander. Moments are those of `time.monotonic`, which the processes of a machine share."""
+
+    kind: str
+    due: float
+    done: float
+    trouble: tuple[str, ...]
+
+    @property
+    def latency_ms(self) -> float:
+        return (self.done - self.due) * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Of all requests that were due in one phase."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    troubles: dict[str, int]
+    """The most frequent first."""
+
+    @classmethod
+    def of(cls, answers: Sequence[Answered]) -> Self:
+        values = sorted(answer.latency_ms for answer in answers)
+        return cls(
+            count=len(values),
+            p50_ms=_quantile(values, 0.5),
+            p99_ms=_quantile(values, 0.99),
+            max_ms=values[-1] if values else 0.0,
+            troubles=dict(Counter(trouble for answer in answers for trouble in answer.trouble).most_common()),
+        )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0.0
+
+
+class Bystander:
+    """The process of `bystander.py`; a context manager."""
+
+    def __init__(self, addresses: str, topic: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.bystander", addresses, topic],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._answers: list[Answered] = []
+        self._reader = threading.Thread(target=self._read, name="bystander's answers", daemon=True)
+        self._reader.start()
+
+    def answers(self, first_due: float, last_due: float) -> list[Answered]:
+        return [one for one in self._answers.copy() if first_due <= one.due < last_due]
+
+    def kinds_since(self, moment: float) -> set[str]:
+        """The lanes that had an answer, to a request that was due after the moment."""
+        return {one.kind for one in self._answers.copy() if one.due >= moment}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        for answer in self._lines():
+            self._answers.append(answer)
+
+    def _lines(self) -> Iterator[Answered]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            yield Answered(
+                kind=told["kind"], due=told["due"], done=told["done"], trouble=tuple(told["trouble"])
+            )
