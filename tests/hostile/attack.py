@@ -14,7 +14,7 @@ from tests.hostile.figures import MEBIBYTE, Figures, Watched
 from tests.hostile.latencies import Bystander
 from tests.hostile.peer import Peer, parse_address
 
-from odradek.cli.broker_processes import BrokerProcess, Fleet
+from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -73,7 +73,7 @@ class Attack:
     """A context manager that makes the brokers' directory something special."""
     absent: Callable[[], str | None] | None = None
     """Why it cannot be tried here, if it cannot."""
-    brokers_in_short: tuple[int, ...] = (1,)
+    brokers_in_short: tuple[int, ...] = ()
     """With how many brokers `make test` tries it, too."""
 
 

@@ -25,7 +25,7 @@ from tests.hostile.figures import MEBIBYTE, Figures, PeakWatch, loop_hold_count
 from tests.hostile.latencies import Bystander, Latencies
 from tests.hostile.peer import Peer, parse_address
 
-from odradek.cli.broker_processes import Fleet
+from odradek.cli.serving.broker_processes import Fleet
 
 P99_MS_MAX: Final = 50.0
 LATENCY_MS_MAX: Final = 250.0

@@ -106,6 +106,7 @@ def _produce_and_wait(stage: Stage) -> None:
 ATTACKS: Final = (
     Attack(
         name="many topics in one request",
+        brokers_in_short=(1,),
         claim="a thousand topics are made and deleted while others are served",
         run=_many_topics,
         brokers=(1, 3),

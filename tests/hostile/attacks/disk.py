@@ -139,6 +139,5 @@ ATTACKS: Final = (
         claim="records that are on disk alone are read without holding up anybody",
         run=_read_cold,
         prepare=_prepare_cold,
-        brokers_in_short=(),
     ),
 )

@@ -152,6 +152,7 @@ def _probe() -> MetadataRequest:
 ATTACKS: Final = (
     Attack(
         name="arrays",
+        brokers_in_short=(1,),
         claim="an array of any API, as long as a frame can carry, holds up nobody and costs little",
         run=_attack,
         brokers=(1, 3),

@@ -90,6 +90,7 @@ def _attack(stage: Stage) -> None:
 ATTACKS: Final = (
     Attack(
         name="generated frames",
+        brokers_in_short=(1,),
         claim="whatever a frame is, it is answered or its sender is dropped, and nothing else happens",
         run=_attack,
         brokers=(1, 3),

@@ -20,7 +20,7 @@ _POSITION: Final = 8
 
 
 def _attack(stage: Stage) -> None:
-    count = stage.scale.count(100_000, 20_000)
+    count = stage.scale.count(100_000, 5_000)
     frames = [
         request_frame(ApiVersionsRequest(), 0),
         request_frame(
@@ -58,6 +58,7 @@ def _send(peer: Peer, frames: list[bytes], count: int) -> None:
 ATTACKS: Final = (
     Attack(
         name="pipelined requests",
+        brokers_in_short=(1,),
         claim="100,000 requests at once are answered in order, and others are answered between them",
         run=_attack,
         brokers=(1, 3),

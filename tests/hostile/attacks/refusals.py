@@ -93,6 +93,7 @@ def _unknown_topics(stage: Stage) -> None:
 ATTACKS: Final = (
     Attack(
         name="produces to an offline partition",
+        brokers_in_short=(1,),
         claim="a refusal keeps nothing of the request it refused",
         run=_produce_to_offline,
         prepare=_take_a_disk_away,
