@@ -66,6 +66,7 @@ class Broker:
         self._runtime = runtime
         self._open_registry = open_registry
         self._background: list[asyncio.Task[None]] = []
+        self._returning: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._ending = asyncio.Lock()
         self._directories: LogDirectories | None = None
@@ -246,7 +247,8 @@ class Broker:
             now=self._runtime.clock.monotonic,
         )
         server.pace = partial(_pace, parts)
-        parts.unread_bytes = lambda: server.unread_bytes
+        server.on_drained = self._return_free_memory
+        parts.answer_room_bytes = server.answers.room_bytes
         parts.serve = dispatcher.handle
         advertised = {
             listener.name: (listener.host, listener.port) for listener in config.advertised_listeners
@@ -257,6 +259,13 @@ class Broker:
             )
             port = await server.listen(opened, listener.host, listener.port)
             self.addresses.append((listener.host, port))
+
+    def _return_free_memory(self) -> None:
+        from odradek.runtime.free_memory import return_free_memory
+
+        self._returning = asyncio.get_running_loop().create_task(
+            self._runtime.offload.run(return_free_memory), name="return free memory"
+        )
 
     async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:
         """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent: whoever calls it
@@ -300,7 +309,7 @@ class Broker:
     async def _stop_background(self) -> None:
         """A round under way comes to its end: what it does on other threads must not go on behind our back."""
         self._stopping.set()
-        await asyncio.gather(*self._background)
+        await asyncio.gather(*self._background, *([self._returning] if self._returning is not None else []))
         self._background.clear()
 
     # -- changes of the cluster
@@ -435,6 +444,8 @@ def _limits(config: BrokerConfig) -> ServerLimits:
         idle_seconds_max=config.connections_max_idle_ms / 1000
         if config.connections_max_idle_ms > 0
         else 1e12,
+        request_bytes_max=config.queued_max_request_bytes if config.queued_max_request_bytes > 0 else None,
+        response_bytes_max=config.queued_max_response_bytes,
         backlog=config.socket_listen_backlog_size,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,

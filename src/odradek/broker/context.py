@@ -44,8 +44,8 @@ class Parts:
     coordinators: Coordinators
     quotas: Quotas
     moves: LogMoves
-    unread_bytes: Callable[[], int] = lambda: 0
-    """Bytes of answers that clients have not read yet."""
+    answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
+    """How much a fetch may put into memory: `queued.max.response.bytes` less what clients have not read yet."""
     serve: Callable[[Connection, memoryview], Reply] = lambda connection, frame: None
     """The dispatcher: serves a request frame as if it had come over the connection."""
 

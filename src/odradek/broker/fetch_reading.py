@@ -3,7 +3,8 @@
 A consumer reads below the high watermark, or with read_committed below the last stable offset, of a leader or, when it is new
 enough to know of this, of a follower, whose marks may be behind (KIP-392). A follower reads up to the end of the leader's log.
 By the offset that it reads from it says what it has made durable. No quota and no limit on what clients leave unread holds it
-back, for what it has not got is not acknowledged either.
+back, for what it has not got is not acknowledged either. That limit is one of memory: a large read, which is sent from a
+mapping of the file, is found however much others leave unread.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.replication.partition import Partition
+from odradek.runtime.mapped_range import is_mapped
 
+_UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11
 _READ_COMMITTED: Final = 1
 
@@ -75,8 +78,9 @@ class Reading:
         self._max_bytes = min(request.max_bytes, parts.config.fetch_max_bytes)
         if parts.quotas.active and follower is None:
             self._max_bytes = min(self._max_bytes, fetch_bytes_max(parts, circumstances))
-        self._limit_bytes = 0
-        self._has_room = True
+        self._sends_uncopied = circumstances.connection.sends_uncopied
+        self._memory_room_bytes = 0
+        """How much may be read into memory. What is sent from a mapping takes none."""
         self._is_first = True
 
     def read(self, wanted: Sequence[WantedPartition] | None = None) -> list[Result]:
@@ -86,11 +90,7 @@ class Reading:
         self.found_bytes = 0
         self.has_news = False
         self.partitions = {}
-        self._limit_bytes, self._has_room = self._max_bytes, True
-        if self.follower is None:
-            room = self._parts.config.queued_max_response_bytes - self._parts.unread_bytes()
-            self._has_room = room > 0
-            self._limit_bytes = min(self._max_bytes, room)
+        self._memory_room_bytes = self._parts.answer_room_bytes() if self.follower is None else _UNBOUNDED
         if self._is_first:
             self._note_follower()
         return [self._read_one(wanted) for wanted in self._wanted]
@@ -173,8 +173,10 @@ class Reading:
             del self.partitions[partition]  # nor does it wake who waits
             return _found(partition, index, b"", none)
         end_offset = self._end_offset(partition)
-        limit = min(wanted.max_bytes, self._limit_bytes - self.found_bytes)
-        at_least_one = self.found_bytes == 0 and self._has_room
+        limit = min(wanted.max_bytes, self._max_bytes - self.found_bytes)
+        if not self._sends_uncopied:
+            limit = min(limit, self._memory_room_bytes)
+        at_least_one = self.found_bytes == 0 and (self._memory_room_bytes > 0 or self._sends_uncopied)
         _check_range(partition, wanted.fetch_offset)
         if wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one):
             return _found(partition, index, b"", none)
@@ -184,8 +186,12 @@ class Reading:
             max(limit, 0),
             end_offset=end_offset,
             at_least_one=at_least_one,
-            to_send=self._circumstances.connection.sends_uncopied and not doubted,
+            to_send=self._sends_uncopied and not doubted,
         )
+        if not is_mapped(read.records):
+            if self._memory_room_bytes <= 0:
+                return _found(partition, index, b"", none)
+            self._memory_room_bytes -= len(read.records)
         if doubted:
             partition.log.verify(read)
         if throttled:

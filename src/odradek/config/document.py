@@ -54,7 +54,9 @@ where it is from.
   buffers of each connection. Kafka sets 100 KiB, which switches the tuning off.
 - **`log.flush.before.ack`** (on a topic: `flush.before.ack`) is ours: `true` answers `acks=all`
   after fsync.
-- **`queued.max.response.bytes`** is ours: it bounds what is held for clients that do not read.
+- **`queued.max.request.bytes`** is 256 MiB, or twice `socket.request.max.bytes` if that is more. Kafka's -1, no limit, lets
+  clients that send half a request fill the memory.
+- **`queued.max.response.bytes`** is ours: it bounds what is held in memory for clients that do not read.
 
 """
 

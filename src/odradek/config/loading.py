@@ -45,6 +45,7 @@ def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
         _registry_dir,
         _connection_overrides,
         _consumer_groups,
+        _request_bytes,
         check_zookeeper,
     ):
         try:
@@ -169,6 +170,21 @@ def _consumer_groups(parsed: Values) -> Values:
         raise ConfigError(
             f"group.consumer.heartbeat.interval.ms={value['heartbeat.interval.ms']} is not allowed: it has to be shorter "
             f"than group.consumer.session.timeout.ms={value['session.timeout.ms']}"
+        )
+    return {}
+
+
+def _request_bytes(parsed: Values) -> Values:
+    """`queued.max.request.bytes` has room for the largest request: without a word about it, for two."""
+    largest = parsed.get("socket.request.max.bytes", BROKER_SETTINGS["socket.request.max.bytes"].default)
+    default = BROKER_SETTINGS["queued.max.request.bytes"].default
+    limit = parsed.get("queued.max.request.bytes")
+    if limit is None:
+        return {"queued_max_request_bytes": max(default, 2 * largest)}
+    if 0 < limit < largest:
+        raise ConfigError(
+            f"queued.max.request.bytes={limit} is not allowed: it has to be at least socket.request.max.bytes={largest}, "
+            "or 0 for no limit"
         )
     return {}
 

@@ -71,11 +71,20 @@ class NetworkConfig(ShareConfig):
         at_least(1),
         importance=Importance.HIGH,
     )
+    queued_max_request_bytes: int = setting_field(
+        "queued.max.request.bytes",
+        LONG,
+        256 << 20,
+        "Bytes of large requests (over 64 KiB) that are received or wait, in all connections; at least "
+        "`socket.request.max.bytes`. 0 or less: no limit.",
+        importance=Importance.MEDIUM,
+    )
     queued_max_response_bytes: int = setting_field(
         "queued.max.response.bytes",
         LONG,
         256 << 20,
-        "Bytes of answers held for clients that do not read them, beyond which fetches find nothing.",
+        "Bytes of answers held in memory for clients that do not read them. Near it fetches find little, and the clients that "
+        "stand still are let go.",
         at_least(1 << 20),
     )
     socket_request_max_bytes: int = setting_field(

@@ -213,7 +213,7 @@ AREAS: Final = (
         keys="""
         background.threads config.providers delete.records.purgatory.purge.interval.requests
         fetch.purgatory.purge.interval.requests num.network.threads
-        producer.purgatory.purge.interval.requests queued.max.request.bytes
+        producer.purgatory.purge.interval.requests
         """,
     ),
     Area(

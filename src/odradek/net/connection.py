@@ -4,10 +4,14 @@ How it works. Bytes are received straight into the frame reader's buffer. Each c
 handler at once, in order, so that the effects of pipelined requests happen in order; a handler may answer later, and a
 queue of slots keeps the replies in request order (Kafka's contract: responses on a connection never overtake).
 
-Three limits keep memory bounded. A connection with `in_flight_max` unanswered requests, one whose peer does not read what was
+Limits keep memory bounded. A connection with `in_flight_max` unanswered requests, one whose peer does not read what was
 written, or one that waits for a `Held` reply (a long poll, whose answer may be large) is not served, nor read from, until
 that is over. Frames already received wait in `_backlog`, at most one buffer's worth. (Who makes such a reply may want to know
-that there are some, see `on_next`: then one buffer is read.)
+that there are some, see `on_next`: then one buffer is read.) A frame larger than the receive buffer is received as far as the
+server's budget for all connections allows (`request_budget.py`), and counts there until its request is answered.
+
+Peers that leave are noticed even while nothing is read (`hangups.py`). A part of a frame counts as activity in steps of
+`_ACTIVE_BYTES`: a peer that trickles is idle.
 """
 
 from __future__ import annotations
@@ -20,8 +24,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.model.errors import KafkaError
+from odradek.net.hangups import HangUp
 from odradek.net.outgoing import Outgoing
-from odradek.protocol.framing import FrameReader
+from odradek.net.request_budget import Share
+from odradek.protocol.api import BROKER_SOFTWARE
+from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
 from odradek.runtime.ports import Buffer
 from odradek.telemetry import events
 
@@ -33,6 +40,9 @@ _log = events.get("net")
 _ENOUGH_BYTES: Final = 64 * 1024
 """With so much to write, the next request waits until it is written."""
 _LINGER_SECONDS: Final = 5.0
+_ACTIVE_BYTES: Final = 64 * 1024
+_PARKED_BYTES_MAX: Final = 1024 * 1024
+"""A connection with requests of so many bytes that wait for their answers is not served further."""
 
 Chunks = list[Buffer]
 
@@ -64,12 +74,15 @@ class RequestHandler(Protocol):
 class _Slot:
     """The place of one reply in the queue."""
 
-    __slots__ = ("chunks", "done", "pending")
+    __slots__ = ("chunks", "done", "parked_bytes", "pending", "share")
 
-    def __init__(self) -> None:
+    def __init__(self, share: Share | None) -> None:
         self.done = False
         self.chunks: Chunks | None = None
         self.pending: asyncio.Future[Chunks | None] | None = None
+        self.share = share
+        self.parked_bytes = 0
+        """Of a small request that keeps its frame until it is answered."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -78,7 +91,19 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: Server, handler: RequestHandler, listener: OpenListener) -> None:
         self._server = server
         self._handler = handler
-        self._reader = FrameReader(server.limits.frame_bytes_max)
+        self._reader = FrameReader(server.limits.frame_bytes_max, gated=True)
+        self._share: Share | None = None
+        """Of the large frame that is being received."""
+        self._backlog_share: Share | None = None
+        """Of a large frame in the backlog: there is at most one, for nothing is received behind it."""
+        self.share_being_served: Share | None = None
+        """Of the request that is handled right now, if it is large. Who needs the request no longer releases it early."""
+        self._keeps_frame = True
+        self._is_proven = False
+        """It has sent a large frame whole."""
+        self._parked_bytes = 0
+        self._is_starved = False
+        self._trickled_bytes = 0
         self._in_flight_max = server.limits.in_flight_max
         self.listener = listener
         self._transport: asyncio.Transport | None = None
@@ -89,8 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self._serving = False
         self._held: _Slot | None = None
         self._mute: asyncio.TimerHandle | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         self._outgoing_bytes = 0
-        self._unread_bytes = 0
         self._peer_reads = True
         self._reading = True
         self._closing = False
@@ -148,42 +173,132 @@ class Connection(asyncio.BufferedProtocol):
         for slot in self._slots:
             if slot.pending is not None:
                 slot.pending.cancel()
-        self._slots.clear()
-        self._backlog.clear()
-        if self._mute is not None:
-            self._mute.cancel()
-        self._outgoing.clear()
-        if self._sending is not None:
-            self._sending.drop()
-        self._count_unread(0)
+        for timer in (self._mute, self._lingering):
+            if timer is not None:
+                timer.cancel()
+        self._let_go_of_memory()
         self._server.forget(self)
         for tell in list(self.on_lost.values()):
             tell()
 
+    def _let_go_of_memory(self) -> None:
+        """At once: this object is part of cycles, which the collector may find much later."""
+        self._release(self._share, self._backlog_share, *(slot.share for slot in self._slots))
+        self._share = self._backlog_share = None
+        self._slots.clear()
+        self._backlog.clear()
+        self._outgoing.clear()
+        self._reader.drop()
+        if self._sending is not None:
+            self._sending.drop()
+        self._server.answers.forget(self)
+
+    @staticmethod
+    def _release(*shares: Share | None) -> None:
+        for share in shares:
+            if share is not None:
+                share.release()
+
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._finishing:
+            return memoryview(bytearray(RECEIVE_BYTES_MAX))  # what is in it afterwards is of no interest
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active = self._server.now()
+        if self._finishing:
+            return
+        reader = self._reader
         try:
-            frames = self._reader.received(nbytes)
+            frames = reader.received(nbytes)
         except KafkaError as error:
             self._drop(error.message)
             return
-        if frames and not self._finishing:
-            self._backlog.extend(frames)
-            self._serve_backlog()
+        if not frames:
+            self._received_part(nbytes)
+            return
+        self.last_active = self._server.now()
+        if self._share is not None:
+            self._server.requests.complete(self._share, self.last_active)
+            self._share, self._backlog_share = None, self._share
+            self._is_proven = True
+        self._backlog.extend(frames)
+        self._serve_backlog()
+        if reader.large_frame_bytes:
+            self._ask_for_room()
+
+    def _received_part(self, nbytes: int) -> None:
+        self._trickled_bytes += nbytes
+        if self._trickled_bytes >= _ACTIVE_BYTES:
+            self._trickled_bytes = 0
+            self.last_active = self._server.now()
+        if self._reader.large_frame_bytes:
+            self._ask_for_room()
+
+    def _ask_for_room(self) -> None:
+        """A large frame has begun, or goes on: it may need more room."""
+        reader, requests = self._reader, self._server.requests
+        share = self._share
+        if share is None:
+            if self._closing:
+                return
+            share = requests.begin(
+                self, reader.large_frame_bytes, is_proven=self._is_proven, is_of_broker=self._is_of_broker
+            )
+            self._share = share
+        share.received_bytes = reader.pending_bytes
+        if reader.starved:
+            if requests.ask(share, self._server.now()):
+                reader.allow(share.granted_bytes)
+            else:
+                self._is_starved = True
+                self._server.watch()
+                self._update_reading()
+
+    def room_granted(self) -> None:
+        """The large frame that waited may be received further."""
+        if self._share is not None:
+            self._reader.allow(self._share.granted_bytes)
+            self._is_starved = False
+            self._update_reading()
+
+    @property
+    def _is_of_broker(self) -> bool:
+        """As far as it says so: brokers have some room of their own, and nobody gains much by pretending to be one."""
+        return self.client_software[0] == BROKER_SOFTWARE
 
     def eof_received(self) -> bool:
-        # A client that only shut down its writing side may read the answers it waits for; one that is gone must not
-        # keep a long poll, and its memory, alive for as long as it asked.
+        self._peer_left()
+        if self.idle:
+            return False
+        self._linger()
+        return True
+
+    def _peer_left(self) -> None:
         self._peer_finished = True
         for tell in list(self.on_finished.values()):
             tell()
-        if self.idle:
-            return False
-        asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
-        return True
+
+    def _linger(self) -> None:
+        # A client that only shut down its writing side may read the answers it waits for; one that is gone must not
+        # keep a long poll, and its memory, alive for as long as it asked.
+        self._lingering = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
+
+    def hung_up(self, how: HangUp) -> None:
+        """The peer left while nothing was read from it."""
+        if how is HangUp.RESET:
+            self.abort()
+        elif not self._peer_finished:
+            self._peer_left()
+            self._linger()
+
+    @property
+    def descriptor(self) -> int | None:
+        """Of the plain socket, if there is one."""
+        return None if self._sending is None else self._sending.descriptor
+
+    @property
+    def simulated_hang_up(self) -> str | None:
+        return None if self._transport is None else self._transport.get_extra_info("hung_up")
 
     def pause_writing(self) -> None:
         self._peer_reads = False
@@ -197,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         """The peer took everything that was written."""
         self._peer_reads = True
         self.last_active = self._server.now()
-        self._count_unread(0)
+        self._server.answers.forget(self)
         self._serve_backlog()
 
     # -- the broker's side
@@ -225,6 +340,11 @@ class Connection(asyncio.BufferedProtocol):
     def sends_uncopied(self) -> bool:
         """Whether a reply may hold memory that only the kernel may read."""
         return self._sending is not None and self._sending.is_direct
+
+    @property
+    def is_in_frame(self) -> bool:
+        """A frame has begun and is not complete, for want of bytes."""
+        return self._reader.pending_bytes > 0 and not self._is_starved
 
     @property
     def _unsent_bytes(self) -> int:
@@ -261,6 +381,10 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._finishing = True
         self._backlog.clear()
+        self._reader.drop()
+        self._release(self._share, self._backlog_share)
+        self._share = self._backlog_share = None
+        self._is_starved = False
         self._update_reading()
         if self.idle:
             self.close()
@@ -301,33 +425,59 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if self._held is not None or self._mute is not None:
             return False
-        return self._peer_reads and len(self._slots) < self._in_flight_max
+        return (
+            self._peer_reads
+            and len(self._slots) < self._in_flight_max
+            and self._parked_bytes < _PARKED_BYTES_MAX
+        )
 
     def _serve(self, frame: memoryview) -> None:
+        share = None
+        if self._backlog_share is not None and len(frame) > RECEIVE_BYTES_MAX:
+            share, self._backlog_share = self._backlog_share, None
+        self.share_being_served = share
+        self._keeps_frame = True
+        is_parked = self._handle(frame, share)
+        self.share_being_served = None
+        if share is not None and not is_parked:
+            share.release()
+
+    def forget_frame(self) -> None:
+        """The request that is handled right now does not need its frame while it waits for its answer."""
+        self._keeps_frame = False
+        if self.share_being_served is not None:
+            self.share_being_served.release()
+
+    def _handle(self, frame: memoryview, share: Share | None) -> bool:
+        """Whether the request waits for its answer now."""
         try:
             reply = self._handler.handle(self, frame)
         except PeerError as error:
             self._drop(str(error))
-            return
+            return False
         except KafkaError as error:
             self._drop(error.message)
-            return
+            return False
         except Exception:  # noqa: BLE001 - the root of the connection: one bad request must not end the broker
             _log.exception("request_failed", peer=self.peer)
             self._drop("the broker failed to serve a request (the log has the details)")
-            return
+            return False
         if reply is None:
-            return
-        slot = _Slot()
+            return False
+        slot = _Slot(share)
         self._slots.append(slot)
         if isinstance(reply, list):
             self._settle(slot, reply)
-        else:
-            if isinstance(reply, Held):
-                self._held = slot
-                reply = reply.chunks
-            slot.pending = asyncio.ensure_future(reply)
-            slot.pending.add_done_callback(partial(self._later, slot))
+            return False
+        if isinstance(reply, Held):
+            self._held = slot
+            reply = reply.chunks
+        if share is None and self._keeps_frame:
+            slot.parked_bytes = len(frame)
+            self._parked_bytes += len(frame)
+        slot.pending = asyncio.ensure_future(reply)
+        slot.pending.add_done_callback(partial(self._later, slot))
+        return True
 
     def _later(self, slot: _Slot, future: asyncio.Future[Chunks | None]) -> None:
         if self._held is slot:
@@ -353,6 +503,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self, slot: _Slot, chunks: Chunks | None) -> None:
         slot.done, slot.chunks, slot.pending = True, chunks, None
+        self._parked_bytes -= slot.parked_bytes
+        if slot.share is not None:
+            slot.share.release()
         slots = self._slots
         while slots and slots[0].done:
             ready = slots.popleft().chunks
@@ -373,25 +526,37 @@ class Connection(asyncio.BufferedProtocol):
             self.last_active = self._server.now()
             self._sending.write(chunks, total_bytes)
             if not self._peer_reads:
-                self._count_unread(self._unsent_bytes)
+                self._count_unread()
         if (self._peer_finished or self._finishing) and self.idle:
             self.close()
 
-    def _count_unread(self, count: int) -> None:
-        """What the broker holds for a peer that does not read; the server adds it up."""
-        self._server.unread_bytes += count - self._unread_bytes
-        self._unread_bytes = count
+    def _count_unread(self) -> None:
+        """The peer does not take what it was sent: the server adds up what such peers hold."""
+        sending = self._sending
+        if sending is not None and not self._closing:
+            self._server.answers.hold(
+                self, sending.memory_bytes, sent_bytes=sending.sent_bytes, now=self._server.now()
+            )
+            self._server.watch()
+
+    @property
+    def sent_bytes(self) -> int:
+        """All that the peer's system ever took."""
+        return 0 if self._sending is None else self._sending.sent_bytes
 
     def _update_reading(self) -> None:
         is_of_use = self._may_serve() or (self._held is not None and bool(self.on_next))
-        wanted = self._finishing or (not self._backlog and is_of_use)
+        wanted = self._finishing or (not self._backlog and is_of_use and not self._is_starved)
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return
         self._reading = wanted
         if wanted:
             self._transport.resume_reading()
+            self._server.hangups.resumed(self)
         else:
             self._transport.pause_reading()
+            self._server.hangups.paused(self, self._server.now())
+            self._server.watch()
 
     def _drop(self, reason: str) -> None:
         if self._closing:

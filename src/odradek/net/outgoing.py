@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from odradek.runtime.mapped_range import report_unreadable
+from odradek.runtime.mapped_range import is_mapped, report_unreadable
 from odradek.runtime.ports import Buffer
 from odradek.telemetry import events
 
@@ -38,6 +38,7 @@ class Outgoing:
         "_queued_bytes",
         "_transport",
         "_watched",
+        "_written_bytes",
     )
 
     def __init__(
@@ -49,6 +50,7 @@ class Outgoing:
         self._on_room = on_room
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
+        self._written_bytes = 0
         self._watched: int | None = None
         self._ending = False
 
@@ -67,7 +69,24 @@ class Outgoing:
         """What the kernel has not taken yet."""
         return self._queued_bytes + self._transport.get_write_buffer_size()
 
+    @property
+    def memory_bytes(self) -> int:
+        """The same without what is sent from files."""
+        mapped = sum(len(piece) for piece in self._queue if is_mapped(piece))
+        return self.size_bytes - mapped
+
+    @property
+    def sent_bytes(self) -> int:
+        """What the kernel ever took."""
+        return self._written_bytes - self.size_bytes
+
+    @property
+    def descriptor(self) -> int | None:
+        """Of the plain socket, if it is one."""
+        return self._descriptor
+
     def write(self, chunks: list[Buffer], total_bytes: int) -> None:
+        self._written_bytes += total_bytes
         if total_bytes <= _COALESCE_BYTES:
             chunks = [chunks[0] if len(chunks) == 1 else b"".join(chunks)]
         if self._descriptor is None:

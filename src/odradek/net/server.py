@@ -14,10 +14,20 @@ from typing import Final
 
 from odradek.model.errors import OdradekError
 from odradek.net.connection import Connection, RequestHandler
+from odradek.net.hangups import Hangups
+from odradek.net.request_budget import RequestBudget
+from odradek.net.unread_answers import UnreadAnswers
 from odradek.telemetry import events
 
 _log = events.get("net")
 _IDLE_SWEEP_SECONDS_MIN: Final = 1.0
+_IDLE_SWEEP_SECONDS_MAX: Final = 60.0
+_WATCH_SECONDS: Final = 0.5
+_MUCH_BYTES: Final = 32 * 1024 * 1024
+_FRAME_SECONDS_MAX: Final = 600.0
+"""A frame that has begun goes on within this time, whatever connections may be idle for."""
+_UNREAD_SECONDS_MAX: Final = 300.0
+"""So long may a peer take nothing of what it was sent. A consumer may be silent for as long (`max.poll.interval.ms`)."""
 _EVERY_IPV4: Final = "0.0.0.0"
 _EVERY_IPV6: Final = "::"
 
@@ -35,6 +45,10 @@ class ServerLimits:
     connections_max: int = 2**31 - 1
     connections_per_host_max: int = 2**31 - 1
     idle_seconds_max: float = 600.0
+    request_bytes_max: int | None = None
+    """Of the large requests in flight, in all connections; None for no limit."""
+    response_bytes_max: int = 256 << 20
+    """Of the answers in memory that peers have not read, in all connections."""
     backlog: int = 50
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
@@ -67,8 +81,17 @@ class Server:
         self._empty.set()
         self.pace: Callable[[str], tuple[float, bool]] = lambda host: (0.0, False)
         """Told of each new connection's address: seconds for which it must wait, and whether it is closed after them."""
-        self.unread_bytes = 0
-        """Bytes of answers held for peers that do not read them; connections keep it up to date."""
+        self.requests = RequestBudget(
+            limits.request_bytes_max, limits.frame_bytes_max, on_free=self._something_is_free
+        )
+        self.answers = UnreadAnswers(limits.response_bytes_max)
+        self.hangups = Hangups()
+        self.on_drained: Callable[[], None] = lambda: None
+        """Called when connections that held much memory have given it back: the process may do the same."""
+        self._drained_from_bytes = 0
+        self._watching: asyncio.TimerHandle | None = None
+        self._watch_due = 0.0
+        self._admitting: asyncio.Handle | None = None
 
     @property
     def connection_count(self) -> int:
@@ -105,8 +128,9 @@ class Server:
         self._stopping = True
         for listener in self._listeners:
             listener.close()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for timer in (self._sweeper, self._watching):
+            if timer is not None:
+                timer.cancel()
         for connection in list(self._connections):
             connection.finish()
         with suppress(TimeoutError):
@@ -138,6 +162,7 @@ class Server:
         return None
 
     def forget(self, connection: Connection) -> None:
+        self.hangups.resumed(connection)
         if self._connections.pop(connection, self) is None:
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
@@ -149,23 +174,103 @@ class Server:
         """An unexpected error from a request: hand it to the loop's exception handler, traceback and all."""
         asyncio.get_running_loop().call_exception_handler({"message": "a request failed", "exception": error})
 
+    # -- memory that connections share
+
+    def _something_is_free(self) -> None:
+        if self._admitting is None:
+            self._admitting = asyncio.get_running_loop().call_soon(self._admit)
+
+    def _admit(self) -> None:
+        self._admitting = None
+        for share in self.requests.admit(self.now()):
+            assert isinstance(share.owner, Connection)
+            share.owner.room_granted()
+
+    # -- peers that stand still
+
+    def watch(self) -> None:
+        """A connection is paused, waits for room, or holds what its peer does not read: look after it from now on."""
+        if self._watching is None and not self._stopping:
+            loop = asyncio.get_running_loop()
+            self._watch_due = loop.time() + _WATCH_SECONDS
+            self._watching = loop.call_at(self._watch_due, self._look_after)
+
+    def _look_after(self) -> None:
+        self._watching = None
+        now = self.now()
+        for connection, how in self.hangups.check(now):
+            connection.hung_up(how)
+        if asyncio.get_running_loop().time() - self._watch_due > _WATCH_SECONDS:
+            self.requests.excuse(now)  # the loop itself stood still, and peers could not do anything
+        else:
+            self._end_overdue_requests(now)
+            self._end_unread_answers(now)
+        self._note_drained()
+        is_needed = self.hangups.any_paused or self.requests.waiting_count or self.answers.count
+        if is_needed or self._drained_from_bytes:
+            self.watch()
+
+    def _note_drained(self) -> None:
+        held_bytes = self.requests.held_bytes + self.answers.held_bytes
+        if held_bytes >= max(_MUCH_BYTES, self._drained_from_bytes):
+            self._drained_from_bytes = held_bytes
+        elif held_bytes < self._drained_from_bytes // 4:
+            self._drained_from_bytes = 0
+            self.on_drained()
+
+    def _end_overdue_requests(self, now: float) -> None:
+        while (share := self.requests.overdue(now)) is not None:
+            assert isinstance(share.owner, Connection)
+            _log.warning(
+                "request_overdue",
+                peer=share.owner.peer,
+                frame_bytes=share.frame_bytes,
+                received_bytes=share.received_bytes,
+                reason="others wait for the memory that it holds",
+            )
+            share.owner.abort()
+            share.release()
+            self._admit()
+
+    def _end_unread_answers(self, now: float) -> None:
+        answers = self.answers
+        for connection in answers.connections():
+            assert isinstance(connection, Connection)
+            answers.note_sent(connection, connection.sent_bytes, now)
+        for connection in answers.stalled(now, min(self.limits.idle_seconds_max, _UNREAD_SECONDS_MAX)):
+            self._end_unread(connection)
+        while (connection := answers.stuck(now)) is not None:
+            self._end_unread(connection)
+
+    def _end_unread(self, connection: object) -> None:
+        assert isinstance(connection, Connection)
+        _log.warning("connection_unread_closed", peer=connection.peer)
+        self.answers.forget(connection)
+        connection.abort()  # a polite end would wait for a peer that takes nothing
+
     # -- idle connections
 
     def _schedule_sweep(self) -> None:
-        interval = max(_IDLE_SWEEP_SECONDS_MIN, self.limits.idle_seconds_max / 4)
+        interval = max(
+            _IDLE_SWEEP_SECONDS_MIN, min(self.limits.idle_seconds_max / 4, _IDLE_SWEEP_SECONDS_MAX)
+        )
         self._sweeper = asyncio.get_running_loop().call_later(interval, self._sweep)
 
     def _sweep(self) -> None:
         self._sweeper = None
-        oldest_allowed = self.now() - self.limits.idle_seconds_max
+        now, idle_seconds_max = self.now(), self.limits.idle_seconds_max
+        oldest_allowed = now - idle_seconds_max
+        oldest_in_frame = now - min(idle_seconds_max, _FRAME_SECONDS_MAX)
         for connection in list(self._connections):
-            if connection.drained and connection.last_active < oldest_allowed:
+            if connection.is_in_frame and connection.last_active < oldest_in_frame:
+                _log.warning("connection_slow_closed", peer=connection.peer)
+                connection.abort()
+            elif connection.drained and connection.last_active < oldest_allowed:
                 _log.info("connection_idle_closed", peer=connection.peer)
                 connection.close()
             elif connection.idle and connection.last_active < oldest_allowed:
-                _log.warning("connection_unread_closed", peer=connection.peer)
-                connection.abort()  # a polite end would wait for a peer that takes nothing
-            elif connection.last_active < oldest_allowed - self.limits.idle_seconds_max:
+                self._end_unread(connection)
+            elif connection.last_active < oldest_allowed - idle_seconds_max:
                 # It has had answers waiting for twice the idle time and takes none of them.
                 _log.warning("connection_stuck_closed", peer=connection.peer)
                 connection.abort()

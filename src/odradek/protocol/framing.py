@@ -14,12 +14,18 @@ request can be patched and written to disk from where the network put it.
 
 Memory. A size is compared with the limit before anything is allocated for it. A peer that announces much and
 sends little does not get much: a frame's own buffer starts at what the peer is trusted with and grows with
-what has arrived. The receive buffer starts small, for the sake of idle connections, and grows as long as
-reads fill it.
+what has arrived. Above the most that a peer is trusted with it is a private mapping, whose pages come with the bytes, and
+go back to the system when the frame is gone. The receive buffer starts small, for the sake of idle connections, and grows
+as long as reads fill it.
+
+Who shares memory among many readers makes them `gated`: a frame larger than the receive buffer then waits, `starved`, until
+`allow` says how much of it may be received.
 """
 
 from __future__ import annotations
 
+import mmap
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
@@ -63,21 +69,28 @@ class FrameReader:
         "_end",
         "_frame",
         "_frame_bytes",
+        "_is_gated",
         "_max_frame_bytes",
         "_quiet_reads",
         "_received",
+        "_room_bytes",
         "_trusted_bytes",
         "_trusted_bytes_max",
     )
 
-    def __init__(self, max_frame_bytes: int, *, trusted_bytes: int = TRUSTED_BYTES) -> None:
+    def __init__(
+        self, max_frame_bytes: int, *, trusted_bytes: int = TRUSTED_BYTES, gated: bool = False
+    ) -> None:
         """`trusted_bytes`: the most that an announced size may make this reader allocate before its bytes arrive."""
+        self._is_gated = gated
+        self._room_bytes = 0
+        """How much of `_frame` may be filled."""
         self._max_frame_bytes = max_frame_bytes
         self._trusted_bytes_max = trusted_bytes
         self._received = bytearray(RECEIVE_BYTES_MIN)
         self._quiet_reads = 0
         self._trusted_bytes = TRUSTED_BYTES_MIN
-        self._frame: bytearray | None = None
+        self._frame: bytearray | mmap.mmap | None = None
         self._frame_bytes = 0
         self._end = 0
         """Bytes in the buffer now being filled: `_frame` if there is one, else `_received`."""
@@ -90,11 +103,35 @@ class FrameReader:
     @property
     def allocated_bytes(self) -> int:
         """Memory that the reader itself holds at the moment."""
-        return len(self._received) + (len(self._frame) if self._frame is not None else 0)
+        frame = self._frame
+        own = 0 if frame is None else len(frame) if isinstance(frame, bytearray) else self._end
+        return len(self._received) + own
+
+    @property
+    def large_frame_bytes(self) -> int:
+        """The size of the frame that is being received, if it is larger than any receive buffer; else 0."""
+        return self._frame_bytes if self._frame is not None and self._frame_bytes > RECEIVE_BYTES_MAX else 0
+
+    @property
+    def starved(self) -> bool:
+        """Nothing may be received before `allow` makes room."""
+        return self._frame is not None and self._end >= self._room_bytes
+
+    def allow(self, room_bytes: int) -> None:
+        """So much of the large frame, counted from its beginning, may be received."""
+        self._room_bytes = max(room_bytes, self._room_bytes)
+
+    def drop(self) -> None:
+        """Let go of the memory; the reader is of no further use."""
+        self._frame = None
+        self._received = bytearray(1)
+        self._end = 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where the next bytes go; never empty. Valid until the next `received`. The hint is of no interest."""
-        return memoryview(self._received if self._frame is None else self._frame)[self._end :]
+        if self._frame is None:
+            return memoryview(self._received)[self._end :]
+        return memoryview(self._frame)[self._end : self._room_bytes]
 
     def received(self, count: int) -> list[memoryview]:
         """Take note of `count` bytes in the buffer given out last: the frames that they complete.
@@ -163,20 +200,30 @@ class FrameReader:
         """Move the beginning of a frame that the receive buffer cannot hold into a buffer of its own."""
         head = self._received[start : self._end]
         self._frame_bytes = size
-        self._frame = bytearray(min(size, self._trusted_bytes))
+        self._frame = _mapping(size) if size > self._trusted_bytes_max else None
+        if self._frame is None:
+            self._frame = bytearray(min(size, self._trusted_bytes))
         self._frame[: len(head)] = head
         self._end = len(head)
+        self._room_bytes = len(head) if self._is_gated and size > RECEIVE_BYTES_MAX else size
         self._quiet_reads = 0
         if len(self._received) < RECEIVE_BYTES_MAX:
             self._received = bytearray(2 * len(self._received))
 
-    def _complete_or_grow(self, frame: bytearray) -> list[memoryview]:
+    def _complete_or_grow(self, frame: bytearray | mmap.mmap) -> list[memoryview]:
         """The frame, once all of it is there; else twice the room, since as much has arrived as was trusted."""
         if len(frame) < self._frame_bytes:
             self._frame = bytearray(min(self._frame_bytes, 2 * len(frame)))
-            self._frame[: len(frame)] = frame
+            self._frame[: len(frame)] = memoryview(frame)
             return []
         self._frame = None
         self._end = 0
         self._trusted_bytes = max(self._trusted_bytes, min(2 * len(frame), self._trusted_bytes_max))
         return [memoryview(frame)]
+
+
+def _mapping(size: int) -> mmap.mmap | None:
+    """Memory whose pages come when they are written to; None where the system refuses it, or knows no such thing."""
+    with suppress(OSError, ValueError, AttributeError):
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return None

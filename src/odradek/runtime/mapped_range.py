@@ -33,6 +33,11 @@ def map_range(
     return None
 
 
+def is_mapped(view: object) -> bool:
+    """Whether a view is of such a range, so that it costs no memory."""
+    return isinstance(view, memoryview) and isinstance(view.obj, MappedRange)
+
+
 def report_unreadable(views: list[memoryview]) -> None:
     """A system call that was handed these views got EFAULT: tell the files behind them."""
     for view in views:

@@ -29,6 +29,7 @@ OUR_DEFAULTS = {
     "listeners": "loopback only, until the owner says otherwise",
     "socket.receive.buffer.bytes": "the kernel tunes it better, docs/decisions/0004",
     "socket.send.buffer.bytes": "the kernel tunes it better, docs/decisions/0004",
+    "queued.max.request.bytes": "without a bound strangers fill the memory, docs/differences.md",
     "log.dir": "not /tmp, and it depends on the user",
 }
 NOT_REQUIRED = {"controller.listener.names"}

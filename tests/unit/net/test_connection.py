@@ -292,11 +292,11 @@ async def test_a_client_that_takes_no_answer_at_all_is_let_go_in_the_end() -> No
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     async with connected(port) as (_, writer):
         writer.write(framed(b"fill"))
-        await until(lambda: server.unread_bytes > 0)
+        await until(lambda: server.answers.held_bytes > 0)
         clock.seconds += 601
         server._sweep()
         await until(lambda: server.connection_count == 0)
-        assert server.unread_bytes == 0
+        assert server.answers.held_bytes == 0
     await server.stop(drain_seconds=0)
 
 

@@ -4,10 +4,11 @@ Versions 4-18: fetch sessions from v7 (KIP-227, `broker/fetch_sessions.py`), div
 topic ids from v13. The first partition with data gives at least one whole batch, however large; the rest stays within the
 request's and the broker's limits. What is read is said in `broker/fetch_reading.py`, who waits in `broker/fetch_waiting.py`.
 
-Consumers see records below the high watermark only. While clients leave `queued.max.response.bytes` unread, their fetches find
-nothing and wait. With isolation_level 1 (read_committed) reads stop at the last stable offset, long polls wait for it to move,
-and the response names the aborted transactions whose records are among those it holds: clients leave them out. With a
-`replica.selector.class` a leader sends consumers to a follower in their rack (KIP-392).
+Consumers see records below the high watermark only. While clients leave most of `queued.max.response.bytes` unread, fetches
+that have to be read into memory find little; soon those clients lose their connections. With isolation_level 1
+(read_committed) reads stop at the last stable offset, long polls wait for it to move, and the response names the aborted
+transactions whose records are among those it holds: clients leave them out. With a `replica.selector.class` a leader sends
+consumers to a follower in their rack (KIP-392).
 
 Followers are brokers of the cluster. They say who they are with the epoch of their registration, from v15 on (KIP-903); what
 the cluster does not know under that id and epoch is refused. So a client that claims to be a replica reads nothing that clients

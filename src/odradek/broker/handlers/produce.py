@@ -13,7 +13,7 @@ version 11 the partition must have been added to the transaction, from version 1
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -67,9 +67,8 @@ def handle(
             return Holding(work.held(offloads=takes_long))
     if takes_long:
         return Holding(work.held(offloads=True))
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            work.append(topic, data)
+    work.append_all()
+    circumstances.connection.forget_frame()
     if request.acks == 0:
         work.raise_first_error()
         return None
@@ -130,11 +129,16 @@ class _Work:
     def __init__(self, parts: Parts, circumstances: Circumstances, request: ProduceRequest) -> None:
         self._parts = parts
         self._version = circumstances.api_version
-        self._request = request
+        self._asked: Sequence[TopicProduceData] = request.topic_data
+        """With the records, until they are appended."""
+        self._transactional_id = request.transactional_id
+        self._timeout_ms = request.timeout_ms
         self._acks = request.acks
         self._now_ms = parts.runtime.clock.wall_ms()
         self._topics: dict[tuple[str, UUID], TopicProduceResponse] = {}
         self._circumstances = circumstances
+        self._share = circumstances.connection.share_being_served
+        """Of the frame with the records, if it is a large one."""
         self._first_error: Refusal | None = None
         self._is_misled = False
         """Whether others lead one of the partitions."""
@@ -142,8 +146,20 @@ class _Work:
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """By the identity of the response that waits, which is alive for as long as this is."""
 
-    def append(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
-        """Check and append one partition's batch, and note its response."""
+    def append_all(self) -> None:
+        """Check and append every partition's batch, and note the responses."""
+        for topic in self._asked:
+            for data in topic.partition_data:
+                self._check_and_append(topic, data)
+        self._forget_records()
+
+    def _forget_records(self) -> None:
+        """They are in the log: to wait for others with them would keep the whole frame in memory."""
+        self._asked = ()
+        if self._share is not None:
+            self._share.release()
+
+    def _check_and_append(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
         try:
             partition, terms = self._find(topic, data)
             response = self._append(partition, data, checked_batches(data.records, terms))
@@ -153,10 +169,9 @@ class _Work:
 
     def begin_verification(self) -> bool:
         """Whether a coordinator must be asked about any of the batches. INVALID_PRODUCER_ID_MAPPING: more than one producer."""
-        transactional_id = self._request.transactional_id
-        assert transactional_id is not None
-        self._admission = Admission(self._parts.coordinators.verifier, transactional_id, self._version)
-        for topic in self._request.topic_data:
+        assert self._transactional_id is not None
+        self._admission = Admission(self._parts.coordinators.verifier, self._transactional_id, self._version)
+        for topic in self._asked:
             for data in topic.partition_data:
                 try:
                     partition, _ = self._find(topic, data)
@@ -173,11 +188,18 @@ class _Work:
         """
         if self._admission is not None:
             await self._admission.ask()
-        for topic in self._request.topic_data:
+        if offloads:
+            await self._append_all_offloaded()  # of its own, so that none of its variables keeps the records
+        else:
+            self.append_all()
+        if self._acks == 0:
+            self.raise_first_error()
+            return None
+        return await self.acknowledged()
+
+    async def _append_all_offloaded(self) -> None:
+        for topic in self._asked:
             for data in topic.partition_data:
-                if not offloads:
-                    self.append(topic, data)
-                    continue
                 try:
                     partition, terms = self._find(topic, data)
                     batches = await self._parts.runtime.offload.run(checked_batches, data.records, terms)
@@ -185,10 +207,7 @@ class _Work:
                 except KafkaError as error:
                     response = self._note_error(data, error)
                 self._note(topic, response)
-        if self._acks == 0:
-            self.raise_first_error()
-            return None
-        return await self.acknowledged()
+        self._forget_records()
 
     def response(self) -> ProduceResponse:
         response = ProduceResponse(responses=list(self._topics.values()))
@@ -279,9 +298,9 @@ class _Work:
         """The response, once every append is durable, failed, or out of time."""
         futures = [future for _, future in self.waiting.values()]
         if len(futures) == 1:
-            await _settled(futures[0], self._request.timeout_ms)
+            await _settled(futures[0], self._timeout_ms)
         elif futures:
-            await with_timeout(_all_settled(futures), self._request.timeout_ms)
+            await with_timeout(_all_settled(futures), self._timeout_ms)
         for topic in self._topics.values():
             topic.partition_responses[:] = [self._outcome(one) for one in topic.partition_responses]
         return self.response()

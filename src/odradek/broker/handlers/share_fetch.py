@@ -149,7 +149,7 @@ class _Fetching:
     def _look(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> None:
         config = self.parts.config
         limit = min(self.request.max_bytes, config.fetch_max_bytes)
-        limit = min(limit, config.queued_max_response_bytes - self.parts.unread_bytes())
+        limit = min(limit, self.parts.answer_room_bytes())
         enough = max(_LOOK_BYTES, self.request.min_bytes)
         seen: list[tuple[ReadPlace, Seen]] = []
         total = 0

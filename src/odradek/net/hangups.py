@@ -1,0 +1,75 @@
+"""Peers that leave while nobody reads from their connections.
+
+A connection that is muted, held, or waits for its peer to read is not read from, so the end of the stream does not reach it.
+The system is asked about those that have been paused for a while: it says so (POLLRDHUP) even when unread bytes lie before the
+end. A simulated transport has no descriptor, and answers for itself (`hung_up`).
+"""
+
+from __future__ import annotations
+
+import select
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from odradek.net.connection import Connection
+
+PAUSED_SECONDS_MIN: Final = 1.0
+"""Most pauses are over by then, and cost nothing here."""
+_LEFT: Final = getattr(select, "POLLRDHUP", 0)
+_RESET: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class HangUp(Enum):
+    FINISHED = "finished"
+    """The peer sends nothing more; it may still read."""
+    RESET = "reset"
+    """The connection is dead."""
+
+
+class Hangups:
+    """The paused connections of one server."""
+
+    def __init__(self) -> None:
+        self._paused: dict[Connection, float] = {}
+        """Since when, the longest first."""
+        self._asked: dict[int, Connection] = {}
+        """By descriptor, those that the system is asked about."""
+        self._descriptors: dict[Connection, int] = {}
+        self._poll = select.poll()
+
+    @property
+    def any_paused(self) -> bool:
+        return bool(self._paused) or bool(self._descriptors)
+
+    def paused(self, connection: Connection, now: float) -> None:
+        self._paused[connection] = now
+
+    def resumed(self, connection: Connection) -> None:
+        """It is read from again, or gone."""
+        self._paused.pop(connection, None)
+        descriptor = self._descriptors.pop(connection, None)
+        if descriptor is not None:
+            del self._asked[descriptor]
+            self._poll.unregister(descriptor)
+
+    def check(self, now: float) -> list[tuple[Connection, HangUp]]:
+        """Those whose peers have left; each is named once."""
+        left: list[tuple[Connection, HangUp]] = []
+        for connection, since in list(self._paused.items()):
+            if now - since < PAUSED_SECONDS_MIN:
+                break
+            descriptor = connection.descriptor
+            if descriptor is not None:
+                del self._paused[connection]
+                self._descriptors[connection] = descriptor
+                self._asked[descriptor] = connection
+                self._poll.register(descriptor, _LEFT)
+            elif (end := connection.simulated_hang_up) is not None:
+                left.append((connection, HangUp(end)))
+        if self._asked:
+            for descriptor, event in self._poll.poll(0):
+                left.append((self._asked[descriptor], HangUp.RESET if event & _RESET else HangUp.FINISHED))
+        for connection, _ in left:
+            self.resumed(connection)
+        return left

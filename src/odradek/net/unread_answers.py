@@ -1,0 +1,103 @@
+"""The answers that wait in memory for peers to read them, in all connections together. A core: no I/O, no clock.
+
+A connection whose peer does not read is not served, so it holds what was written to it last, and no more. What is sent from a
+mapping of a file (decision 0008) costs no memory and is not counted.
+
+Fetches ask for `room_bytes` before they read. Near the limit they get a small piece each, so that those who read go on, and the
+peers that stand still while others have too little room are `stuck`: they pay, alone, with their connections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+PROGRESS_BYTES: Final = 64 * 1024
+STALL_SECONDS: Final = 2.0
+_SMALL_PIECE_BYTES: Final = 1024 * 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class AnswerCounters:
+    """For those who watch; they only grow, but for `peak_bytes`."""
+
+    stuck: int = 0
+    stalled: int = 0
+    peak_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Unread:
+    bytes_held: int
+    marked_at: float
+    marked_sent_bytes: int
+
+
+class UnreadAnswers:
+    """By connection. Times are seconds of any steady clock."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self.counters = AnswerCounters()
+        self._unread: dict[object, _Unread] = {}
+
+    def room_bytes(self) -> int:
+        """How much a fetch may put into memory; 0 or less: nothing."""
+        comfortable = self.limit_bytes - self.limit_bytes // 4 - self.held_bytes
+        return max(comfortable, min(_SMALL_PIECE_BYTES, self.limit_bytes - self.held_bytes))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether fetches get less than they could have."""
+        return self.held_bytes > self.limit_bytes // 2
+
+    @property
+    def count(self) -> int:
+        """Connections whose peers have not read all they were sent."""
+        return len(self._unread)
+
+    def hold(self, connection: object, count: int, *, sent_bytes: int, now: float) -> None:
+        """The connection's peer has not taken all: `count` bytes of it are in memory. `sent_bytes`: all it ever took."""
+        unread = self._unread.get(connection)
+        if unread is None:
+            unread = self._unread[connection] = _Unread(0, now, sent_bytes)
+        self.held_bytes += count - unread.bytes_held
+        unread.bytes_held = count
+        if self.held_bytes > self.counters.peak_bytes:
+            self.counters.peak_bytes = self.held_bytes
+
+    def forget(self, connection: object) -> None:
+        """Its peer has taken everything, or is gone."""
+        unread = self._unread.pop(connection, None)
+        if unread is not None:
+            self.held_bytes -= unread.bytes_held
+
+    def connections(self) -> list[object]:
+        return list(self._unread)
+
+    def note_sent(self, connection: object, sent_bytes: int, now: float) -> None:
+        """How much the peer ever took. Too little to count changes nothing."""
+        unread = self._unread.get(connection)
+        if unread is not None and sent_bytes - unread.marked_sent_bytes >= PROGRESS_BYTES:
+            unread.marked_at, unread.marked_sent_bytes = now, sent_bytes
+
+    def stuck(self, now: float) -> object | None:
+        """When room is short: of the connections whose peers take next to nothing, the one that holds most."""
+        if not self.is_short:
+            return None
+        late = self._still_since(now - STALL_SECONDS)
+        holding = [connection for connection in late if self._unread[connection].bytes_held]
+        if not holding:
+            return None
+        self.counters.stuck += 1
+        return max(holding, key=lambda connection: self._unread[connection].bytes_held)
+
+    def stalled(self, now: float, seconds_max: float) -> list[object]:
+        """Those whose peers took next to nothing for as long as that, however much room there is."""
+        late = self._still_since(now - seconds_max)
+        self.counters.stalled += len(late)
+        return late
+
+    def _still_since(self, moment: float) -> list[object]:
+        return [connection for connection, unread in self._unread.items() if unread.marked_at <= moment]

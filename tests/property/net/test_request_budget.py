@@ -1,0 +1,180 @@
+"""The budget of large requests under every interleaving: never above its bound, nobody starves, and it drains to nothing."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.net.request_budget import (
+    ORDINARY_BYTES,
+    PARKED_SECONDS,
+    PROGRESS_BYTES,
+    STALL_SECONDS,
+    RequestBudget,
+    Share,
+)
+
+KIBIBYTE = 1024
+LARGEST = 24 * 1024 * KIBIBYTE
+LIMITS = [LARGEST, LARGEST + 1, LARGEST + ORDINARY_BYTES, 2 * LARGEST, 4 * LARGEST]
+MANY_ROUNDS = 4000
+
+sizes = st.one_of(
+    st.integers(65 * KIBIBYTE, ORDINARY_BYTES), st.integers(ORDINARY_BYTES + 1, LARGEST), st.just(LARGEST)
+)
+
+
+class Peer:
+    """A connection that sends one frame: all of it, or a part and then nothing; its request may never be answered."""
+
+    def __init__(self, frame_bytes: int, sends_bytes: int, *, is_answered: bool) -> None:
+        self.frame_bytes = frame_bytes
+        self.sends_bytes = min(sends_bytes, frame_bytes)
+        self.is_answered = is_answered
+        self.share: Share | None = None
+        self.has_ended = False
+
+    @property
+    def is_honest(self) -> bool:
+        return self.sends_bytes == self.frame_bytes and self.is_answered
+
+
+peers = st.builds(
+    Peer,
+    sizes,
+    st.one_of(st.just(LARGEST), st.just(LARGEST), st.integers(0, LARGEST)),
+    is_answered=st.sampled_from([True, True, True, False]),
+)
+
+
+class Room:
+    """Plays a budget's connections, as the server does, and checks the bound after every step."""
+
+    def __init__(self, limit_bytes: int, everybody: list[Peer]) -> None:
+        self.limit_bytes = limit_bytes
+        self.budget = RequestBudget(limit_bytes, LARGEST)
+        self.now = 0.0
+        self.receiving: dict[Peer, None] = {}
+        self.parked: list[Peer] = []
+        self.dropped: list[Peer] = []
+        for number, peer in enumerate(everybody):
+            peer.share = self.budget.begin(peer, peer.frame_bytes, is_of_broker=number % 7 == 6)
+            self._ask(peer)
+
+    def _ask(self, peer: Peer) -> None:
+        assert peer.share is not None
+        if self.budget.ask(peer.share, self.now):
+            self.receiving[peer] = None
+        self.check_bound()
+
+    def check_bound(self) -> None:
+        assert 0 <= self.budget.held_bytes <= self.limit_bytes
+        assert self.budget.counters.peak_bytes <= self.limit_bytes
+
+    def receive(self, peer: Peer) -> None:
+        share = peer.share
+        assert share is not None
+        share.received_bytes = min(share.granted_bytes, peer.sends_bytes)
+        if share.received_bytes == peer.frame_bytes:
+            del self.receiving[peer]
+            self.budget.complete(share, self.now)
+            self.parked.append(peer)
+        elif share.received_bytes == share.granted_bytes:
+            del self.receiving[peer]
+            self._ask(peer)
+
+    def answer(self, peer: Peer) -> None:
+        self.parked.remove(peer)
+        self.end(peer)
+
+    def end(self, peer: Peer) -> None:
+        assert peer.share is not None
+        peer.share.release()
+        peer.has_ended = True
+        self.admit()
+
+    def admit(self) -> None:
+        for share in self.budget.admit(self.now):
+            assert isinstance(share.owner, Peer)
+            self.receiving[share.owner] = None
+        self.check_bound()
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        while (late := self.budget.overdue(self.now)) is not None:
+            peer = late.owner
+            assert isinstance(peer, Peer)
+            self.dropped.append(peer)
+            self.receiving.pop(peer, None)
+            if peer in self.parked:
+                self.parked.remove(peer)
+            self.end(peer)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(LIMITS), st.lists(peers, min_size=1, max_size=40), st.data())
+def test_every_honest_frame_is_received_whatever_the_others_do(
+    limit_bytes: int, everybody: list[Peer], data: st.DataObject
+) -> None:
+    room = Room(limit_bytes, everybody)
+    chance = data.draw(st.randoms(use_true_random=False))
+    for _ in range(MANY_ROUNDS):
+        movable = [peer for peer in room.receiving if peer.share and _can_move(peer)]
+        answerable = [peer for peer in room.parked if peer.is_answered]
+        if movable and (not answerable or chance.random() < 0.7):
+            room.receive(chance.choice(movable))
+        elif answerable:
+            room.answer(chance.choice(answerable))
+        elif room.budget.waiting_count:
+            room.pass_time(max(STALL_SECONDS, PARKED_SECONDS))
+        else:
+            break
+    assert not room.budget.waiting_count, "nobody waits for ever"
+    assert all(peer.has_ended for peer in everybody if peer.is_honest)
+    assert not any(peer.is_honest for peer in room.dropped), "who sends and is answered is never dropped"
+    for peer in everybody:
+        if not peer.has_ended:
+            room.end(peer)
+    assert room.budget.held_bytes == 0
+    assert _is_as_new(room.budget)
+
+
+def _can_move(peer: Peer) -> bool:
+    share = peer.share
+    assert share is not None
+    return share.received_bytes < min(share.granted_bytes, peer.sends_bytes) or (
+        share.received_bytes == peer.sends_bytes == share.granted_bytes
+    )
+
+
+def _is_as_new(budget: RequestBudget) -> bool:
+    """The largest frame has all the room it needs, once more."""
+    share = budget.begin(None, LARGEST)
+    while share.granted_bytes < LARGEST:
+        if not budget.ask(share, 0.0):
+            return False
+    share.release()
+    return budget.held_bytes == 0
+
+
+@given(st.lists(sizes, min_size=2, max_size=30))
+def test_frames_of_one_rank_are_admitted_in_the_order_in_which_they_began_to_wait(frames: list[int]) -> None:
+    budget = RequestBudget(LARGEST, LARGEST)
+    shares = [budget.begin(number, size) for number, size in enumerate(frames)]
+    admitted = [share for share in shares if budget.ask(share, 0.0)]
+    while len(admitted) < len(shares):
+        current = admitted[-1]
+        while current.granted_bytes < current.frame_bytes:
+            assert budget.ask(current, 0.0), "the favoured frame never waits again"
+        current.release()
+        admitted += budget.admit(0.0)
+    assert admitted == shares
+
+
+@given(st.floats(0.001, 100.0), st.integers(0, 3 * PROGRESS_BYTES))
+def test_while_nobody_waits_nobody_is_overdue(seconds: float, received_bytes: int) -> None:
+    budget = RequestBudget(4 * LARGEST, LARGEST)
+    share = budget.begin(None, LARGEST)
+    assert budget.ask(share, 0.0)
+    share.received_bytes = received_bytes
+    assert budget.overdue(seconds) is None
