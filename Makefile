@@ -14,7 +14,7 @@ FRAMES ?= 1000000
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test again check faces format sim faults hostile interop answers bench docs clean
+.PHONY: help install demo test again check faces format sim faults hostile interop answers bench packages docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ answers: $(READY) ## record Apache Kafka's answers anew, which make test compare
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file
 	$(BIN)/python -m benchmarks.run
+
+packages: $(READY) ## build wheel and source archive, and try both in clean environments: PYTHONS="--python /path/to/python3.12 ..."
+	$(BIN)/python -m tools.try_packages $(PYTHONS)
 
 docs: $(READY) ## the pages that are generated from the code
 	$(BIN)/python -m odradek.config.document > docs/configuration.md
