@@ -9,12 +9,13 @@ JOBS   ?= 3
 MINUTES ?= 30
 FLAKES ?= 3
 FRAMES ?= 1000000
+HOURS ?= 2
 
 # Hundreds of processes start in the tests: each would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test again check faces format sim faults hostile interop answers bench packages docs clean
+.PHONY: help install demo test again check faces format sim faults hostile soak interop answers bench packages docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +69,9 @@ faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30;
 
 hostile: $(READY) ## greedy, broken and malicious clients, full disks, FRAMES=1000000 generated frames: who else notices? a table
 	$(BIN)/python -m tests.hostile --frames $(FRAMES) --json artifacts/hostile.json
+
+soak: $(READY) ## three brokers at work, with unrest and strangers, for HOURS=2: what is lost, and what grows? a table, a picture
+	$(BIN)/python -m tests.soak --hours $(HOURS)
 
 interop: $(READY) ## unmodified third-party clients, in five languages, against one broker
 	$(BIN)/python -m tests.interop.languages.prepare

@@ -13,14 +13,17 @@ from typing import Any, Final
 from tests.hostile.figures import MEBIBYTE, Figures, Watched
 from tests.hostile.latencies import Bystander
 from tests.hostile.peer import Peer, parse_address
+from tests.hostile.values import Known
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
+from odradek.protocol.api import APIS
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 BYSTANDER_TOPIC: Final = "bystander"
 TARGET_TOPIC: Final = "target"
@@ -157,6 +160,16 @@ def create_topic(
     with peer:
         created = peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7).topics[0]
     assert created.error_code == 0, f"topic {name}: error {created.error_code}: {created.error_message}"
+
+
+def known_to(peer: Peer) -> Known:
+    """What the brokers have, for generated requests to refer to. Closes the connection."""
+    topics = [MetadataRequestTopic(name=TARGET_TOPIC)]
+    with peer:
+        metadata = peer.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
+        served = {api.api_key for api in peer.ask(ApiVersionsRequest(), 0).api_keys}
+    between_brokers = {api.key for api in APIS.values() if api.internal}
+    return Known(topic_id=metadata.topics[0].topic_id, api_keys=frozenset(served | between_brokers))
 
 
 def log_of(broker: BrokerProcess) -> Path:

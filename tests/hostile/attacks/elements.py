@@ -10,17 +10,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
-from uuid import UUID
 
-from tests.hostile.attack import TARGET_TOPIC, Attack, Stage
+from tests.hostile.attack import Attack, Stage, known_to
 from tests.hostile.figures import MEBIBYTE
 from tests.hostile.peer import request_frame
-from tests.hostile.values import ArrayPlace, Blowing, Known, array_places
+from tests.hostile.values import ArrayPlace, Blowing, array_places
 
 from odradek.protocol import api_by_name
 from odradek.protocol.api import APIS, Api
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata import MetadataRequest
 
 _ANSWER_SECONDS: Final = 30.0
 _PATIENCE: Final = frozenset({"JoinGroup", "SyncGroup"})
@@ -70,20 +68,8 @@ def cases(scale_is_full: bool) -> Iterator[Case]:
                     )
 
 
-def known_to(stage: Stage) -> Known:
-    """What is on the stage for frames to refer to."""
-    with stage.connect() as peer:
-        asked = MetadataRequest(
-            topics=[MetadataRequestTopic(name=TARGET_TOPIC)], allow_auto_topic_creation=False
-        )
-        topic_id: UUID = peer.ask(asked, 12).topics[0].topic_id
-        served = {api.api_key for api in peer.ask(ApiVersionsRequest(), 0).api_keys}
-    between_brokers = {api.key for api in APIS.values() if api.internal}
-    return Known(topic_id=topic_id, api_keys=frozenset(served | between_brokers))
-
-
 def _attack(stage: Stage) -> None:
-    blowing = Blowing(known_to(stage))
+    blowing = Blowing(known_to(stage.connect()))
     planned = list(cases(stage.scale.is_full))
     deadline = time.monotonic() + stage.scale.seconds
     came: list[Came] = []

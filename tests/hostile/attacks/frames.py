@@ -8,8 +8,7 @@ import time
 from collections import Counter
 from typing import Final
 
-from tests.hostile.attack import Attack, Stage
-from tests.hostile.attacks.elements import known_to
+from tests.hostile.attack import Attack, Stage, known_to
 from tests.hostile.figures import MEBIBYTE
 from tests.hostile.generated import Fault, Generator, connect, play
 
@@ -30,7 +29,7 @@ class Barrage:
         self._stage = stage
         self._frame_count = frame_count
         self._numbers = itertools.count(first_batch)
-        self._generator = Generator(stage.scale.seed, known_to(stage))
+        self._generator = Generator(stage.scale.seed, known_to(stage.connect()))
         self._deadline = time.monotonic() + stage.scale.frame_seconds
         self._lock = threading.Lock()
 
