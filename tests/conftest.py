@@ -1,6 +1,24 @@
-"""What holds for every test."""
+"""What holds for every test: no disk may hold up an event loop."""
+
+from collections.abc import Iterator
 
 import pytest
+
+from odradek.runtime import real
+from odradek.testing import guarded_disk
+from odradek.testing.guarded_disk import GuardedDisk
+
+
+@pytest.fixture(autouse=True)
+def loop_keeps_off_the_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runtimes of this machine get a disk that refuses what blocks on an event loop; worlds of the simulator have one."""
+    disk = real.PosixDisk
+    monkeypatch.setattr(real, "PosixDisk", lambda: GuardedDisk(disk()))
+    guarded_disk.violations.clear()
+    yield
+    found = list(guarded_disk.violations)
+    guarded_disk.violations.clear()
+    assert not found, "\n".join(found)
 
 
 @pytest.hookimpl(trylast=True)

@@ -23,6 +23,8 @@ FOUND_SOON = frozenset(
         "leader_epoch_not_raised",
         "new_leader_commits_all",
         "producers_not_replicated",
+        "truncated_on_the_loop",
+        "truncation_never_flushed",
         "truncates_to_high_watermark",
     }
 )

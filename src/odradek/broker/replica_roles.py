@@ -7,7 +7,9 @@ follow.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage
@@ -34,6 +36,8 @@ class ReplicaRoles:
         self._live: dict[BrokerId, int] = {}
         self._led: dict[Partition, int] = {}
         """What was announced as led, and under which epoch."""
+        self._to_be_led: dict[Partition, int] = {}
+        """What is led and takes no appends yet: its files have to follow a truncation before it is announced."""
         self._following: Following | None = None
         self.shared: Final[dict[Partition, None]] = {}
         """Those led here that others follow."""
@@ -57,7 +61,7 @@ class ReplicaRoles:
         if partition.retired is not None or (known is not None and _moment(state) < _moment(known)):
             return
         leads = state.leader == self._me
-        led_under = self._led.get(partition)
+        led_under = self._led.get(partition, self._to_be_led.get(partition))
         if led_under is not None and (not leads or led_under != state.leader_epoch):
             self._lose(partition)
         if not leads:
@@ -73,9 +77,24 @@ class ReplicaRoles:
             self.shared[partition] = None
         else:
             self.shared.pop(partition, None)
-        if partition not in self._led:
-            self._led[partition] = state.leader_epoch
-            self.on_led(partition)
+        if partition not in self._led and self._to_be_led.get(partition) != state.leader_epoch:
+            waiting = partition.when_cut()
+            if waiting is None:
+                self._announce(partition, state.leader_epoch)
+            else:
+                self._to_be_led[partition] = state.leader_epoch
+                waiting.add_done_callback(partial(self._files_followed, partition, state.leader_epoch))
+
+    def _files_followed(self, partition: Partition, leader_epoch: int, waited: asyncio.Future[None]) -> None:
+        ended = waited.cancelled() or waited.exception() is not None
+        if self._to_be_led.get(partition) == leader_epoch:
+            del self._to_be_led[partition]
+            if not ended:
+                self._announce(partition, leader_epoch)
+
+    def _announce(self, partition: Partition, leader_epoch: int) -> None:
+        self._led[partition] = leader_epoch
+        self.on_led(partition)
 
     def drop(self, partition: Partition) -> None:
         """It has no role any more: it is going away."""
@@ -84,6 +103,7 @@ class ReplicaRoles:
 
     def _lose(self, partition: Partition) -> None:
         self.shared.pop(partition, None)
+        self._to_be_led.pop(partition, None)
         if self._led.pop(partition, None) is not None:
             self.on_lost(partition)
 

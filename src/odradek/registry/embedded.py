@@ -169,8 +169,14 @@ class EmbeddedRegistry:
             if dead:
                 _log.info("registry_sessions_ended", sessions=[f"{session:016x}" for session in dead])
                 await self._append(self._ending(dead))
-        for session in sessions:
-            self._files.forget(session)
+        await self._forget(sessions)
+
+    async def _forget(self, sessions: Sequence[int]) -> None:
+        def forget() -> None:
+            for session in sessions:
+                self._files.forget(session)
+
+        await self._runtime.offload.run(forget)
 
     async def _close(self) -> None:
         try:
@@ -183,7 +189,7 @@ class EmbeddedRegistry:
         finally:
             self._is_closed = True
             self._watches.clear()
-            self._files.end()
+            await self._runtime.offload.run(self._files.end)
             self._journal.close()
 
     # -- reading and writing ---------------------------------------------------------------------------------
@@ -237,7 +243,7 @@ class EmbeddedRegistry:
             self._has_begun = True
         elif self._has_begun and not self._is_over:
             self._is_over = True
-            self._files.end()
+            self._files.let_go()
             if not self._is_closed:
                 _log.warning("registry_session_expired", session=f"{self._session:016x}")
                 asyncio.get_running_loop().call_soon(self._tell_expired)
@@ -325,6 +331,5 @@ class EmbeddedRegistry:
         dead = self._silence.look({session: self._files.heartbeat(session) for session in others}, now)
         if any(session in known for session in dead):
             await self._to_its_end(self._end_others(dead))
-        else:
-            for session in dead:
-                self._files.forget(session)
+        elif dead:
+            await self._forget(dead)

@@ -45,6 +45,7 @@ class SessionFiles:
         return self._own
 
     def end(self) -> None:
+        """Give the session up, and remove its file. Blocks, on any thread."""
         lock, self._lock = self._lock, None
         file, self._file = self._file, None
         if file is not None:
@@ -52,6 +53,15 @@ class SessionFiles:
         if lock is not None:
             with suppress(OSError):  # others remove what is not locked
                 self._disk.remove(self._path(self._own))
+            lock.release()
+
+    def let_go(self) -> None:
+        """Give the session up, without waiting for a disk: the file stays, and whoever looks next removes it."""
+        lock, self._lock = self._lock, None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+        if lock is not None:
             lock.release()
 
     def beat(self) -> None:
@@ -81,7 +91,7 @@ class SessionFiles:
         return None
 
     def forget(self, session: int) -> None:
-        """Remove the file of a process that is gone."""
+        """Remove the file of a process that is gone. Blocks, on any thread."""
         path = self._path(session)
         with suppress(FileNotFoundError, BlockingIOError):
             lock = self._disk.lock_file(path, create=False)

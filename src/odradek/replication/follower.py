@@ -59,19 +59,25 @@ class FollowingReplica(Replica):
             leader_epoch=self.leader_epoch,
         )
         if offset < self.log.start_offset:
-            self._cut(lambda: self.log.restart_at(max(offset, 0)))
+            self._change_end(lambda: self.log.restart_at(max(offset, 0)))
         else:
-            self._cut(lambda: self.log.truncate_to(offset))
+            self._change_end(lambda: self.log.truncate_to(offset))
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and begin at `offset`: the leader's log begins beyond our end."""
         self._check_follows()
         _log.info("log_restarted", partition=self.name, offset=offset, end_offset=self.log.end_offset)
-        self._cut(lambda: self.log.restart_at(offset))
+        self._change_end(lambda: self.log.restart_at(offset))
 
-    def _cut(self, work: Callable[[], None]) -> None:
+    def begin_with(self, header: BatchHeader) -> None:
+        """Make room for a batch in whose middle our empty log begins: to be appended when its files have followed."""
+        self._check_follows()
+        self._change_end(lambda: self.log.begin_with(header))
+
+    def _change_end(self, work: Callable[[], None]) -> None:
         work()
         log = self.log
+        self.flush_if_due()  # the files follow, and nothing can be appended before
         self._leader_high_watermark = self._leader_start_offset = 0
         # Never below the start, or it would be out of range when this replica is elected.
         self.high_watermark = Offset(max(min(self.high_watermark, log.end_offset), log.start_offset))

@@ -12,7 +12,9 @@ nothing that happens under a later epoch, nor a flush that was begun under an ea
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from typing import Final
 from uuid import UUID
 
 from odradek.cluster.image import PartitionImage
@@ -31,6 +33,8 @@ from odradek.telemetry import events
 __all__ = ["AppendWatcher", "Flushing", "IsrProposals", "Membership", "Partition", "Watcher"]
 
 _log = events.get("replication")
+_TRY_AGAIN_S: Final = 1.0
+"""Until the files are to follow a truncation once more, for which there was no space."""
 
 
 class Partition(LeadingReplica, FollowingReplica):
@@ -64,6 +68,7 @@ class Partition(LeadingReplica, FollowingReplica):
         self._flushing = flushing
         self._acknowledgements = Acknowledgements()
         self._durable = Acknowledgements()
+        self._cut = []
         self._low_watermark = Acknowledgements()
         self._in_sync: InSync | None = None
         self._epoch_start_offset = log.end_offset
@@ -146,6 +151,9 @@ class Partition(LeadingReplica, FollowingReplica):
 
     def _begin_role(self, state: PartitionImage, *, leads: bool) -> None:
         """What was known under the last leader epoch says nothing about this one."""
+        if self.log.end_offset < self.log.start_offset:
+            self.log.restart_at(self.log.start_offset)  # the batch that it was to begin with did not come
+            self.flush_if_due()
         self.is_leader = leads
         self.leader_epoch = state.leader_epoch
         self._in_sync = None
@@ -174,8 +182,20 @@ class Partition(LeadingReplica, FollowingReplica):
             self._flushing.request(self)
 
     def flushed(self) -> None:
-        """The log's `flushed_offset` moved."""
+        """The log's `flushed_offset` moved, or its files followed a truncation."""
+        if self.log.awaits_truncation:  # no space, no descriptors, or another truncation meanwhile
+            asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._look_at_truncation)
+        elif self._cut:
+            self._files_followed()
         self._settle()
+
+    def _look_at_truncation(self) -> None:
+        if self.retired is not None:
+            return
+        if self.log.awaits_truncation:
+            self.flush_if_due()
+        else:
+            self.flushed()
 
     def seal(self, error: KafkaError) -> None:
         """Take no more appends: the log is about to be closed, to be opened elsewhere. Who waits goes on waiting until

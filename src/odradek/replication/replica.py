@@ -23,6 +23,7 @@ class Replica(ABC):
 
     __slots__ = (
         "_acknowledgements",
+        "_cut",
         "_durable",
         "_epoch_start_offset",
         "_flushing",
@@ -56,6 +57,8 @@ class Replica(ABC):
     _flushing: Flushing
     _acknowledgements: Acknowledgements
     _durable: Acknowledgements
+    _cut: list[asyncio.Future[None]]
+    """Who waits for the files to follow a truncation."""
     _low_watermark: Acknowledgements
     _in_sync: InSync | None
     """Of a leader that has followers."""
@@ -90,8 +93,8 @@ class Replica(ABC):
 
     @property
     def is_durable(self) -> bool:
-        """Whether nothing in the log is beyond `durable_offset`."""
-        return self.durable_offset >= self.log.end_offset
+        """Whether nothing in the log is beyond `durable_offset`, and its files have followed every truncation."""
+        return self.durable_offset >= self.log.end_offset and not self.log.awaits_truncation
 
     @property
     def last_epoch(self) -> int:
@@ -173,10 +176,31 @@ class Replica(ABC):
         end_offset = self.log.end_offset
         return None if self.durable_offset >= end_offset else self._durable.wait(end_offset - 1)
 
+    def when_cut(self) -> asyncio.Future[None] | None:
+        """None when the files of the log have followed every truncation, so that it takes appends; else a future for that
+        moment. It ends with an error together with the role."""
+        if self.retired is not None:
+            raise self.retired.error()
+        if not self.log.awaits_truncation:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._cut.append(future)
+        return future
+
+    def _files_followed(self) -> None:
+        waiting, self._cut = self._cut, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
     def _send_away(self, refusal: Refusal) -> None:
         """Nobody who waits is answered by what happens from now on, under another leader epoch or none."""
         self._acknowledgements.refuse(refusal)
         self._durable.refuse(refusal)
+        waiting, self._cut = self._cut, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(refusal.error())
         self._low_watermark.refuse(refusal)
         self._readers.end()
 

@@ -30,6 +30,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from odradek.records import BatchHeader
 from odradek.replication.fetched_batches import Batches, check_epochs, checked
 from odradek.replication.following import (
     IDLE_FROM,
@@ -370,6 +371,8 @@ class _FetchLoop:
             case Verdict.TAKE:
                 if found:
                     check_epochs(found, followed.leader_epoch)
+                    if partition.log.begins_inside(found[0][0]):
+                        await self._make_room(followed, partition, found[0][0])
                     now_ms = self._fetchers.runtime.clock.wall_ms()
                     partition.append_fetched(found, now_ms=now_ms)
                     self._count(followed, data)
@@ -385,6 +388,17 @@ class _FetchLoop:
                 code = ErrorCode.of(data.error_code)
                 raise KafkaError(code, f"{partition.name}: the leader says: {code.meaning}")
         self._state.took(followed)
+
+    async def _make_room(self, followed: Followed, partition: Partition, header: BatchHeader) -> None:
+        """NOT_LEADER_OR_FOLLOWER when its role ended meanwhile."""
+        partition.begin_with(header)
+        waiting = partition.when_cut()
+        if waiting is not None:
+            await waiting
+        if not self._may_act(followed):
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is not followed as it was any more"
+            )
 
     def _count(self, followed: Followed, data: PartitionData) -> None:
         throttle = self._fetchers.throttle

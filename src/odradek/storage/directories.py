@@ -532,6 +532,7 @@ class LogDirectories:
             opened = self._logs[name]
             clean, done = opened.failed is None, None
             try:
+                await self._let_files_follow(opened)
                 job = opened.begin_close()
                 if job is not None:
                     await self._runtime.offload.run(job.run)
@@ -547,6 +548,12 @@ class LogDirectories:
                 self._homes.closed_cleanly(name)
             if len(waiting) % _CLOSED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
+
+    async def _let_files_follow(self, opened: Log) -> None:
+        """A log that was truncated a moment ago is closed when its files are those that it says it has."""
+        if opened.awaits_truncation and (job := opened.flush_job()) is not None:
+            await self._runtime.offload.run(job.run)
+            opened.flushed(job)
 
     def _close_log(self, name: TopicPartition) -> None:
         opened = self._logs[name]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming
 from odradek.storage.durability import Durability, FlushJob, Life
@@ -85,6 +86,8 @@ class DurableLog(ReadableLog):
         if job.life.alive and not self._health.is_broken:
             if job.truncation is not None:
                 self._files_followed(job.truncation)
+                if job.truncation.refused is not None:
+                    self._health.failed(OSError(*job.truncation.refused))
             self._durability.done(job)
             if self.damage is not None and self.flushed_offset >= self._lost_below:
                 self.mended()
@@ -156,24 +159,19 @@ class DurableLog(ReadableLog):
             self._truncation_noted = False
             self.high_watermark_max = OFFSET_MAX
 
+    @property
+    def awaits_truncation(self) -> bool:
+        """The files have not followed a truncation: appends are refused until a `flush_job` ran, and `flushed` was told."""
+        return self._durability.truncation is not None
+
     def _check_ready(self) -> None:
         """For an append: the disk works, and the files are those that the log believes it has."""
         self._health.check_writable()
         if self._durability.truncation is not None:
-            self._finish_truncation()
-
-    def _finish_truncation(self) -> None:
-        """Let the files follow now, on the loop. KAFKA_STORAGE_ERROR when they do not."""
-        truncation = self._durability.truncation
-        if truncation is None:
-            return
-        try:
-            self._life.run(truncation.run)
-            if truncation.refused is not None:
-                raise OSError(*truncation.refused)
-        except OSError as error:
-            raise self._health.failed(error) from error
-        self._files_followed(truncation)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.topic_partition}: it was truncated, and its files have not followed yet: try again",
+            )
 
     def _files_followed(self, truncation: Truncation) -> None:
         """Unless they did not, or it is known already."""

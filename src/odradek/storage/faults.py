@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.runtime.ports import DiskFile
+from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS, Life
 from odradek.telemetry import events
 
@@ -49,6 +49,9 @@ class RepairJob:
 
     file: DiskFile
     good_length: int
+    disk: Disk
+    leftover: str | None
+    """The empty file of a segment that did not come to be."""
     life: Life
     truncation_count: int
     """As in `FlushJob`."""
@@ -61,6 +64,8 @@ class RepairJob:
     def _work(self) -> None:
         if self.truncation_count < self.life.truncation_count:
             return
+        if self.leftover is not None and self.disk.exists(self.leftover):
+            self.disk.remove(self.leftover)
         if self.truncation is not None:
             self.truncation.run()
             return

@@ -204,6 +204,9 @@ class Log(TruncatableLog, ShrinkingLog):
         """
         done = None
         try:
+            if self.awaits_truncation and (cut := self.flush_job()) is not None:
+                cut.run()
+                self.flushed(cut)
             job = self.begin_close()
             if job is not None:
                 job.run()
@@ -215,13 +218,13 @@ class Log(TruncatableLog, ShrinkingLog):
     def begin_close(self) -> ClosingJob | None:
         """On the loop: the work that makes a log that nobody uses any more one that was closed cleanly. None without any.
 
-        Then its `run` on any thread, then `end_close` in any case. OSError, or KAFKA_STORAGE_ERROR.
+        Then its `run` on any thread, then `end_close` in any case. OSError, or KAFKA_STORAGE_ERROR, also while it
+        `awaits_truncation`.
         """
         active = self._segments.active
         if not self._life.alive or self._health.fault is not None or active.writer is None:
             return None
-        if self._durability.truncation is not None:
-            self._finish_truncation()
+        self._check_ready()
         if self.end_offset != self._index_written_to:
             active.write_index()
         if active.writer.transaction_file is not None:
@@ -320,24 +323,16 @@ class Log(TruncatableLog, ShrinkingLog):
         """Append batches as the leader's log has them: whole, with their offsets, epochs and times; nothing is patched.
 
         The caller has checked their CRCs. Several make one write, or one for each segment that they fill. OFFSET_OUT_OF_RANGE
-        when they begin below the log's end, CORRUPT_MESSAGE when they cannot be what a log holds, KAFKA_STORAGE_ERROR; nothing
-        is appended then, but for whole segments' worth that were written before a disk failed: `end_offset` says what is there.
+        when they begin below the log's end (see `begin_with`), CORRUPT_MESSAGE when they cannot be what a log holds,
+        KAFKA_STORAGE_ERROR; nothing is appended then, but for whole segments' worth that were written before a disk failed:
+        `end_offset` says what is there.
         """
-        self._health.check_writable()
-        is_inside = bool(batches) and self._begins_inside(batches[0][0])
-        end_offset = batches[0][0].base_offset if is_inside else self.end_offset
-        markers = check_fetched(batches, end_offset=end_offset, latest_epoch=self._epochs.latest)
-        if is_inside:
-            self._begin_anew(end_offset, self.start_offset)
         self._check_ready()
+        markers = check_fetched(batches, end_offset=self.end_offset, latest_epoch=self._epochs.latest)
         for portion in portions(
             batches, markers, end_offset=self.end_offset, segment_bytes=self.config.segment_bytes
         ):
             self._write_fetched(portion, now_ms)
-
-    def _begins_inside(self, header: BatchHeader) -> bool:
-        """An empty log's first batch may begin before it: the leader's log was told to begin in the batch's middle."""
-        return not self._size_bytes and header.base_offset < self.end_offset <= header.last_offset
 
     def _write_fetched(self, portion: Portion, now_ms: int) -> None:
         batches, first_offset, last_offset = portion.batches, self.end_offset, portion.last_offset

@@ -35,6 +35,7 @@ class Tail:
         "_durability",
         "_files",
         "_health",
+        "_leftover",
         "_limits",
         "_runtime",
         "_segments",
@@ -61,6 +62,8 @@ class Tail:
         self._durability = durability
         self._health = health
         self._snapshot = snapshot
+        self._leftover: str | None = None
+        """The empty file of a segment that could not be begun: removed by a repair, or used by the next roll."""
         self.reconfigure(config)
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -147,8 +150,9 @@ class Tail:
         try:
             new.begin()
         except OSError:
-            self._take_back(new)
+            self._leftover = new.path(naming.LOG)
             raise
+        self._leftover = None
         self._durability.sealed(old.detach())
         self._segments.add(new)
         self._durability.names_changed(self._directory)
@@ -156,15 +160,6 @@ class Tail:
         self._limits = self._draw_limits()
         log.debug("segment_rolled", directory=self._directory, base_offset=end_offset, reason=reason.value)
         return new
-
-    def _take_back(self, segment: Segment) -> None:
-        """Remove the empty file of a segment that did not come to be: the log goes on without it."""
-        try:
-            self._runtime.disk.remove(segment.path(naming.LOG))
-        except FileNotFoundError:
-            pass
-        except OSError as error:  # the next opening will know it for what it is
-            log.warning("segment_not_removed", path=segment.path(naming.LOG), error=error)
 
     def repair_job(self, life: Life) -> RepairJob | None:
         """Once there is space again; None until then."""
@@ -178,6 +173,8 @@ class Tail:
         if free_bytes < max(_REPAIR_BYTES_MIN, self._config.max_message_bytes):
             return None
         return RepairJob(
+            disk=self._runtime.disk,
+            leftover=self._leftover,
             file=active.writer.log_file,
             good_length=active.size_bytes,
             life=life,

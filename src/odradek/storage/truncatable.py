@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import BatchHeader
 from odradek.runtime.ports import DiskFile
 from odradek.storage import naming
 from odradek.storage.cutting import find_cut
@@ -35,9 +36,9 @@ class TruncatableLog(DurableLog):
     def truncate_to(self, offset: int) -> None:
         """Drop everything at and above `offset`, from the start of the batch that holds it on: `end_offset` says from where.
 
-        Nothing waits for the disk here: the files follow with the next `flush_job`, and until then a crash leaves the log as it
-        was. An append that comes first makes the files follow at once, on the loop: flush before. An epoch that began at the
-        log's end and wrote nothing goes, too, even when nothing else does. At or below `start_offset` this is `restart_at`.
+        Nothing waits for the disk here: the files follow with the next `flush_job`. Until then a crash leaves the log as it
+        was, and appends are refused (`awaits_truncation`). An epoch that began at the log's end and wrote nothing goes, too,
+        even when nothing else does. At or below `start_offset` this is `restart_at`.
         """
         self._health.check_readable()
         if offset >= self.end_offset:
@@ -47,7 +48,6 @@ class TruncatableLog(DurableLog):
         if offset <= self.start_offset:
             self.restart_at(offset)
             return
-        self._finish_truncation()
         try:
             cut = find_cut(self._segments, offset)
             sweeps = False
@@ -75,8 +75,19 @@ class TruncatableLog(DurableLog):
             )
         self._begin_anew(offset, offset)
 
+    def begins_inside(self, header: BatchHeader) -> bool:
+        """Whether the log is empty and begins in the middle of this batch: its leader's records were deleted up to there."""
+        return not self._size_bytes and header.base_offset < self.end_offset <= header.last_offset
+
+    def begin_with(self, header: BatchHeader) -> None:
+        """Make room for a batch that the log `begins_inside`: the files follow, then the batch may be appended.
+
+        Until then the log ends below `start_offset`, which stays. `restart_at(start_offset)` takes it back.
+        """
+        self._health.check_readable()
+        self._begin_anew(header.base_offset, self.start_offset)
+
     def _begin_anew(self, base_offset: int, start_offset: int, *, sweeps: bool = False) -> None:
-        self._finish_truncation()
         new = Segment(
             self._runtime.disk,
             self._files,
@@ -131,6 +142,7 @@ class TruncatableLog(DurableLog):
             number=self._durability.truncation_count + 1,
             segments=[(segment.base_offset, segment.size_bytes) for segment in self._segments],
             now_ms=now_ms,
+            behind=self._durability.truncation,
         )
         if self._damage_offset is not None and end_offset <= self._damage_offset:
             self._damage_offset, self._lost_below = None, self.end_offset

@@ -1,7 +1,8 @@
 """Taking the end of a log away, or all of it, so that a crash at any point leaves the log as it was or as it is to be.
 
-A log is truncated in memory first, on the loop, without waiting for a disk; nothing is appended until the files have followed
-(`Log` sees to that). The files follow in a `Truncation`, on any thread, as the first part of the next flush:
+A log is truncated in memory first, on the loop, without waiting for a disk; appends are refused until the files have followed.
+The files follow in a `Truncation`, on any thread, as the first part of the next flush. A truncation that is decided before the
+files have followed an earlier one comes `behind` it: its job carries out both, one after the other.
 
     1  `truncation` is put into the directory, durably: from now on it is decided, and an opening carries it out
     2  segments that go are renamed, the last one that stays is cut; epochs, producer snapshots and transaction indexes follow
@@ -206,8 +207,10 @@ class Truncation:
         number: int,
         segments: Sequence[tuple[int, int]],
         now_ms: int,
+        behind: Truncation | None = None,
     ) -> None:
         """`segments`: base offset and size of each that stays. `number` counts the log's truncations."""
+        self._behind = behind
         self._disk = disk
         self._directory = directory
         self._life = life
@@ -228,8 +231,7 @@ class Truncation:
         self._life.truncation_count = self.number  # jobs that were made before know other files
         self.refused = None
         try:
-            write_plan(self._disk, self._directory, self.plan)
-            carry_out(self._disk, self._directory, self.plan)
+            self._cut_files()
             if not self.plan.is_anew:
                 self._replay()
             write_plan(self._disk, self._directory, replace(self.plan, is_done=True))
@@ -239,6 +241,15 @@ class Truncation:
             self.refused = error.errno, str(error)
         else:
             self.finished = True
+
+    def _cut_files(self) -> None:
+        if self.finished:
+            return
+        if self._behind is not None:
+            self._behind._cut_files()
+            self._behind = None
+        write_plan(self._disk, self._directory, self.plan)
+        carry_out(self._disk, self._directory, self.plan)
 
     def _replay(self) -> None:
         offset, self.producers = newest_snapshot(

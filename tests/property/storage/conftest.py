@@ -13,6 +13,7 @@ from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, Record, decode_batch, read_header, split_batches
 from odradek.runtime.ports import Runtime
 from odradek.storage.log import Log
+from odradek.testing.guarded_disk import GuardedDisk, off_loop
 from odradek.testing.sim import CrashKind, Medium, SimDisk, SimEntropy
 
 DIRECTORY = "/data/flights-0"
@@ -47,7 +48,7 @@ class Bench:
         return self.now_ms / 1000
 
     def open(self, *, clean: bool = True, recovery_point: int = 0, **more: Any) -> Log:
-        runtime = Runtime(clock=self, entropy=SimEntropy(self.rng), disk=self.disk, offload=None)  # type: ignore[arg-type]
+        runtime = Runtime(clock=self, entropy=SimEntropy(self.rng), disk=GuardedDisk(self.disk), offload=None)  # type: ignore[arg-type]
         partition = TopicPartition("flights", 0)
         return Log.open(
             runtime,
@@ -88,13 +89,15 @@ class Bench:
     def flush(log: Log) -> None:
         job = log.flush_job()
         if job is not None:
-            job.run()
+            with off_loop():
+                job.run()
             log.flushed(job)
 
     def remove(self, log: Log) -> None:
         job = log.removal_job(self.now_ms)
         if job is not None:
-            job.run()
+            with off_loop():
+                job.run()
             log.removed(job, self.now_ms)
 
 

@@ -55,6 +55,8 @@ class FollowerAgainstModel(RuleBasedStateMachine):
             self.batches.append((offset, header.next_offset, bytes(batch)))
             fetched.append((read_header(batch), memoryview(batch)))
             offset = header.next_offset
+        if self.log.awaits_truncation:
+            self.bench.flush(self.log)
         self.log.append_as_follower(fetched, now_ms=self.bench.now_ms)
         self.old = []
 

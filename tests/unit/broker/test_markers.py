@@ -31,6 +31,7 @@ from odradek.runtime.real import real_runtime
 from odradek.runtime.real_clock import SystemClock
 from odradek.storage.log import Log
 from odradek.storage.verification import Guard
+from odradek.testing.guarded_disk import off_loop
 from odradek.transactions.markers import MarkerBatch
 from odradek.transactions.state import TransactionVersion
 
@@ -271,7 +272,8 @@ async def test_a_marker_counts_only_when_every_replica_in_sync_has_it(
     assert not waiting.done(), "it is there already, and may be lost yet"
     flush = theirs.log.flush_job()
     assert flush is not None
-    flush.run()
+    with off_loop():
+        flush.run()
     theirs.log.flushed(flush)
     theirs.flushed()
     assert codes(await waiting) == {0: NONE}

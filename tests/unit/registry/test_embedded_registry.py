@@ -17,6 +17,7 @@ from odradek.registry.journal import line_of
 from odradek.registry.shared_journal import LOCK_NAME
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real import PosixFile, real_runtime
+from odradek.testing.guarded_disk import off_loop
 
 
 @pytest.fixture
@@ -165,7 +166,8 @@ class SlowOffload:
     async def run(self, work: Callable[..., Any], *arguments: object) -> Any:
         async def on_its_thread() -> Any:
             await self.begin.wait()
-            return work(*arguments)
+            with off_loop():
+                return work(*arguments)
 
         self.started.set()
         return await asyncio.shield(asyncio.ensure_future(on_its_thread()))

@@ -17,6 +17,7 @@ from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
 from odradek.runtime.real import real_runtime
 from odradek.storage.log import Log
+from odradek.testing.guarded_disk import off_loop
 
 NAME = TopicPartition("t", 0)
 
@@ -38,7 +39,8 @@ class HeldOffload:
             await asyncio.sleep(0)
         for future, work, arguments in self.waiting:
             self.runs += 1
-            future.set_result(work(*arguments))
+            with off_loop():
+                future.set_result(work(*arguments))
         self.waiting.clear()
         for _ in range(5):
             await asyncio.sleep(0)

@@ -17,6 +17,7 @@ from odradek.replication.in_sync import IsrAnswer, IsrProposal
 from odradek.replication.partition import Membership, Partition
 from odradek.runtime.real import real_runtime
 from odradek.storage.log import EpochEnd, FlushJob, Log
+from odradek.testing.guarded_disk import off_loop
 
 NAME = TopicPartition("t", 0)
 ME, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -70,6 +71,7 @@ class World:
 
     def __init__(self, directory: Path, *, high_watermark: int | None = None, **config: Any) -> None:
         self.proposed: list[IsrProposal] = []
+        self.requested = 0
         self.log = Log.open(
             real_runtime(),
             str(directory / "t-0"),
@@ -90,6 +92,7 @@ class World:
 
     def request(self, partition: Partition) -> None:
         """`Flushing`."""
+        self.requested += 1
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """`IsrProposals`."""
@@ -98,7 +101,8 @@ class World:
     def begin_flush(self) -> FlushJob:
         job = self.log.flush_job()
         assert job is not None
-        job.run()
+        with off_loop():
+            job.run()
         return job
 
     def finish_flush(self, job: FlushJob) -> None:
@@ -442,10 +446,58 @@ async def test_a_flush_that_was_begun_before_the_log_was_cut_says_nothing_about_
     world.take(5)
     job = world.begin_flush()
     world.partition.truncate(EpochEnd(1, 2))
+    world.flush()
     world.take(1, offset=world.log.end_offset)
     cut_at = world.log.end_offset - 1
     world.finish_flush(job)
     assert world.partition.durable_offset <= cut_at
+
+
+@pytest.mark.parametrize("how", ["cut", "begun anew"])
+async def test_a_truncation_asks_for_its_own_flush_and_nothing_is_durable_before(
+    world: World, how: str
+) -> None:
+    world.follow()
+    world.take(2)
+    world.take(3, offset=2)
+    world.flush()
+    asked = world.requested
+    world.partition.truncate(EpochEnd(1, 2)) if how == "cut" else world.partition.restart_at(2)
+    assert world.requested > asked
+    assert world.partition.durable_offset == world.log.end_offset == 2
+    assert not world.partition.is_durable, "its leader is not asked for more"
+    waiting = world.partition.when_cut()
+    assert waiting is not None
+    world.flush()
+    await waiting
+    assert world.partition.is_durable
+    assert world.partition.when_cut() is None
+    world.take(1, offset=2)
+
+
+async def test_who_waits_for_the_files_of_a_truncation_is_sent_away_with_the_role(world: World) -> None:
+    world.follow()
+    world.take(5)
+    world.flush()
+    world.partition.truncate(EpochEnd(1, 2))
+    waiting = world.partition.when_cut()
+    assert waiting is not None
+    world.lead(ME, leader_epoch=9, partition_epoch=9)
+    assert code_of(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_replica_whose_first_batch_did_not_come_begins_where_it_did(world: World) -> None:
+    """Room was made for a batch that begins before the log; then it got another role."""
+    world.follow()
+    world.partition.restart_at(105)
+    world.flush()
+    world.partition.begin_with(batches(10, offset=100, epoch=1)[0][0])
+    world.flush()
+    assert (world.log.start_offset, world.log.end_offset) == (105, 100)
+    world.lead(ME, leader_epoch=9, partition_epoch=9)
+    assert (world.log.start_offset, world.log.end_offset) == (105, 105)
+    world.flush()
+    assert world.append() == 105
 
 
 async def test_when_the_log_begins_anew_the_high_watermark_does_too(world: World) -> None:
@@ -468,6 +520,7 @@ async def test_the_last_stable_offset_is_right_after_a_transaction_was_cut_off(w
     world.partition.learned(5, 0)
     assert world.partition.last_stable_offset == 3
     world.partition.truncate(EpochEnd(1, 3))
+    world.flush()
     world.take(2, offset=3)
     world.flush()
     world.partition.learned(5, 0)
@@ -503,7 +556,8 @@ async def test_the_high_watermark_begins_where_it_was_checkpointed_within_the_lo
     world = World(tmp_path)
     world.lead(ME, replicas=(ME,))
     world.append(5)
-    world.log.close()
+    with off_loop():
+        world.log.close()
     assert World(tmp_path, high_watermark=checkpoint).partition.high_watermark == expected
 
 

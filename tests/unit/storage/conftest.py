@@ -18,6 +18,7 @@ from odradek.runtime.ports import Runtime
 from odradek.storage.directories import LogDirectories
 from odradek.storage.log import AppendResult, Log
 from odradek.storage.producers import Marker
+from odradek.testing.guarded_disk import GuardedDisk, off_loop
 from odradek.testing.sim import CrashKind, Medium, SimDisk, SimEntropy
 
 NOW_MS = 1_700_000_000_000
@@ -34,7 +35,8 @@ class InlineOffload:
 
     async def run(self, work: Callable[..., Any], *arguments: object) -> Any:
         await asyncio.sleep(0)
-        return work(*arguments)
+        with off_loop():
+            return work(*arguments)
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Lab:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(clock=self, entropy=self.entropy, disk=self.disk, offload=InlineOffload())
+        return Runtime(clock=self, entropy=self.entropy, disk=GuardedDisk(self.disk), offload=InlineOffload())
 
     # ---- logs
 
@@ -133,7 +135,8 @@ class Lab:
     def flush(self, log: Log) -> None:
         job = log.flush_job()
         if job is not None:
-            job.run()
+            with off_loop():
+                job.run()
             log.flushed(job)
 
     def records(self, log: Log, *, max_bytes: int = 1 << 16) -> list[Record]:

@@ -22,6 +22,7 @@ from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.dump import check_segment
 from odradek.storage.faults import FaultKind
 from odradek.storage.segment import Segment
+from odradek.testing.guarded_disk import off_loop
 from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed, keyed_log
 from odradek.testing.sim.keyed_log import HOME, PARTITION, KeyedLog
 
@@ -277,7 +278,8 @@ def test_a_log_that_is_cut_under_its_compaction_holds_together(
 async def _run_and_be_late(self: object, work: Any, *arguments: object) -> Any:
     await asyncio.sleep(0)
     try:
-        return work(*arguments)
+        with off_loop():
+            return work(*arguments)
     finally:
         await asyncio.sleep(0)
 

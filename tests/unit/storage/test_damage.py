@@ -251,6 +251,7 @@ def test_what_rotted_while_nobody_ran_is_not_served(
     log.truncate_to(heard[0])
     kept = batches_of(log)
     assert kept == before[: len(kept)]
+    lab.flush(log)
     log.append_as_follower(before[len(kept) :], now_ms=lab.now_ms)
     lab.flush(log)
     assert batches_of(log) == before
@@ -286,6 +287,7 @@ def test_a_segment_that_is_gone_from_the_middle_is_missed(lab: Lab, small: LogCo
         read_all(log)
     assert caught.value.offset == bounds[1]
     log.truncate_to(bounds[1])
+    lab.flush(log)
     log.append_as_follower(before[bounds[1] :], now_ms=lab.now_ms)
     assert batches_of(log) == before
 
@@ -318,6 +320,7 @@ def test_a_wrong_crc_is_found_when_it_is_asked_for(lab: Lab) -> None:
     assert (caught.value.code, caught.value.offset) == (ErrorCode.CORRUPT_MESSAGE, 1)
     assert log.damage
     log.truncate_to(1)
+    lab.flush(log)
     log.append_as_follower(before[1:], now_ms=lab.now_ms)
     lab.flush(log)
     assert log.damage is None
@@ -336,6 +339,7 @@ def test_a_truncation_cuts_off_what_cannot_be_read(lab: Lab, small: LogConfig, o
             log.read(7, 100, end_offset=60, at_least_one=True)
     log.truncate_to(offset)
     assert log.end_offset <= offset
+    lab.flush(log)
     log.append_as_follower(before[log.end_offset :], now_ms=lab.now_ms)
     lab.flush(log)
     if offset == 7:

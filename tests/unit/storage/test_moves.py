@@ -13,6 +13,7 @@ from odradek.model.ids import TopicPartition
 from odradek.storage.directories import LogDirectories
 from odradek.storage.log import Log
 from odradek.storage.relocation import FUTURE, moving_directory, parse_moving_directory
+from odradek.testing.guarded_disk import off_loop
 from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
 
 PARTITION = TopicPartition("flights", 0)
@@ -38,8 +39,10 @@ def elsewhere(directories: LogDirectories) -> str:
 
 async def move(directories: LogDirectories, log: Log, config: LogConfig) -> Log:
     copy = directories.begin_move(PARTITION, elsewhere(directories))
-    copy.begin()
-    copy.run(log.end_offset)
+    with off_loop():
+        copy.begin()
+    with off_loop():
+        copy.run(log.end_offset)
     return await directories.move_log(PARTITION, copy, TOPIC_ID, config)
 
 
@@ -63,11 +66,13 @@ async def test_everything_arrives_and_the_old_files_go(lab: Any, small: LogConfi
 async def test_what_is_appended_between_passes_is_copied_too(lab: Any, small: LogConfig) -> None:
     directories, log = await opened(lab, small)
     copy = directories.begin_move(PARTITION, elsewhere(directories))
-    copy.begin()
+    with off_loop():
+        copy.begin()
     copied = []
     for _ in range(5):
         lab.fill(log, 15)
-        copied.append(copy.run(log.end_offset))
+        with off_loop():
+            copied.append(copy.run(log.end_offset))
     assert copy.copied_offset == 75
     assert max(copied[1:]) < 2 * copied[0] + 20_000, "what was there is not copied again"
     lab.fill(log, 3)
@@ -81,8 +86,10 @@ async def test_segments_deleted_meanwhile_do_not_come_back(lab: Any, small: LogC
     lab.fill(log, 60)
     lab.flush(log)
     copy = directories.begin_move(PARTITION, elsewhere(directories))
-    copy.begin()
-    copy.run(log.end_offset)
+    with off_loop():
+        copy.begin()
+    with off_loop():
+        copy.run(log.end_offset)
     for _ in range(2):
         await directories.apply_retention(log, lab.now_ms)
         lab.now_ms += 60_000
@@ -144,8 +151,9 @@ async def test_a_move_into_a_full_directory_leaves_the_log_where_it_was(lab: Any
     before = lab.values(log)
     lab.medium.capacity_bytes = lab.medium.used_bytes() + 5000
     copy = directories.begin_move(PARTITION, elsewhere(directories))
-    copy.begin()
-    with pytest.raises(OSError, match="space"):
+    with off_loop():
+        copy.begin()
+    with pytest.raises(OSError, match="space"), off_loop():
         copy.run(log.end_offset)
     await directories.give_up_move(copy)
     assert lab.values(log) == before

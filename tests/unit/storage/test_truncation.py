@@ -12,6 +12,7 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import read_header, split_batches
 from odradek.records.batch import write_header
+from odradek.testing.guarded_disk import off_loop
 from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
 
 Lab = Any
@@ -38,11 +39,18 @@ def at(lab: Lab, offset: int, *values: bytes, epoch: int = 0, **more: Any) -> An
 
 
 def fetch(lab: Lab, log: Any, count: int, *, epoch: int, value: bytes = b"new") -> None:
+    """As a follower does: when the files have followed a truncation."""
+    if log.awaits_truncation:
+        lab.flush(log)
     for _ in range(count):
         log.append_as_follower(
             [at(lab, log.end_offset, value + b"%d:" % log.end_offset + bytes(900), epoch=epoch)],
             now_ms=lab.now_ms,
         )
+
+
+def fetch_one(lab: Lab, log: Any, *, epoch: int) -> None:
+    log.append_as_follower([at(lab, log.end_offset, b"new", epoch=epoch)], now_ms=lab.now_ms)
 
 
 def reopened(lab: Lab, log: Any, config: LogConfig, how: str, **more: Any) -> Any:
@@ -124,6 +132,7 @@ def test_times_that_are_gone_are_not_found(lab: Lab, small: LogConfig) -> None:
     log.truncate_to(25)
     assert log.max_timestamp_offset().timestamp == 1024
     assert log.offset_for_timestamp(1030) is None
+    lab.flush(log)
     lab.append(log, bytes(900), timestamps=(1030,))
     assert log.offset_for_timestamp(1026).offset == 25
 
@@ -234,7 +243,12 @@ def test_an_empty_log_takes_a_first_batch_that_begins_before_it(lab: Lab, how: s
     lab.fill(log, 8)
     lab.flush(log)
     log.restart_at(105)
-    log.append_as_follower([at(lab, 100, *[b"x"] * 10), at(lab, 110, b"y")], now_ms=lab.now_ms)
+    lab.flush(log)
+    first = at(lab, 100, *[b"x"] * 10)
+    assert log.begins_inside(first[0])
+    log.begin_with(first[0])
+    lab.flush(log)
+    log.append_as_follower([first, at(lab, 110, b"y")], now_ms=lab.now_ms)
     assert (log.start_offset, log.end_offset) == (105, 111)
     assert len(lab.values(log)) == 6
     log = reopened(lab, log, config, how, recovery_point=8)
@@ -395,7 +409,7 @@ def test_the_second_truncation_knows_what_the_first_took_back(lab: Lab, small: L
         log.truncate_to(45)
         expected = whole(log)
         assert log.recovery_point <= 5
-        log._finish_truncation()
+        here.flush(log)
         here.cut_power()
         log = here.open(small, clean=False, recovery_point=60)
         found = whole(log)
@@ -442,20 +456,73 @@ def test_a_removal_that_was_due_does_not_touch_what_took_the_place(lab: Lab, sma
     assert (log.start_offset, log.end_offset) == (0, 5)
 
 
-def test_an_append_that_comes_before_the_flush_waits_for_the_files(lab: Lab, small: LogConfig) -> None:
+async def test_an_append_that_comes_before_the_files_followed_is_refused_and_touches_no_disk(
+    lab: Lab, small: LogConfig
+) -> None:
+    """On a loop: the disk would refuse to be waited for."""
     log = lab.open(small)
     lab.fill(log, 60)
     lab.flush(log)
     log.truncate_to(20)
     job = log.flush_job()
-    assert lab.append(log, b"x", epoch=1).first_offset == 20
-    job.run()
+    for append in (lambda: lab.append(log, b"x", epoch=1), lambda: fetch_one(lab, log, epoch=1)):
+        points = lab.disk.point_count
+        with pytest.raises(KafkaError) as refused:
+            append()
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert lab.disk.point_count == points
+    assert log.failed is None
+    with off_loop():
+        job.run()
     log.flushed(job)
+    assert not log.awaits_truncation
+    assert lab.append(log, b"x", epoch=1).first_offset == 20
     assert lab.values(log)[20:] == [b"x"]
     assert log.flushed_offset == 20
     lab.flush(log)
     lab.cut_power()
     assert lab.values(lab.open(small, clean=False, recovery_point=60))[20:] == [b"x"]
+
+
+@pytest.mark.parametrize("first", ["cut", "begun anew"])
+@pytest.mark.parametrize("second", ["cut", "begun anew", "begun anew there"])
+@pytest.mark.parametrize("kind", list(CrashKind))
+def test_truncations_one_after_another_are_carried_out_together(
+    small: LogConfig, lab: Lab, first: str, second: str, kind: CrashKind
+) -> None:
+    """Decided before the files followed any; also when a job that knows only the first has begun. A crash at any point leaves
+    the log as one of them has it."""
+    for number in range(1, 60):
+        here = type(lab)()
+        log = here.open(small)
+        here.fill(log, 60, epoch=1)
+        here.flush(log)
+        expected = [whole(log)]
+        log.truncate_to(40) if first == "cut" else log.restart_at(7)
+        expected.append(whole(log))
+        early = log.flush_job()
+        if number % 2:
+            early.run()
+        if second == "cut":
+            log.truncate_to(20)
+        else:
+            log.restart_at(30 if second == "begun anew" else log.start_offset)
+        log.flushed(early)
+        expected.append(whole(log))
+        assert log.awaits_truncation or expected[2] == expected[1]
+        here.disk.faults.append(CrashAt(number=here.disk.point_count + number, kind=kind, rng=Random(number)))
+        try:
+            here.flush(log)
+        except HostCrashed:
+            here.mount()
+            found = whole(here.open(small, clean=False, recovery_point=60))
+            assert found in expected
+            continue
+        assert not log.awaits_truncation
+        here.cut_power()
+        assert whole(here.open(small, clean=False, recovery_point=60)) == expected[2]
+        return
+    raise AssertionError("it never ended without a crash")
 
 
 def test_retention_waits_for_the_files(lab: Lab, small: LogConfig) -> None:

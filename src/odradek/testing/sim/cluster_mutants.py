@@ -14,6 +14,7 @@ from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId, Offset
 from odradek.records import BatchHeader
 from odradek.replication.acknowledgements import Acknowledgements
+from odradek.replication.follower import FollowingReplica
 from odradek.replication.following import FetchState, Followed, Wish
 from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
 from odradek.replication.partition import Partition
@@ -161,7 +162,7 @@ def truncates_to_high_watermark() -> Patches:
             and self.high_watermark < self.log.end_offset
             and self.log.start_offset <= self.high_watermark
         ):
-            self._cut(lambda: self.log.truncate_to(self.high_watermark))
+            self._change_end(lambda: self.log.truncate_to(self.high_watermark))
 
     yield patch.object(Partition, "follow", follow)
 
@@ -374,3 +375,27 @@ def leader_epochs_not_compared() -> Patches:
         return None
 
     yield patch.object(Partition, "check_leader_epoch", check_leader_epoch)
+
+
+@mutant("nobody asks for the flush with which the files follow a truncation", _SCENARIO)
+def truncation_never_flushed() -> Patches:
+    real = FollowingReplica._change_end
+
+    def change_end(self: FollowingReplica, work: Any) -> None:
+        with patch.object(Partition, "flush_if_due", lambda _: None):
+            real(self, work)
+
+    yield patch.object(FollowingReplica, "_change_end", change_end)
+
+
+@mutant("a follower truncates on the event loop", _SCENARIO)
+def truncated_on_the_loop() -> Patches:
+    real = FollowingReplica._change_end
+
+    def change_end(self: FollowingReplica, work: Any) -> None:
+        real(self, work)
+        if (job := self.log.flush_job()) is not None:
+            job.run()
+            self.log.flushed(job)
+
+    yield patch.object(FollowingReplica, "_change_end", change_end)

@@ -175,6 +175,8 @@ class FollowerScenario:
     def _check(self, log: Log) -> None:
         if log.start_offset > max(self._removable_below, self._now.begin_offset):
             raise ViolationError(f"it begins at {log.start_offset}, beyond {self._removable_below}")
+        if log.end_offset < log.start_offset:
+            return  # it waits for the batch in whose middle it begins
         found = self._batches(log)
         check_log(log, found, self._now)
         check_lookups(log, read_all(log), self._rng)
@@ -240,6 +242,8 @@ class FollowerScenario:
                 self._truncate(log, self._rng.randint(self._now.high_watermark, log.end_offset))
             case 3 if not self._before:
                 self._check(log)
+            case _ if log.awaits_truncation:
+                self._append_too_early(life, log)
             case _:
                 self._fetch(life, log)
         self._flush(life, directories, log)
@@ -260,6 +264,9 @@ class FollowerScenario:
     def _fetch(self, life: Life, log: Log) -> None:
         """As a follower does: find out where the logs part, then copy."""
         leader = self._leader
+        if log.end_offset < log.start_offset:
+            self._take_first(life, log)
+            return
         if log.end_offset < leader.start_offset or log.start_offset > leader.end_offset:
             self._begin(log, leader.start_offset)
             return
@@ -276,19 +283,44 @@ class FollowerScenario:
             self._begin(log, leader.start_offset)
             return
         batches = leader.fetch(log.end_offset)
-        if batches:
+        if batches and not self._makes_room(log, batches[0]):
             self._append(life, log, batches)
         self._learn(min(log.flushed_offset, leader.end_offset))
+
+    def _append_too_early(self, life: Life, log: Log) -> None:
+        """The files have not followed a truncation: the log refuses, and waits for no disk."""
+        batches = self._leader.fetch(log.end_offset)
+        if not batches or log.failed is not None:
+            return
+        try:
+            log.append_as_follower([one.to_send() for one in batches], now_ms=life.clock.wall_ms())
+        except KafkaError:
+            return
+        raise ViolationError(f"appended at {log.end_offset}, though the files have not followed a truncation")
 
     def _learn(self, high_watermark: int) -> None:
         self._now = replace(self._now, high_watermark=max(self._now.high_watermark, high_watermark))
 
+    def _makes_room(self, log: Log, first: Copied) -> bool:
+        """Whether the batch begins before an empty log does, so that its files have something to follow."""
+        header = first.to_send()[0]
+        if not log.begins_inside(header):
+            return False
+        begin_offset = first.base_offset
+        version = replace(self._now, begin_offset=begin_offset, durable_offset=begin_offset)
+        self._change(version, lambda _: log.begin_with(header), begin_offset)
+        return True
+
+    def _take_first(self, life: Life, log: Log) -> None:
+        """The files made room for a batch in whose middle the log begins. The leader may have another by now."""
+        batches = self._leader.fetch(log.start_offset) if log.start_offset < self._leader.end_offset else []
+        if batches and batches[0].base_offset == log.end_offset:
+            self._append(life, log, batches)
+        else:
+            self._begin(log, log.start_offset)
+
     def _append(self, life: Life, log: Log, batches: list[Copied]) -> None:
         before, old_end = self._now, log.end_offset
-        if not self._now.batches and batches[0].base_offset < log.end_offset:
-            self._before.append(self._now)
-            begin_offset = batches[0].base_offset
-            self._now = replace(self._now, begin_offset=begin_offset, durable_offset=begin_offset)
         self._now = replace(self._now, batches=(*self._now.batches, *batches))
         try:
             log.append_as_follower([one.to_send() for one in batches], now_ms=life.clock.wall_ms())
@@ -296,7 +328,6 @@ class FollowerScenario:
             there = tuple(one for one in self._now.batches if one.next_offset <= log.end_offset)
             self._now = replace(self._now, batches=there) if log.end_offset != old_end else before
             raise
-        self._before = []  # the files had to follow before
         if log.end_offset != batches[-1].next_offset:
             raise ViolationError(f"up to {batches[-1].next_offset} was appended: {log.end_offset}")
         if self._is_checkpointed:

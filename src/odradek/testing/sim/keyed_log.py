@@ -30,6 +30,7 @@ from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.directories import LogDirectories
 from odradek.storage.log import AppendResult, Log
 from odradek.storage.producers import Marker
+from odradek.testing.guarded_disk import GuardedDisk, off_loop
 from odradek.testing.sim.chance import SimEntropy
 from odradek.testing.sim.compaction_history import committed_records, read_batches
 from odradek.testing.sim.disk import SimDisk
@@ -87,7 +88,8 @@ class _Inline:
 
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
         await asyncio.sleep(0)
-        return work(*arguments)
+        with off_loop():
+            return work(*arguments)
 
 
 @dataclass(slots=True)
@@ -105,7 +107,8 @@ class _Partition:
 def flush(log: Log) -> None:
     job = log.flush_job()
     if job is not None:
-        job.run()
+        with off_loop():
+            job.run()
         log.flushed(job)
 
 
@@ -138,7 +141,9 @@ class KeyedLog:
         return self.now_ms / 1000
 
     def open(self) -> None:
-        runtime = Runtime(clock=self, entropy=SimEntropy(self.rng), disk=self.disk, offload=_Inline())
+        runtime = Runtime(
+            clock=self, entropy=SimEntropy(self.rng), disk=GuardedDisk(self.disk), offload=_Inline()
+        )
         self.directories = LogDirectories.open(runtime, [HOME], node_id=1)
         self.log = _run(self.directories.open_log(PARTITION, _TOPIC_ID, self.config))
         self.cleaner = LogCleaner(runtime, self.directories)

@@ -29,6 +29,7 @@ from odradek.replication.in_sync import IsrProposal
 from odradek.replication.partition import Membership, Partition
 from odradek.runtime.ports import Runtime
 from odradek.storage.log import EpochEnd, FlushJob, Log
+from odradek.testing.guarded_disk import GuardedDisk, off_loop
 from odradek.testing.sim.chance import SimEntropy
 from odradek.testing.sim.disk import SimDisk
 from odradek.testing.sim.disk_faults import CrashKind
@@ -117,7 +118,7 @@ class ReplicasModel:
         runtime = Runtime(
             clock=self._clock,
             entropy=SimEntropy(Random(0)),
-            disk=replica.disk,
+            disk=GuardedDisk(replica.disk),
             offload=SimpleNamespace(),
         )
         log = Log.open(
@@ -232,7 +233,8 @@ class ReplicasModel:
         if replica.flush is None:
             replica.flush = partition.log.flush_job()
             if replica.flush is not None:
-                replica.flush.run()
+                with off_loop():
+                    replica.flush.run()
         else:
             partition.log.flushed(replica.flush)
             replica.flush = None

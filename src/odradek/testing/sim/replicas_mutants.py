@@ -95,7 +95,7 @@ def truncates_to_the_high_watermark() -> Patches:
 def truncates_by_the_leaders_epochs_alone() -> Patches:
     def truncate(self: Partition, diverging: EpochEnd) -> None:
         offset = min(diverging.end_offset, self.log.end_offset)
-        self._cut(lambda: self.log.truncate_to(offset))
+        self._change_end(lambda: self.log.truncate_to(offset))
 
     yield patch.object(Partition, "truncate", truncate)
 

@@ -16,6 +16,7 @@ from contextvars import Context, copy_context
 from typing import Any, Self, TypeVar
 
 from odradek.runtime.ports import Runtime
+from odradek.testing.guarded_disk import GuardedDisk
 from odradek.testing.sim.chance import SimClock, SimEntropy, stream
 from odradek.testing.sim.disk import SimDisk
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault, Point
@@ -56,7 +57,7 @@ class Life:
         self.runtime = Runtime(
             clock=self.clock,
             entropy=SimEntropy(stream(world.seed, f"entropy {self.name}")),
-            disk=self.disk,
+            disk=GuardedDisk(self.disk),
             offload=self.offload,
         )
         self._stalls = stream(world.seed, f"stalls {self.name}")
