@@ -7,6 +7,7 @@ and in the incarnation whose fetches the leader saw (KIP-903).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from odradek.cluster.elections import completed, eligible_after, renewed
@@ -79,8 +80,13 @@ def _check_members(
 ) -> None:
     members = [broker for broker, _ in proposal.isr]
     strangers = [broker for broker in members if broker not in partition.replicas]
-    if strangers or len(set(members)) != len(members):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the ISR {members} must be a set of replicas")
+    if strangers:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{_named(strangers)} cannot be in sync: the replicas are those of {_named(partition.replicas)}",
+        )
+    if len(set(members)) != len(members):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the ISR names a broker twice: {_named(members)}")
     if partition.leader not in members:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the leader cannot leave the ISR by itself")
     if proposal.recovering and (len(members) > 1 or not partition.recovering):
@@ -91,6 +97,10 @@ def _check_members(
     for broker, epoch in proposal.isr:
         if broker not in partition.isr:
             _check_joins(liveness.brokers.get(broker), broker, epoch, standing)
+
+
+def _named(brokers: Sequence[BrokerId]) -> str:
+    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
 
 
 def _check_joins(image: BrokerImage | None, broker: BrokerId, epoch: int, standing: Standing) -> None:

@@ -106,7 +106,19 @@ class PartitionChanges:
                 outcomes[place] = after
             except KafkaError as error:
                 outcomes[place] = error
+                _log.warning(
+                    "isr_proposal_refused",
+                    partition=self._name_of(place),
+                    leader=asked.broker,
+                    isr=[broker for broker, _ in proposal.isr],
+                    code=error.code.name,
+                    reason=error.message,
+                )
         return outcomes
+
+    def _name_of(self, place: Place) -> str:
+        topic = self._changes.image.topics_by_id.get(place[0])
+        return f"{place[0] if topic is None else topic.name}-{place[1]}"
 
     # -- which brokers hold it
 

@@ -80,6 +80,7 @@ class InSync:
 
     __slots__ = (
         "_awaits_eligible",
+        "_awaits_replicas",
         "_brokers",
         "_followers",
         "_lag_s_max",
@@ -109,6 +110,8 @@ class InSync:
         """The one under way, or the last that the controller neither confirmed nor clearly refused."""
         self._awaits_eligible = False
         """Members left by our own proposal: whether they are eligible to lead comes with the next state."""
+        self._awaits_replicas = False
+        """A reassignment may have been completed with our own proposal: who is a replica still comes with the next state."""
         self._me = me
         self._brokers = brokers
         self._lag_s_max = lag_s_max
@@ -139,7 +142,7 @@ class InSync:
         ):
             self.proposal = None
         self.state = state
-        self._awaits_eligible = False
+        self._awaits_eligible = self._awaits_replicas = False
         for broker in [one for one in self._followers if one not in state.replicas]:
             del self._followers[broker]
         for broker in state.replicas:
@@ -244,6 +247,7 @@ class InSync:
             return False
         self.proposal = None
         self._awaits_eligible = self._awaits_eligible or not set(self.state.isr).issubset(answer.isr)
+        self._awaits_replicas = self.state.is_reassigned
         self.state = replace(
             self.state, isr=answer.isr, partition_epoch=answer.partition_epoch, recovering=False
         )
@@ -281,6 +285,8 @@ class InSync:
         """The proposal that adds the follower, if it is due: it is then under way."""
         state = self._followers.get(follower)
         if self.proposal is not None or state is None or follower in self.state.isr:
+            return None
+        if self._awaits_replicas and follower in self.state.removing:
             return None
         if state.end_offset < max(high_watermark, self.epoch_start_offset):
             return None

@@ -166,4 +166,6 @@ def _answer(result: PartitionResult) -> IsrAnswer | KafkaError | None:
             partition_epoch=result.partition_epoch,
         )
     code = ErrorCode.of(result.error_code)
-    return KafkaError(code, f"the controller says: {code.meaning}") if code in _DECIDED else None
+    if code not in _DECIDED:
+        return None
+    return KafkaError(code, f"the controller answers {code.name} ({code.meaning}); its log says more")

@@ -470,3 +470,27 @@ def test_whatever_happens_the_high_watermark_is_on_every_member_of_the_maximal_i
         assert mark >= before
         if mark > before:
             assert all(has[broker] >= mark for broker in leading.core.maximal_isr)
+
+
+def test_who_is_removed_is_not_proposed_again_when_the_answer_completed_its_reassignment() -> None:
+    leading = Leading(1, 2)
+    moving = image([1, 2], partition_epoch=6, adding=(THREE,), removing=(TWO,))
+    leading.core.update(moving, leading.brokers, 1.0)
+    leading.fetch(2, EPOCH_START)
+    joining = leading.fetch(3, EPOCH_START)
+    assert joining is not None
+    completed = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(7), isr=(ME, THREE), partition_epoch=7)
+    assert leading.core.answered(joining, completed)
+    assert leading.fetch(2, EPOCH_START) is None
+    assert leading.core.late_expansion(leading.mark, end_offset=leading.end_offset) is None
+
+
+def test_who_is_removed_may_join_until_then() -> None:
+    leading = Leading(1)
+    moving = image([1], partition_epoch=6, adding=(THREE,), removing=(TWO,))
+    leading.core.update(moving, leading.brokers, 1.0)
+    joining = leading.fetch(2, EPOCH_START)
+    assert joining is not None
+    assert leading.core.answered(joining, answer(joining, partition_epoch=7))
+    leading.core.update(image([1], partition_epoch=8, adding=(THREE,), removing=(TWO,)), leading.brokers, 2.0)
+    assert leading.fetch(2, EPOCH_START, now=3.0) is not None
