@@ -308,10 +308,7 @@ def _replicas(kind: InternalTopic, parts: Parts) -> int:
     setting = f"{kind.replication_factor_key}={wanted}"
     if wanted > there_are and is_set:
         if there_are > 1:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{kind.name} is not made yet: {setting}, and there are {there_are} brokers",
-            )
+            return wanted  # of those that are registered, some may be down; the controller knows
         _log.warning(
             "internal_topic_has_fewer_replicas",
             topic=kind.name,

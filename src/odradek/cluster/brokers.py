@@ -28,6 +28,7 @@ from odradek.model.ids import BrokerId, TopicPartition
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
+_NO_EPOCH: Final = -1
 _AWAITED_SECONDS: Final = 5.0
 """How long a broker that did not report to this controller yet keeps its place."""
 _CORDONED: Final = "odradek.broker.cordoned"
@@ -69,8 +70,9 @@ class BrokerChanges:
         self._in_service_before = {broker.broker_id: broker for broker in changes.image.brokers}
         self._has_looked = False
         self._silence = Silence()
+        self._down: dict[BrokerId, Registration] = {}
         self.dead_since: dict[BrokerId, float] = {}
-        """Replicas' brokers that are not registered, as far back as this controller knows."""
+        """Replicas' brokers that do not live, as far back as this controller knows."""
 
     # -- what is known
 
@@ -87,6 +89,19 @@ class BrokerChanges:
             awaited=awaited,
             offline={one: known.offline for one, known in self._known.items() if known.offline},
         )
+
+    def absent(self) -> list[BrokerImage]:
+        """Brokers of the cluster that are not in service: they may hold replicas, which join when they come back."""
+        cordoned = cordons(self._changes.image)
+        waiting = {
+            one: known.image(cordoned) for one, known in self._known.items() if not known.is_in_service
+        }
+        down = {
+            one: replace(image, is_cordoned=cordoned.get(one, image.is_cordoned))
+            for one, registration in self._down.items()
+            if (image := registration.image(_NO_EPOCH)) and one not in self._known
+        }
+        return [{**down, **waiting}[one] for one in sorted(down.keys() | waiting.keys())]
 
     def rules_of(self, topic: TopicImage) -> TopicRules:
         return rules_of(self._changes.image, topic, self._defaults)
@@ -119,6 +134,7 @@ class BrokerChanges:
     async def look(self) -> None:
         """Read the registrations, and let partitions follow."""
         present = await self._changes.store.registered()
+        self._down = await self._changes.store.registered_before(present)
         gone = [
             broker
             for broker, known in self._known.items()
@@ -138,6 +154,14 @@ class BrokerChanges:
         self._has_looked = True
         self._note_dead()
         await self.settle("brokers changed")
+
+    async def forget(self, broker: BrokerId) -> bool:
+        """An operator says that a broker that is down will not come back; False when it is none of the cluster's."""
+        if not await self._changes.store.forget_broker(broker):
+            return False
+        self._down.pop(broker, None)
+        _log.info("broker_unregistered", broker=broker)
+        return True
 
     async def hear(self, report: BrokerReport) -> None:
         """Act upon what a broker reports about itself."""

@@ -69,7 +69,9 @@ class Controller:
         self._store = store
         self._publication = publication
         self._changes = Changes(store, publication)
-        self._topics = TopicChanges(self._changes, entropy, defaults, me)
+        self._topics = TopicChanges(
+            self._changes, entropy, defaults, me, absent=lambda: self._brokers.absent()
+        )
         self._settings = SettingChanges(self._changes, defaults.rules)
         self._brokers = BrokerChanges(self._changes, clock, defaults.rules)
         self._made_partitions: PartitionChanges | None = None
@@ -221,6 +223,14 @@ class Controller:
         if await self._changes.alone(lambda: self._store.unregister(broker, epoch)):
             _log.warning("broker_fenced", broker=broker, epoch=epoch)
         await self.brokers_changed()
+
+    async def unregister_broker(self, broker: BrokerId) -> None:
+        """Forget a broker that is down: no topic gets replicas on it any more. BROKER_ID_NOT_REGISTERED when there is none,
+        INVALID_REQUEST while it runs."""
+        if not await self._changes.alone(lambda: self._brokers.forget(broker)):
+            raise KafkaError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered in this cluster"
+            )
 
     async def sync(self, report: BrokerReport, *, max_wait_s: float) -> SyncAnswer:
         """Hear what a broker reports, and tell it what is new as soon as something is, or nothing after `max_wait_s`.

@@ -16,14 +16,34 @@ from odradek.model.ids import BrokerId
 
 
 def place(
-    partition_count: int, replication_factor: int, brokers: Sequence[BrokerImage], *, first: int
+    partition_count: int,
+    replication_factor: int,
+    brokers: Sequence[BrokerImage],
+    *,
+    first: int,
+    absent: Sequence[BrokerImage] = (),
 ) -> list[list[BrokerId]]:
     """Replica lists, preferred leader first; the first partition's is the broker at index `first` of the dealing order.
 
-    Brokers that leave or are cordoned get nothing. Raises INVALID_REPLICATION_FACTOR when there are not enough others.
+    Brokers that leave or are cordoned get nothing. Those that are `absent` get what is left over, and never lead. Raises
+    INVALID_REPLICATION_FACTOR when there are not enough others.
     """
     usable = [broker for broker in brokers if not (broker.is_leaving or broker.is_cordoned)]
-    _check_factor(replication_factor, len(usable), len(brokers))
+    spare = [broker for broker in absent if not broker.is_cordoned]
+    _check_factor(replication_factor, len(usable), len(spare), len(brokers) + len(absent))
+    lists = _placed(partition_count, min(replication_factor, len(usable)), usable, first=first)
+    missing = replication_factor - len(usable)
+    if missing > 0:
+        order = _alternating(spare)
+        for partition, replicas in enumerate(lists):
+            start = first + partition
+            replicas += [order[(start + step) % len(order)] for step in range(missing)]
+    return lists
+
+
+def _placed(
+    partition_count: int, replication_factor: int, usable: Sequence[BrokerImage], *, first: int
+) -> list[list[BrokerId]]:
     order = _alternating(usable)
     racks = {broker.broker_id: broker.rack for broker in usable}
     given = Counter(order[(first + partition) % len(order)] for partition in range(partition_count))
@@ -59,34 +79,49 @@ def replacement_for(
 
 
 def check_assignment(
-    assignment: Mapping[int, Sequence[int]], brokers: Sequence[BrokerId], *, first_partition: int = 0
+    assignment: Mapping[int, Sequence[int]],
+    brokers: Sequence[BrokerId],
+    *,
+    first_partition: int = 0,
+    absent: Sequence[BrokerId] = (),
 ) -> list[list[BrokerId]]:
-    """A manual assignment as replica lists, or INVALID_REPLICA_ASSIGNMENT with what is wrong with it."""
+    """A manual assignment as replica lists, or INVALID_REPLICA_ASSIGNMENT with what is wrong with it.
+
+    Some of the brokers may be `absent`, but not all of any partition.
+    """
     expected = list(range(first_partition, first_partition + len(assignment)))
     if sorted(assignment) != expected:
         raise _invalid(f"partitions must be numbered {first_partition} to {expected[-1]} without gaps")
     sizes = {len(replicas) for replicas in assignment.values()}
     if len(sizes) != 1 or 0 in sizes:
         raise _invalid("every partition needs the same number of replicas, at least one")
-    known = set(brokers)
+    known = {*brokers, *absent}
     for partition, replicas in assignment.items():
         if len(set(replicas)) != len(replicas):
             raise _invalid(f"partition {partition} names a broker twice")
         unknown = [broker for broker in replicas if broker not in known]
         if unknown:
-            raise _invalid(f"partition {partition} names broker {unknown[0]}, which is not alive")
+            raise _invalid(f"partition {partition} names broker {unknown[0]}, which is not registered")
+        if set(replicas).isdisjoint(brokers):
+            raise _invalid(f"partition {partition} names only brokers that are down: nobody could lead it")
     return [[BrokerId(broker) for broker in assignment[partition]] for partition in expected]
 
 
-def _check_factor(factor: int, usable_count: int, live_count: int) -> None:
+def _check_factor(factor: int, usable_count: int, spare_count: int, known_count: int) -> None:
     if factor < 1:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be at least 1")
-    if factor > usable_count:
-        said = f"the {live_count} live broker(s)"
-        if usable_count < live_count:
-            said = f"the {usable_count} of {live_count} live broker(s) that are neither cordoned nor leaving"
+    count = usable_count + spare_count
+    if factor > count:
+        said = f"the {known_count} registered broker(s)"
+        if count < known_count:
+            said = f"the {count} of {known_count} registered broker(s) that are neither cordoned nor leaving"
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} is more than {said}"
+        )
+    if usable_count == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "nobody could lead: all brokers are cordoned, leaving or down",
         )
 
 

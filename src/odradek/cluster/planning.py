@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.placement import check_assignment, place
 from odradek.cluster.standing import DEFAULT_RULES, TopicRules
 from odradek.model.errors import ErrorCode, KafkaError
@@ -56,11 +56,20 @@ class ClusterDefaults:
 class Planner:
     """`planned` holds the topics planned so far, by name.
 
-    `chance` is a float in [0, 1): where dealing begins, so that topics do not all begin at the same broker.
+    `chance` is a float in [0, 1): where dealing begins, so that topics do not all begin at the same broker. `absent` are
+    brokers of the cluster that are down: they get replicas where there are too few others, and join when they come back.
     """
 
-    def __init__(self, image: ClusterImage, defaults: ClusterDefaults, *, chance: float = 0.0) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        defaults: ClusterDefaults,
+        *,
+        chance: float = 0.0,
+        absent: Sequence[BrokerImage] = (),
+    ) -> None:
         self._image = image
+        self._absent = absent
         self._defaults = defaults
         self._brokers = [broker.broker_id for broker in image.brokers]
         self._start = int(chance * len(self._brokers))
@@ -80,7 +89,7 @@ class Planner:
         topic = TopicImage(
             name=new.name,
             topic_id=topic_id,
-            partitions=tuple(_fresh_partition(replicas) for replicas in replica_lists),
+            partitions=tuple(self._fresh_partition(replicas) for replicas in replica_lists),
             configs=dict(new.configs),
         )
         self._added_count += len(replica_lists)
@@ -106,13 +115,15 @@ class Planner:
                     f"{added} partition(s) are added but {len(more.assignment)} assigned",
                 )
             numbered = dict(enumerate(more.assignment, start=present))
-            replica_lists = check_assignment(numbered, self._brokers, first_partition=present)
+            replica_lists = self._checked(numbered, first_partition=present)
         else:
             from odradek.cluster.reassignment import original_of  # not before a topic grows
 
             factor = len(original_of(topic.partitions[0]))
-            replica_lists = place(added, factor, self._image.brokers, first=self._start + present)
-        fresh = tuple(_fresh_partition(replicas) for replicas in replica_lists)
+            replica_lists = place(
+                added, factor, self._image.brokers, first=self._start + present, absent=self._absent
+            )
+        fresh = tuple(self._fresh_partition(replicas) for replicas in replica_lists)
         return replace(topic, partitions=topic.partitions + fresh)
 
     def _assigned(self, new: NewTopic) -> list[list[BrokerId]]:
@@ -122,7 +133,13 @@ class Planner:
                 "give either a replica assignment or a partition count and replication factor, not both",
             )
         self._check_room(len(new.assignment))
-        return check_assignment(new.assignment, self._brokers)
+        return self._checked(new.assignment)
+
+    def _checked(
+        self, assignment: Mapping[int, Sequence[int]], *, first_partition: int = 0
+    ) -> list[list[BrokerId]]:
+        absent = [broker.broker_id for broker in self._absent]
+        return check_assignment(assignment, self._brokers, first_partition=first_partition, absent=absent)
 
     def _placed(self, new: NewTopic) -> list[list[BrokerId]]:
         defaults = self._defaults
@@ -131,7 +148,13 @@ class Planner:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
         self._check_room(count)
         factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
-        return place(count, factor, self._image.brokers, first=self._start + len(self.planned))
+        first = self._start + len(self.planned)
+        return place(count, factor, self._image.brokers, first=first, absent=self._absent)
+
+    def _fresh_partition(self, replicas: Sequence[BrokerId]) -> PartitionImage:
+        """Who is there leads, and is in sync."""
+        isr = tuple(broker for broker in replicas if broker in self._brokers)
+        return PartitionImage(leader=isr[0], leader_epoch=LeaderEpoch(0), replicas=tuple(replicas), isr=isr)
 
     def _check_room(self, added: int) -> None:
         change = self._added_count + added
@@ -163,9 +186,3 @@ class Planner:
 
 def _flat(name: str) -> str:
     return name.replace(".", "_")
-
-
-def _fresh_partition(replicas: Sequence[BrokerId]) -> PartitionImage:
-    return PartitionImage(
-        leader=replicas[0], leader_epoch=LeaderEpoch(0), replicas=tuple(replicas), isr=tuple(replicas)
-    )

@@ -5,6 +5,9 @@ what an earlier incarnation still has under way is told apart by it.
 
 A node that is made again begins at version 0 again, so a version does not say whose registration it is that one is about to
 remove. The node at /brokers/lives/N does: each registration writes it, and who removes one checks it (`Removal`).
+
+That node stays, with what the broker said last: a broker that is down is still one of the cluster, until it is unregistered
+(`unregistered`). What earlier versions wrote there is empty.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ SPEAKS: Final = (1, 1)
 """The lowest and the highest version of what brokers say to each other beyond Kafka's own messages: updates of the image,
 reports, forwarded requests. A cluster works while the ranges of its brokers overlap."""
 _ATTEMPTS: Final = 10
+_UNREGISTERED: Final = b"unregistered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +143,9 @@ def _steps(
         other = registration_from(registration.broker_id, node.data)
         if other.directory_id != registration.directory_id:
             raise _duplicate(registration, node, "with data of its own")
-    begun: Operation = Create(path=registration.lives_path, data=b"")
+    begun: Operation = Create(path=registration.lives_path, data=data)
     if lives is not None:
-        begun = Put(path=registration.lives_path, data=b"", version=lives.version)
+        begun = Put(path=registration.lives_path, data=data, version=lives.version)
     ended = [] if node is None else [Delete(path=path, version=node.version)]
     return [begun, *ended, Create(path=path, data=data, ephemeral=True)]
 
@@ -186,6 +190,39 @@ async def registered(registry: Registry) -> dict[BrokerId, tuple[Registration, i
             broker_id = BrokerId(int(name))
             found[broker_id] = (registration_from(broker_id, node.data), node.created)
     return dict(sorted(found.items()))
+
+
+async def registered_before(registry: Registry, live: Collection[BrokerId]) -> dict[BrokerId, Registration]:
+    """Brokers of the cluster that are not among the `live` ones: they were registered, and nobody unregistered them."""
+    found = {}
+    for name in await registry.children(LIVES):
+        broker_id = BrokerId(int(name))
+        node = None if broker_id in live else await registry.get(f"{LIVES}/{name}")
+        if node is not None and node.data != _UNREGISTERED:
+            found[broker_id] = _last_words(broker_id, node.data)
+    return dict(sorted(found.items()))
+
+
+def _last_words(broker_id: BrokerId, data: bytes) -> Registration:
+    if data:
+        return registration_from(broker_id, data)
+    return Registration(broker_id=broker_id, directory_id="", host="", port=0)
+
+
+async def unregistration(registry: Registry, broker: BrokerId) -> tuple[Operation, ...] | None:
+    """What takes a broker that is down out of the cluster; None when it is none of its brokers.
+
+    The node stays, so that its version goes on: see above. INVALID_REQUEST for a broker that runs.
+    """
+    lives = await registry.get(f"{LIVES}/{broker}")  # first: a life that begins after this fails the commit
+    if await registry.get(f"{BROKERS}/{broker}") is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker} is running, and would register again at once: stop it first",
+        )
+    if lives is None or lives.data == _UNREGISTERED:
+        return None
+    return (Put(path=f"{LIVES}/{broker}", data=_UNREGISTERED, version=lives.version),)
 
 
 async def _check_versions(registry: Registry, registration: Registration) -> None:

@@ -7,12 +7,12 @@ only the controller writes them. After a commit whose outcome is unknown nothing
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.cluster.documents import DOCUMENTS, Document
 from odradek.cluster.image import ClusterImage, TopicImage
-from odradek.cluster.registration import Registration, registered, removal
+from odradek.cluster.registration import Registration, registered, registered_before, removal, unregistration
 from odradek.cluster.topic_documents import topic_data, topic_from
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -90,6 +90,15 @@ class ClusterStore:
         """Registered brokers, with their epochs."""
         try:
             return await registered(self._registry)
+        except SessionExpired as error:
+            raise self._over() from error
+        except RegistryError as error:
+            raise _unwritable(error) from error
+
+    async def registered_before(self, live: Collection[BrokerId]) -> dict[BrokerId, Registration]:
+        """The cluster's other brokers, which are down."""
+        try:
+            return await registered_before(self._registry, live)
         except SessionExpired as error:
             raise self._over() from error
         except RegistryError as error:
@@ -182,6 +191,19 @@ class ClusterStore:
             else:
                 return True
         return False
+
+    async def forget_broker(self, broker: BrokerId) -> bool:
+        """Take a broker that is down out of the cluster; False when it is none. INVALID_REQUEST while it runs."""
+        try:
+            operations = await unregistration(self._registry, broker)
+        except SessionExpired as error:
+            raise self._over() from error
+        except RegistryError as error:
+            raise _unwritable(error) from error
+        if operations is None:
+            return False
+        await self.commit(operations)
+        return True
 
     def depose(self) -> None:
         """Stop writing: somebody else is the controller."""

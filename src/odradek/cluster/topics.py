@@ -10,7 +10,7 @@ from uuid import UUID
 
 from odradek.cluster.changes import Changes
 from odradek.cluster.elections import eligible_after, renewed
-from odradek.cluster.image import TopicImage
+from odradek.cluster.image import BrokerImage, TopicImage
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic, Planner
 from odradek.cluster.standing import TopicRules, rules_of
 from odradek.model.errors import ErrorCode, KafkaError
@@ -27,11 +27,20 @@ _log = events.get("cluster")
 class TopicChanges:
     """See `Controller` for what each does, and raises."""
 
-    def __init__(self, changes: Changes, entropy: Entropy, defaults: ClusterDefaults, me: BrokerId) -> None:
+    def __init__(
+        self,
+        changes: Changes,
+        entropy: Entropy,
+        defaults: ClusterDefaults,
+        me: BrokerId,
+        *,
+        absent: Callable[[], Sequence[BrokerImage]],
+    ) -> None:
         self._changes = changes
         self._entropy = entropy
         self._defaults = defaults
         self._me = me
+        self._absent = absent
 
     async def create(
         self, wanted: Sequence[NewTopic], *, validate_only: bool
@@ -64,20 +73,21 @@ class TopicChanges:
 
     async def _applied_by_holders(self, topics: Iterable[TopicImage]) -> None:
         holders = {
-            broker: None
-            for topic in topics
-            for partition in topic.partitions
-            for broker in partition.replicas
+            broker: None for topic in topics for partition in topic.partitions for broker in partition.isr
         }
         holders.pop(self._me, None)
         if holders:
             version = self._changes.publication.applied.version
             await self._changes.publication.applied_by(holders, version, timeout_s=_APPLY_SECONDS)
 
+    def _planner(self) -> Planner:
+        chance = self._entropy.uniform()
+        return Planner(self._changes.image, self._defaults, chance=chance, absent=self._absent())
+
     async def _create(
         self, wanted: Sequence[NewTopic], *, validate_only: bool
     ) -> list[TopicImage | KafkaError]:
-        planner = Planner(self._changes.image, self._defaults, chance=self._entropy.uniform())
+        planner = self._planner()
         outcomes: list[TopicImage | KafkaError] = []
         for new in wanted:
             try:
@@ -111,7 +121,7 @@ class TopicChanges:
 
     async def _grow(self, more: MorePartitions, *, validate_only: bool) -> TopicImage:
         topic = self.known(more.name)
-        planner = Planner(self._changes.image, self._defaults, chance=self._entropy.uniform())
+        planner = self._planner()
         grown = planner.growth(topic, more)
         if not validate_only:
             await self._changes.commit_topics([grown])

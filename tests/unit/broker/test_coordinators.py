@@ -45,6 +45,7 @@ class Parts:
             version=0, cluster_id="c", controller_id=ONE, brokers=live, topics={}, topics_by_id={}
         )
         self.made: list[NewTopic] = []
+        self.refusal = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
         self.cluster = self
         self.coordinators = Coordinators()
         parts: Any = self
@@ -52,7 +53,7 @@ class Parts:
 
     async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
         self.made += wanted
-        return [KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)]
+        return [self.refusal]
 
     def lead(self, *leaders: BrokerId, topic: str = OFFSETS) -> None:
         partitions = tuple(
@@ -137,13 +138,15 @@ async def test_a_coordinators_topic_has_the_replicas_that_its_setting_says(
     assert new.configs["cleanup.policy"] == "compact"
 
 
-async def test_a_cluster_that_lacks_brokers_waits_for_those_that_were_asked_for() -> None:
+async def test_a_cluster_that_lacks_brokers_asks_for_as_many_replicas_as_were_set() -> None:
+    """Some may merely be down; where the controller knows of no more, the topic is not made."""
     parts = Parts(2, **SET)
     expect(parts, _TRANSACTION_TOPIC)
+    parts.refusal = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "there are 2 brokers")
     with pytest.raises(KafkaError, match="there are 2 brokers") as refused:
         await parts.coordinators.ensure_topic(_TRANSACTION_TOPIC.name)
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert not parts.made
+    assert [new.replication_factor for new in parts.made] == [3]
 
 
 # -- the log of a leadership

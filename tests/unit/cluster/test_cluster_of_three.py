@@ -339,6 +339,45 @@ async def test_a_dead_broker_does_not_hold_up_a_new_topic(three: Any) -> None:
     await creating
 
 
+async def test_a_broker_that_is_down_counts_for_a_new_topic_and_joins_when_it_is_back(three: Any) -> None:
+    await three.kill(3)
+    topic = await three.topic("t", partitions=4)
+    for partition in topic.partitions:
+        assert sorted(partition.replicas) == [1, 2, 3]
+        assert sorted(partition.isr) == [1, 2]
+        assert partition.leader == partition.replicas[0] != 3
+    await three.revive(3)
+    led = next(index for index in range(4) if three.partition("t", index).leader == 1)
+    await three.brokers[1].ask()
+    await three.brokers[1].propose("t", led, [1, 2, 3])
+    assert sorted(three.partition("t", led).isr) == [1, 2, 3]
+
+
+async def test_a_broker_that_was_unregistered_counts_no_more_until_it_comes_back(three: Any) -> None:
+    with pytest.raises(KafkaError) as refused:
+        await three.controller.unregister_broker(BrokerId(3))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST, "it runs"
+    await three.kill(3)
+    await three.controller.unregister_broker(BrokerId(3))
+    for broker in (3, 9):
+        with pytest.raises(KafkaError) as refused:
+            await three.controller.unregister_broker(BrokerId(broker))
+        assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    (outcome,) = await three.controller.create_topics([NewTopic(name="t", replication_factor=3)])
+    assert isinstance(outcome, KafkaError)
+    assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    await three.revive(3)
+    await three.kill(3)
+    await three.topic("t")
+
+
+async def test_a_new_controller_knows_who_is_down(three: Any) -> None:
+    await three.kill(3)
+    await three.elect(three.brokers[2])
+    topic = await three.topic("t")
+    assert sorted(topic.partitions[0].replicas) == [1, 2, 3]
+
+
 async def test_a_broker_that_leaves_hands_over_what_it_leads(three: Any) -> None:
     await three.topic("t", partitions=3)
     two = three.brokers[2]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.cluster.image import BrokerImage
-from odradek.cluster.placement import place
+from odradek.cluster.placement import check_assignment, place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 
@@ -66,6 +66,30 @@ def test_brokers_that_may_not_get_replicas_get_none(mark: str) -> None:
     brokers = brokers_in(None, None)
     brokers.append(BrokerImage(broker_id=BrokerId(3), host="", port=0, **{mark: True}))
     assert all(3 not in replicas for replicas in place(9, 2, brokers, first=0))
-    with pytest.raises(KafkaError, match="2 of 3 live") as refused:
+    with pytest.raises(KafkaError, match="2 of 3 registered") as refused:
         place(1, 3, brokers, first=0)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_brokers_that_are_down_get_what_is_left_over_and_never_lead() -> None:
+    here, down = (
+        brokers_in(None, None),
+        [BrokerImage(broker_id=BrokerId(one), host="", port=0) for one in (7, 8)],
+    )
+    assert all({7, 8}.isdisjoint(replicas) for replicas in place(4, 2, here, first=0, absent=down))
+    lists = place(4, 3, here, first=0, absent=down)
+    assert all({1, 2} <= set(replicas) and replicas[0] in (1, 2) for replicas in lists)
+    assert sorted(replicas[2] for replicas in lists) == [7, 7, 8, 8]
+    with pytest.raises(KafkaError, match="more than the 4 registered"):
+        place(1, 5, here, first=0, absent=down)
+    with pytest.raises(KafkaError, match="nobody could lead"):
+        place(1, 2, [], first=0, absent=down)
+
+
+def test_a_manual_assignment_may_name_brokers_that_are_down_beside_others() -> None:
+    one, two = BrokerId(1), BrokerId(2)
+    assert check_assignment({0: [2, 1]}, [one], absent=[two]) == [[2, 1]]
+    with pytest.raises(KafkaError, match="only brokers that are down"):
+        check_assignment({0: [2]}, [one], absent=[two])
+    with pytest.raises(KafkaError, match="broker 3, which is not registered"):
+        check_assignment({0: [1, 3]}, [one], absent=[two])
