@@ -197,7 +197,14 @@ class Broker:
     def _report(self) -> BrokerReport:
         replicas = self._wired().replicas  # also while it stops
         me = BrokerId(self._config.node_id)
-        return BrokerReport(broker_id=me, broker_epoch=-1, offline=replicas.offline, damaged=replicas.damaged)
+        return BrokerReport(
+            broker_id=me,
+            broker_epoch=-1,
+            offline=replicas.offline,
+            damaged=replicas.damaged,
+            lost=replicas.lost,
+            lacking=replicas.lacking,
+        )
 
     def _wired(self) -> Parts:
         assert self._parts is not None, "the broker has not started"
@@ -364,6 +371,7 @@ class Broker:
                 replicas.write_checkpoints,
             ),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
+            ("made logs", _MADE_LOGS_SECONDS, replicas.note_made_logs),
             ("compaction", lambda: self._current_config().log_cleaner_backoff_ms / 1000, replicas.compact),
             ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
             ("replicas in sync", config.replica_lag_time_max_ms / 2000, replicas.check_in_sync_replicas),
@@ -393,6 +401,7 @@ async def _import_handlers(handlers: Handlers) -> None:
 
 _IMPORT_AFTER_SECONDS: Final = 0.001
 _STORAGE_CHECK_SECONDS: Final = 2.0
+_MADE_LOGS_SECONDS: Final = 1.0
 _FLUSH_CHECK_SECONDS: Final = 0.5
 _INTERVAL_SECONDS_MIN: Final = 0.05
 

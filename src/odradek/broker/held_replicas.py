@@ -12,6 +12,7 @@ from odradek.config.definition import LONG_MAX
 from odradek.model.errors import ErrorCode, KafkaError, Refusal
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.replication.partition import Partition
+from odradek.storage.damage import LostRecordsError
 from odradek.telemetry import events
 
 _log = events.get("broker")
@@ -33,8 +34,10 @@ class HeldReplicas:
         self.partitions: Final[dict[TopicPartition, Partition]] = {}
         self._by_id: dict[ReplicaId, Partition] = {}
         self._offline: dict[TopicPartition, tuple[UUID, Refusal]] = {}
-        self._unopened: dict[TopicPartition, UUID] = {}
-        """Those that wait for space, or for a free file descriptor, to be opened."""
+        self._unopened: dict[TopicPartition, tuple[UUID, bool]] = {}
+        """Those that wait for space, or for a free file descriptor, to be opened, and whether they are new."""
+        self._lost: dict[TopicPartition, UUID] = {}
+        """Those of the offline ones whose records are lost, as far as this broker goes."""
         self.timed: Final[dict[Partition, None]] = {}
         """Those with a `flush.ms`: the clock must look at them, and at no others."""
         self.on_offline_changed: Callable[[], None] = _ignore
@@ -120,8 +123,17 @@ class HeldReplicas:
         )
 
     @property
-    def unopened(self) -> list[tuple[TopicPartition, UUID]]:
-        return list(self._unopened.items())
+    def unopened(self) -> list[tuple[TopicPartition, UUID, bool]]:
+        """Each with the id of its topic, and whether it is new."""
+        return [(name, topic_id, is_new) for name, (topic_id, is_new) in self._unopened.items()]
+
+    @property
+    def lost(self) -> frozenset[ReplicaId]:
+        """Offline because of records that are lost; they can be led from here only if that is accepted."""
+        return frozenset((topic_id, name.partition) for name, topic_id in self._lost.items())
+
+    def is_lost(self, name: TopicPartition, topic_id: UUID) -> bool:
+        return self._lost.get(name) == topic_id
 
     def open_by_id(self, topic_id: UUID, index: int) -> Partition | None:
         return self._by_id.get((topic_id, index))
@@ -131,6 +143,7 @@ class HeldReplicas:
     def add(self, partition: Partition) -> None:
         was_offline = self._offline.pop(partition.name, None) is not None
         self._unopened.pop(partition.name, None)
+        self._lost.pop(partition.name, None)
         self.partitions[partition.name] = partition
         self._by_id[partition.topic_id, partition.name.partition] = partition
         self.note_flush_time(partition)
@@ -157,13 +170,19 @@ class HeldReplicas:
         if self._offline.pop(name, None) is not None:
             self.on_offline_changed()
 
-    def not_opened(self, name: TopicPartition, topic_id: UUID, error: KafkaError) -> None:
+    def not_opened(
+        self, name: TopicPartition, topic_id: UUID, error: KafkaError, *, is_new: bool = False
+    ) -> None:
         """Like `is_away`; where the reason may pass, it is among the `unopened`."""
         if name not in self._offline:
             _log.error("partition_offline", partition=name, reason=error.message)
+        if isinstance(error, LostRecordsError):
+            self._lost[name] = topic_id
+        else:
+            self._lost.pop(name, None)
         self.is_away(name, topic_id, error)
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSES:
-            self._unopened[name] = topic_id
+            self._unopened[name] = topic_id, is_new
         else:
             self._unopened.pop(name, None)
 
@@ -171,8 +190,10 @@ class HeldReplicas:
         """Nobody wants it any more, and so it is not offline either."""
         if (away := self._offline.get(name)) is not None and away[0] == topic_id:
             self._is_back(name)
-        if self._unopened.get(name) == topic_id:
+        if self._unopened.get(name, (None,))[0] == topic_id:
             del self._unopened[name]
+        if self._lost.get(name) == topic_id:
+            del self._lost[name]
 
 
 def _ignore() -> None:

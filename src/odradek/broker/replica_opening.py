@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.broker.held_replicas import HeldReplicas
+from odradek.broker.replica_evidence import ACCEPTED, ALL_THERE, Judgement, judged, note_after
 from odradek.broker.replica_roles import ReplicaRoles
 from odradek.cluster.image import PartitionImage, TopicImage
 from odradek.config.topic import LogConfig
@@ -34,6 +35,7 @@ class Wanted:
     topic: TopicImage
     index: int
     config: LogConfig
+    is_loss_accepted: bool = False
 
     @property
     def name(self) -> TopicPartition:
@@ -59,6 +61,8 @@ class ReplicaOpening:
         self._roles = roles
         self._flushing = flushing
         self._member = member
+        self.findings = ALL_THERE
+        """About this broker's disks, at its start."""
 
     async def open(self, wanted: Iterable[Wanted], *, are_new: bool) -> None:
         """Open each, and give it its role as soon as it is open. `are_new`: it cannot be on a disk that is offline."""
@@ -79,12 +83,19 @@ class ReplicaOpening:
 
     async def _open_one(self, wanted: Wanted, *, is_new: bool) -> None:
         name, topic_id = wanted.name, wanted.topic.topic_id
+        how = self._judged(wanted, is_new=is_new)
         try:
             log = await self._directories.open_log(
-                name, topic_id, wanted.config, is_new=is_new, repairable=self._is_dispensable(wanted)
+                name,
+                topic_id,
+                wanted.config,
+                is_new=is_new,
+                repairable=how.repairable,
+                lack=how.lack,
+                if_absent=how.if_absent,
             )
         except KafkaError as error:
-            self._held.not_opened(name, topic_id, error)
+            self._held.not_opened(name, topic_id, error, is_new=is_new)
             return
         self.take_up(
             Partition(
@@ -98,11 +109,32 @@ class ReplicaOpening:
             )
         )
 
-    def _is_dispensable(self, wanted: Wanted) -> bool:
-        """Whether others have what this replica may have lost: then it may go on with what is left, and get the rest."""
-        state = wanted.topic.partitions[wanted.index]
-        safe = {*state.isr, *state.eligible}
-        return bool(safe - {self._held.me}) or (bool(safe) and self._held.me not in safe)
+    def _judged(self, wanted: Wanted, *, is_new: bool) -> Judgement:
+        if wanted.is_loss_accepted:
+            return ACCEPTED
+        return judged(
+            wanted.topic.partitions[wanted.index],
+            self._held.me,
+            is_new=is_new,
+            was_held=self._directories.was_held(wanted.name, wanted.topic.topic_id),
+            is_on_older=self._directories.home_of(wanted.name) in self.findings.older,
+            findings=self.findings,
+        )
+
+    async def settle_lacks(self) -> None:
+        """Notes about what logs lack follow the image, durably."""
+        for name, note in list(self._directories.lack_notes.items()):
+            partition = self._held.partitions.get(name)
+            state = None if partition is None else self._held.assigned(partition.topic_id, name.partition)
+            if partition is None or state is None:
+                continue
+            counts = self._held.me in (*state.isr, *state.eligible)
+            after = note_after(note, counts=counts, leads=partition.is_leader)
+            if after != note:
+                try:
+                    await self._directories.settle_lack(partition.log, after)
+                except KafkaError as error:  # the note says too much, and never too little
+                    _log.warning("lack_note_not_written", partition=name, reason=error.message)
 
     def succeed(self, partition: Partition, log: Log) -> None:
         """`log` is what the partition goes on with."""

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
+from odradek.broker.replica_evidence import is_loss_accepted
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage
 from odradek.model.ids import BrokerId
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock
 from odradek.storage.epochs import EpochEnd
+from odradek.telemetry import events
+
+_log = events.get("broker")
 
 
 class Following(Protocol):
@@ -61,6 +66,14 @@ class ReplicaRoles:
         if partition.retired is not None or (known is not None and _moment(state) < _moment(known)):
             return
         leads = state.leader == self._me
+        if leads and partition.log.lacks_records:
+            if is_loss_accepted(state, self._me):
+                partition.log.mended()
+            else:  # a controller that does not know of it yet
+                _log.error(
+                    "lacking_replica_does_not_lead", partition=partition.name, lack=partition.log.damage
+                )
+                state, leads = replace(state, leader=NO_LEADER), False
         led_under = self._led.get(partition, self._to_be_led.get(partition))
         if led_under is not None and (not leads or led_under != state.leader_epoch):
             self._lose(partition)
@@ -136,13 +149,15 @@ def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
     a leader epoch in which it did not fetch yet: the leader may count on what it said before, and what is on its way to it
     follows upon that.
 
-    One that has nothing, and counts for nothing, lacks nothing any more: it joins the ISR as a new one does.
+    One that counts for nothing, and has nothing or a note of what it lacks, joins the ISR as a new one does.
     """
     damaged_from = partition.log.damage_offset
     if damaged_from is not None:
         if may_cut:
             partition.truncate(EpochEnd(partition.log.epoch_of(damaged_from), damaged_from))
-    elif partition.log.damage is not None and not partition.log.end_offset and not counts:
+        return
+    is_known_to_lack = not partition.log.end_offset or partition.log.lack_note is not None
+    if partition.log.damage is not None and is_known_to_lack and not counts:
         partition.log.mended()
 
 

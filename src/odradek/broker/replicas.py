@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.broker.held_replicas import HeldReplicas, ReplicaId
+from odradek.broker.replica_evidence import ALL_THERE, DiskFindings, is_loss_accepted
 from odradek.broker.replica_opening import ReplicaOpening, Wanted
 from odradek.broker.replica_roles import Following, ReplicaRoles
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
@@ -30,7 +31,7 @@ from odradek.replication.throttle import Throttle
 from odradek.runtime.ports import Runtime
 from odradek.security.buckets import Window
 from odradek.storage.damage import DamagedBatchError
-from odradek.storage.directories import LogDirectories
+from odradek.storage.directories import Absent, LogDirectories
 from odradek.storage.relocation import FolderCopy
 from odradek.telemetry import events
 
@@ -152,6 +153,30 @@ class Replicas:
                 found.add((partition.topic_id, name.partition))
         return frozenset(found)
 
+    @property
+    def lost(self) -> frozenset[ReplicaId]:
+        """Replicas that the image counts on, and that have not all that they had: they may lead only if that is accepted."""
+        found = set(self._held.lost)
+        for name in self._directories.damaged:
+            partition = self._partitions.get(name)
+            if partition is not None and partition.log.lacks_records and self._is_counted_on(partition):
+                found.add((partition.topic_id, name.partition))
+        return frozenset(found)
+
+    @property
+    def lacking(self) -> frozenset[ReplicaId]:
+        """Replicas that nobody counts on, and that lack what they had: any other is better."""
+        noted = [self._partitions.get(name) for name in self._directories.lack_notes]
+        return frozenset(
+            (one.topic_id, one.name.partition)
+            for one in noted
+            if one is not None and not self._is_counted_on(one)
+        )
+
+    def _is_counted_on(self, partition: Partition) -> bool:
+        state = self._held.assigned(partition.topic_id, partition.name.partition)
+        return state is not None and self._held.me in (*state.isr, *state.eligible)
+
     def directory_states(self) -> list[DirectoryState]:
         states = []
         for directory in self._directories.all():
@@ -173,14 +198,19 @@ class Replicas:
 
     # -- following the cluster
 
-    async def load(self, image: ClusterImage, config: BrokerConfig) -> None:
+    async def load(
+        self, image: ClusterImage, config: BrokerConfig, findings: DiskFindings = ALL_THERE
+    ) -> None:
         """Open every replica that the image has for this broker; logs of what it does not know are left alone.
 
         They get no roles: the image may be of a former life, whose leadership ended with it, as did what was not durable.
+        What `findings` say of the disks is on the disks when this returns.
         """
         began = self._runtime.clock.monotonic()
+        self._opening.findings = findings
         async with self._changing:
             await self._take_on(image, config, are_new=False)
+            await self._directories.note_evidence()
         if self._partitions and not all(directory.was_clean for directory in self._directories.all()):
             seconds = round(self._runtime.clock.monotonic() - began, 3)
             _log.info("logs_recovered", count=len(self._partitions), seconds=seconds)
@@ -237,6 +267,8 @@ class Replicas:
         for topic, index in gone:
             await self._opening.remove(topic, index, self._why_gone(topic, index))
         await self._opening.open(wanted, are_new=are_new)
+        if self._held.has_roles and self._directories.lack_notes:
+            await self._opening.settle_lacks()
 
     def _change(
         self,
@@ -256,6 +288,15 @@ class Replicas:
                     self._assume(partition, state)
             elif not is_away:
                 wanted.append(Wanted(topic, index, log_config))
+            elif self._held.is_lost(TopicPartition(topic.name, index), topic.topic_id):
+                if self._held.me not in (
+                    *state.isr,
+                    *state.eligible,
+                ):  # the cluster goes on without what is lost
+                    wanted.append(Wanted(topic, index, log_config))
+                elif is_loss_accepted(state, self._held.me):
+                    _log.error("loss_accepted", partition=TopicPartition(topic.name, index))
+                    wanted.append(Wanted(topic, index, log_config, is_loss_accepted=True))
         elif partition is not None or is_away:
             gone.append((topic, index))
 
@@ -339,16 +380,20 @@ class Replicas:
         """Give back partitions whose disk was full and is not any more."""
         for log in self._directories.failed_logs():
             await self._directories.repair(log)
-        for name, topic_id in self._held.unopened:
-            await self._open_again(name, topic_id)
+        for name, topic_id, is_new in self._held.unopened:
+            await self._open_again(name, topic_id, is_new=is_new)
 
-    async def _open_again(self, name: TopicPartition, topic_id: UUID) -> None:
+    async def note_made_logs(self) -> None:
+        """Write down which logs there are, soon after one was made."""
+        await self._directories.note_made_logs()
+
+    async def _open_again(self, name: TopicPartition, topic_id: UUID, *, is_new: bool) -> None:
         async with self._changing:
             topic = self._held.topic(topic_id)
-            if topic is None or self._config is None or (name, topic_id) not in self._held.unopened:
+            if topic is None or self._config is None or (name, topic_id, is_new) not in self._held.unopened:
                 return  # it was deleted, or opened, meanwhile
             log_config = topic_config(topic.configs, self._config)
-            await self._opening.open([Wanted(topic, name.partition, log_config)], are_new=True)
+            await self._opening.open([Wanted(topic, name.partition, log_config)], are_new=is_new)
 
     async def flush_by_time(self) -> None:
         """Flush what `flush.ms` says has waited long enough."""
@@ -394,7 +439,9 @@ class Replicas:
 
     async def _stay(self, partition: Partition, reason: KafkaError) -> None:
         try:
-            log = await self._directories.open_log(partition.name, partition.topic_id, partition.config)
+            log = await self._directories.open_log(
+                partition.name, partition.topic_id, partition.config, if_absent=Absent.LOST
+            )
         except KafkaError:
             self._held.is_away(partition.name, partition.topic_id, reason)
         else:

@@ -50,6 +50,8 @@ class _Known:
     is_silent: bool = False
     """It says nothing: see `silence.py`."""
     offline: frozenset[ReplicaId] = frozenset()
+    lost: frozenset[ReplicaId] = frozenset()
+    lacking: frozenset[ReplicaId] = frozenset()
     settled_damage: frozenset[ReplicaId] = frozenset()
     """What it reports as damaged, and was acted upon."""
 
@@ -88,6 +90,8 @@ class BrokerChanges:
             brokers={one: known.image(cordoned) for one, known in self._known.items() if known.is_in_service},
             awaited=awaited,
             offline={one: known.offline for one, known in self._known.items() if known.offline},
+            lost={one: known.lost for one, known in self._known.items() if known.lost},
+            lacking={one: known.lacking for one, known in self._known.items() if known.lacking},
         )
 
     def absent(self) -> list[BrokerImage]:
@@ -125,7 +129,8 @@ class BrokerChanges:
             and known.is_in_service
             and not known.is_silent
             and known.is_leaving == report.is_leaving
-            and known.offline == report.offline
+            and (known.offline, known.lost) == (report.offline, report.lost)
+            and known.lacking == report.lacking
             and known.settled_damage == report.damaged
         )
 
@@ -171,7 +176,13 @@ class BrokerChanges:
         self.check_epoch(broker, report.broker_epoch)
         before = self._known[broker]
         known = self._known[broker] = replace(
-            before, is_in_service=True, is_leaving=report.is_leaving, is_silent=False, offline=report.offline
+            before,
+            is_in_service=True,
+            is_leaving=report.is_leaving,
+            is_silent=False,
+            offline=report.offline,
+            lost=report.lost,
+            lacking=report.lacking,
         )
         comes_anew = not before.is_in_service and report.controller_epoch < 0
         damaged = report.damaged - known.settled_damage
@@ -300,7 +311,7 @@ class BrokerChanges:
         self, liveness: Liveness, step: Step, *, everywhere: bool, among: frozenset[ReplicaId]
     ) -> Iterator[TopicImage]:
         usual = liveness.standing()
-        special = liveness.offline_replicas() | among
+        special = liveness.special_replicas() | among
         for topic in self._changes.image.topics.values():
             rules: TopicRules | None = None
             steps: dict[int, PartitionImage] = {}

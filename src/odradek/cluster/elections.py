@@ -7,8 +7,9 @@ The rules, in order of weight:
 2. A member that dies or leaves is taken out while another one remains, so that acknowledgements do not wait for it. If fewer
    than min.insync.replicas remain, it stays *eligible* (KIP-966): the high watermark does not move until there are enough
    again, so it has everything below it, and may lead when nobody of the ISR is left.
-3. Only where the topic opted in, and nobody that has everything is alive, any replica may lead rather than none. What it lacks
-   is lost, and the partition is marked as recovering (KIP-704).
+3. Only where the topic opted in, and nobody that has everything is alive, any replica may lead rather than none; likewise where
+   a person says so. What it lacks is lost, and the partition is marked as recovering (KIP-704) while it leads. A replica that
+   is known to have lost something comes after all that are not, and one that is offline for it comes last.
 4. The leader stays while it may; otherwise the first replica that may lead does, in the order of the assignment.
 5. A move to other replicas ends as soon as all of the target are in sync and one of them may lead, whichever came last: the ISR
    grew, or a broker is in service again.
@@ -88,8 +89,8 @@ def with_preferred_leader(partition: PartitionImage, standing: Standing) -> Part
 
 
 def with_unclean_leader(partition: PartitionImage, standing: Standing) -> PartitionImage:
-    """Led by whatever replica is there; the same object when none is."""
-    candidate = _first(partition.replicas, standing.electable)
+    """Led by the best replica that is there; the same object when none is."""
+    candidate = _least_bad(partition, standing)
     if candidate == NO_LEADER:
         return partition
     return completed(renewed(partition, _led_uncleanly(partition, candidate)), standing)
@@ -97,12 +98,7 @@ def with_unclean_leader(partition: PartitionImage, standing: Standing) -> Partit
 
 def was_elected_uncleanly(before: PartitionImage, after: PartitionImage) -> bool:
     """Whether this step may have lost acknowledged records."""
-    return (
-        after.recovering
-        and after.leader not in (NO_LEADER, before.leader)
-        and after.leader not in before.isr
-        and after.leader not in before.eligible
-    )
+    return after.recovering and after.leader not in (NO_LEADER, before.leader)
 
 
 def renewed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
@@ -169,7 +165,7 @@ def _with_leader(partition: PartitionImage, standing: Standing, rules: TopicRule
         alone = _with_isr(partition, (candidate,), rules)
         return _led(alone, candidate)
     if rules.allows_unclean and standing.alive.isdisjoint((*partition.isr, *partition.eligible)):
-        candidate = _first(partition.replicas, standing.electable)
+        candidate = _least_bad(partition, standing)
         if candidate != NO_LEADER:
             return _led_uncleanly(partition, candidate)
     return _led_by_nobody(partition)
@@ -179,8 +175,17 @@ def _first(replicas: tuple[BrokerId, ...], among: frozenset[BrokerId]) -> Broker
     return next((one for one in replicas if one in among), NO_LEADER)
 
 
+def _least_bad(partition: PartitionImage, standing: Standing) -> BrokerId:
+    """Who leads where nobody may."""
+    for brokers in (standing.electable - standing.lacking, standing.electable, standing.lost):
+        candidate = _first(partition.replicas, brokers)
+        if candidate != NO_LEADER:
+            return candidate
+    return NO_LEADER
+
+
 def _led(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
-    return replace(partition, leader=leader, last_known_leader=NO_LEADER)
+    return replace(partition, leader=leader, last_known_leader=NO_LEADER, recovering=False)
 
 
 def _led_uncleanly(partition: PartitionImage, leader: BrokerId) -> PartitionImage:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from odradek.cluster.image import BrokerImage
+from odradek.cluster.known_brokers import DiskClaim
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.registry import (
@@ -105,9 +106,13 @@ def registration_from(broker_id: BrokerId, data: bytes) -> Registration:
 
 
 async def register(
-    registry: Registry, registration: Registration, *, earlier: Collection[int] | None = None
+    registry: Registry,
+    registration: Registration,
+    *,
+    claim: DiskClaim | None = None,
+    earlier: Collection[int] | None = None,
 ) -> int:
-    """Make the broker known, or say something new about it; returns its epoch.
+    """Make the broker known, or say something new about it; returns its epoch. What `claim` says of its disks is part of it.
 
     A node that an earlier incarnation left, whose session has not run out yet, is replaced: its directory id is ours, so its
     process is dead. But `earlier` are the sessions of a process that was registered before: a node of any other session is then
@@ -117,13 +122,15 @@ async def register(
     """
     await _check_versions(registry, registration)
     for _ in range(_ATTEMPTS):
+        claimed = [] if claim is None else await claim.operations(registry)
         lives = await registry.get(registration.lives_path)
         node = await registry.get(registration.path)
-        if node is not None and node.owner == registry.session_id and node.data == registration.data():
+        is_ours = node is not None and node.owner == registry.session_id
+        if node is not None and is_ours and node.data == registration.data() and not claimed:
             return node.created
         if node is not None and earlier is not None and node.owner not in (registry.session_id, *earlier):
             raise _duplicate(registration, node, "on a copy of this broker's data")
-        operations = _steps(node, lives, registration, registry.session_id)
+        operations = [*claimed, *_steps(node, lives, registration, registry.session_id)]
         try:
             await registry.commit(operations)
         except RegistryConflict:

@@ -25,33 +25,55 @@ class Standing(NamedTuple):
     """Those that are alive, and not about to leave."""
     electable: frozenset[BrokerId]
     """Those that are in service, and not about to leave."""
+    lacking: frozenset[BrokerId] = frozenset()
+    """Those of the electable ones whose replica lacks what it had: any other is better."""
+    lost: frozenset[BrokerId] = frozenset()
+    """In service, not about to leave, and not electable, for their replica has not all that it had: the last resort."""
 
 
 class Liveness(NamedTuple):
-    """All brokers as they stand; `offline` are replicas that their broker cannot use: (topic id, partition) by broker."""
+    """All brokers as they stand. Of replicas, (topic id, partition) by broker: `offline` ones cannot be used, for `lost` and
+    `lacking` ones see `BrokerReport`.
+    """
 
     brokers: Mapping[BrokerId, BrokerImage]
     """In service."""
     awaited: frozenset[BrokerId] = frozenset()
     """Registered, but not heard of under this controller yet."""
     offline: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
+    lost: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
+    lacking: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
 
     def standing(self) -> Standing:
-        """For every partition without offline replicas."""
+        """For every partition without special replicas."""
         serving = frozenset(self.brokers)
         alive = serving | self.awaited
         leaving = frozenset(one.broker_id for one in self.brokers.values() if one.is_leaving)
         return Standing(alive=alive, serving=serving, staying=alive - leaving, electable=serving - leaving)
 
-    def offline_replicas(self) -> frozenset[tuple[UUID, int]]:
-        return frozenset(replica for replicas in self.offline.values() for replica in replicas)
+    def special_replicas(self) -> frozenset[tuple[UUID, int]]:
+        """Offline, lost or lacking."""
+        return frozenset(
+            replica
+            for by_broker in (self.offline, self.lost, self.lacking)
+            for replicas in by_broker.values()
+            for replica in replicas
+        )
 
     def standing_for(self, topic_id: UUID, index: int) -> Standing:
         """For one partition."""
-        unusable = frozenset(
-            broker for broker, replicas in self.offline.items() if (topic_id, index) in replicas
+        replica, usual = (topic_id, index), self.standing()
+        lost = _having(self.lost, replica)
+        usable = without(usual, lost | _having(self.offline, replica))
+        return usable._replace(
+            lacking=usable.electable & _having(self.lacking, replica), lost=usual.electable & lost
         )
-        return without(self.standing(), unusable)
+
+
+def _having(
+    replicas: Mapping[BrokerId, frozenset[tuple[UUID, int]]], replica: tuple[UUID, int]
+) -> frozenset[BrokerId]:
+    return frozenset(broker for broker, some in replicas.items() if replica in some)
 
 
 def without(standing: Standing, brokers: frozenset[BrokerId]) -> Standing:
@@ -61,6 +83,8 @@ def without(standing: Standing, brokers: frozenset[BrokerId]) -> Standing:
         serving=standing.serving - brokers,
         staying=standing.staying - brokers,
         electable=standing.electable - brokers,
+        lacking=standing.lacking - brokers,
+        lost=standing.lost - brokers,
     )
 
 

@@ -58,7 +58,8 @@ class BrokerReport:
     `controller_epoch` and `version` are those of the image that it has applied, -1 when it has none in this life: a broker that
     comes anew is taken into service only with its first report, and what it led is led under another epoch. `damaged` replicas
     have lost something that was committed; they are named until the image shows them out of sync. `offline` ones cannot be
-    used now; each report names all of them.
+    used now; each report names all of them. `lost` ones, offline or open, have not all that they had, and the image counts on
+    them: they lead only if that loss is accepted. `lacking` ones lack something, too, but nobody counts on them.
     """
 
     broker_id: BrokerId
@@ -67,13 +68,21 @@ class BrokerReport:
     version: int = -1
     damaged: frozenset[ReplicaId] = frozenset()
     offline: frozenset[ReplicaId] = frozenset()
+    lost: frozenset[ReplicaId] = frozenset()
+    lacking: frozenset[ReplicaId] = frozenset()
     is_leaving: bool = False
 
     def data(self) -> bytes:
         """The request's payload; the other fields have places of their own."""
-        return _bytes(
-            {"damaged": _places(self.damaged), "offline": _places(self.offline), "leaving": self.is_leaving}
-        )
+        told: dict[str, Any] = {
+            "damaged": _places(self.damaged),
+            "offline": _places(self.offline),
+            "leaving": self.is_leaving,
+        }
+        for key, replicas in (("lost", self.lost), ("lacking", self.lacking)):
+            if replicas:
+                told[key] = _places(replicas)
+        return _bytes(told)
 
     def with_data(self, payload: bytes) -> BrokerReport:
         """With what a payload says; an empty one says nothing."""
@@ -82,6 +91,8 @@ class BrokerReport:
             self,
             damaged=_replicas(stored.get("damaged", ())),
             offline=_replicas(stored.get("offline", ())),
+            lost=_replicas(stored.get("lost", ())),
+            lacking=_replicas(stored.get("lacking", ())),
             is_leaving=bool(stored.get("leaving", False)),
         )
 

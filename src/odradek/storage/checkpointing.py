@@ -38,6 +38,14 @@ class Checkpointing:
             except KafkaError as error:
                 log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
 
+    async def write_online(self) -> None:
+        """What is known now, in every directory that works; what goes wrong is logged."""
+        for directory in self._homes.online():
+            try:
+                await self.write(directory)
+            except KafkaError as error:
+                log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
+
     async def write(
         self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
     ) -> None:

@@ -42,6 +42,22 @@ def _offset_line(line: str) -> tuple[TopicPartition, int]:
     return TopicPartition(topic, _number(partition, _INT32_MAX)), _number(offset, _INT64_MAX)
 
 
+def format_held(held: Mapping[TopicPartition, UUID]) -> bytes:
+    """`held-replicas`, a file of ours: a line `topic partition topic-id` each."""
+    return _format(
+        f"{name.topic} {name.partition} {kafka_id(topic_id)}" for name, topic_id in sorted(held.items())
+    )
+
+
+def parse_held(data: bytes) -> dict[TopicPartition, UUID]:
+    return dict(_parse(data, _held_line))
+
+
+def _held_line(line: str) -> tuple[TopicPartition, UUID]:
+    topic, partition, topic_id = line.split(" ")
+    return TopicPartition(topic, _number(partition, _INT32_MAX)), parse_kafka_id(topic_id)
+
+
 def format_epochs(entries: Iterable[EpochStart]) -> bytes:
     """`leader-epoch-checkpoint`: a line `epoch start-offset` each, ascending."""
     return _format(f"{entry.epoch} {entry.start_offset}" for entry in entries)

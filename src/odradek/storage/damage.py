@@ -10,7 +10,21 @@ from odradek.model.ids import TopicPartition
 
 
 class LostRecordsError(KafkaError):
-    """A log has not what it must have: it was durable once. It is opened only where another replica can give it back."""
+    """A log has not what it must have: it was durable once. It is opened only where another replica can give it back, or where
+    somebody accepted the loss."""
+
+
+class AbsentLogError(KafkaError):
+    """A log that should be there is not."""
+
+
+def lost_replica(name: TopicPartition, problem: str) -> LostRecordsError:
+    """For a log that is not there, and that no other replica can give back. It says what a person can do."""
+    return LostRecordsError(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"{name}: {problem}, and no other replica in sync can give it back. Bring the disk back and restart this broker, or "
+        f"accept the loss: odradek cluster elect {name} --unclean",
+    )
 
 
 class DamagedBatchError(KafkaError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Final
 from uuid import UUID
 
@@ -19,12 +20,13 @@ from odradek.runtime.ports import Runtime
 from odradek.storage import naming
 from odradek.storage.checkpointing import Checkpointing
 from odradek.storage.checkpoints import kafka_id
-from odradek.storage.damage import DamagedBatchError, OnDamaged
+from odradek.storage.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
 from odradek.storage.directory_identity import cluster_of
 from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.faults import FaultKind
 from odradek.storage.homes import Homes
 from odradek.storage.interrupted_moves import InterruptedMoves
+from odradek.storage.lack_notes import LackNote, remove_note, write_note
 from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.making import MakingTogether
@@ -49,6 +51,17 @@ _CLOSED_AT_ONCE: Final = 4
 _CLOSED_IN_A_ROW: Final = 64
 
 
+class Absent(Enum):
+    """What to do about a log that is not found."""
+
+    MAKE = "make"
+    """Make an empty one: it is new, or nobody counts on it."""
+    LACKS = "lacks"
+    """Make an empty one, and note that it lacks what others have."""
+    LOST = "lost"
+    """Refuse it: it had records, and nobody else has them."""
+
+
 class LogDirectories:
     """See the module. `open`, then `open_log` for every partition; at the end `close_logs` and `close`."""
 
@@ -67,6 +80,7 @@ class LogDirectories:
         self._files = OpenFiles(runtime.disk, open_files_max)
         self._homes = Homes(directories)
         self._logs: dict[TopicPartition, Log] = {}
+        self._has_made_logs = False
         self._named: set[TopicPartition] = set()
         """Logs that were found at the start, when their directories' names were made durable, all at once."""
         self._doomed: list[str] = []
@@ -187,36 +201,82 @@ class LogDirectories:
         *,
         is_new: bool = False,
         repairable: bool = False,
+        lack: str | None = None,
+        if_absent: Absent | None = None,
     ) -> Log:
         """Open a partition's log, or create it in the directory with the fewest. Only one call at a time for a name.
 
-        `repairable`: there are other replicas, so one that lost something durable is opened with what it has, see `damaged`;
-        one that is not found, though it is not new, lost everything. Files of another topic that once had the name are set
-        aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it is not found while a directory
-        is offline that may have it; `is_new` says that it cannot be there.
+        `repairable`: there are other replicas, or somebody accepted the loss, so a log that lost something durable is opened
+        with what it has, see `damaged`. `lack` is why the log that is found has not all that it had, in one line: a note says
+        so before it is opened. `if_absent` is what to do about one that is not found, or has no segment. Files of another topic
+        that once had the name are set aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it
+        is not found while a directory is offline that may have it; `is_new` says that it cannot be there.
         """
         directory = self._homes.usable(name)
         if directory is not None:
             try:
-                return await self._open(directory, name, topic_id, config, repairable=repairable)
+                if lack is not None:
+                    await self._note_lack(directory, name, LackNote(reason=lack))
+                must_exist = if_absent not in (None, Absent.MAKE)
+                return await self._open(
+                    directory, name, topic_id, config, repairable=repairable, must_exist=must_exist
+                )
+            except AbsentLogError:
+                pass
             except KafkaError as error:
                 if error.code is not ErrorCode.INCONSISTENT_TOPIC_ID:
                     raise
-            await self._set_aside(directory, name)
+                await self._set_aside(directory, name)
+                directory = None
         elif not is_new and len(self._homes.online()) < len(self._directories):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{name} may be in a log directory that is offline"
             )
-        directory = self._homes.emptiest()
-        mark = max(directory.high_watermarks.get(name, 0), 1)
+        directory = directory or self._homes.emptiest()
+        what = if_absent or Absent.MAKE
+        if what is Absent.LOST:
+            self._keep_in_mind(directory, name, topic_id)
+            raise lost_replica(name, "its log is not in any log directory, though it was there")
+        if what is Absent.LACKS:
+            note = LackNote(reason=f"{name} was not found in a log directory, though it should be there")
+            await self._note_lack(directory, name, note)
         directory.forget(name)
         if directory.is_stale(name):
             # The files must not go on speaking of an older partition of this name: recovery would miss its records.
             await self._checkpoints.write(directory)
-        opened = await self._open(directory, name, topic_id, config)
-        if repairable and not is_new:
-            opened.lacks(mark, f"{name} was not found in a log directory, though it should be there")
-        return opened
+        return await self._open(directory, name, topic_id, config)
+
+    def was_held(self, name: TopicPartition, topic_id: UUID) -> bool:
+        """Whether a log of the partition was made in one of the directories, as far as anything there tells."""
+        return any(directory.held_once(name, topic_id) for directory in self._homes.online())
+
+    def _keep_in_mind(self, directory: LogDirectory, name: TopicPartition, topic_id: UUID) -> None:
+        """The next checkpoint says that the log was here, whatever becomes of the evidence elsewhere."""
+        if not any(online.held.get(name) == topic_id for online in self._homes.online()):
+            directory.hold(name, topic_id)
+            directory.has_unwritten_losses = True
+
+    # ---- logs that lack something ----------------------------------------------------------------------------------
+
+    async def _note_lack(self, directory: LogDirectory, name: TopicPartition, note: LackNote) -> None:
+        path = naming.join(directory.path, str(name))
+        await self._blocking(directory, write_note, self._runtime.disk, path, note)
+
+    @property
+    def lack_notes(self) -> Mapping[TopicPartition, LackNote]:
+        """Of open logs."""
+        return {name: one.lack_note for name, one in self._logs.items() if one.lack_note is not None}
+
+    async def settle_lack(self, opened: Log, note: LackNote | None) -> None:
+        """Replace the note of a log, or take it away. KAFKA_STORAGE_ERROR when that fails: the note stays as it is."""
+        name = opened.topic_partition
+        if self._logs.get(name) is not opened:
+            return
+        if note is None:
+            await self._blocking(self._home(name), remove_note, self._runtime.disk, opened.directory)
+        else:
+            await self._note_lack(self._home(name), name, note)
+        opened.lack_note = note
 
     async def _open(
         self,
@@ -226,13 +286,14 @@ class LogDirectories:
         config: LogConfig,
         *,
         repairable: bool = False,
+        must_exist: bool = False,
     ) -> Log:
         is_new = name not in self._homes
         if is_new:
             self._named.discard(name)
         self._homes.opening(name, directory)
         try:
-            steps = self._steps(directory, name, topic_id, config, is_new, repairable)
+            steps = self._steps(directory, name, topic_id, config, is_new, repairable, must_exist)
             if is_new:
                 opened = await self._making.carry_out(steps)
             else:
@@ -244,6 +305,9 @@ class LogDirectories:
                 log.error("log_not_opened", partition=name, error=error.__cause__)
             raise
         self._logs[name] = opened
+        directory.hold(name, topic_id)
+        if is_new:
+            self._has_made_logs = True
         self._check_high_watermark(directory, opened)
         return opened
 
@@ -264,6 +328,7 @@ class LogDirectories:
         config: LogConfig,
         is_new: bool,
         repairable: bool,
+        must_exist: bool,
     ) -> Steps[Log]:
         return Log.opening(
             self._runtime,
@@ -278,6 +343,7 @@ class LogDirectories:
             files=self._files,
             is_named=name in self._named,
             repairable=repairable,
+            must_exist=must_exist,
             start_is_checkpointed=directory.knows_starts or is_new,
             on_broken=self._broken,
             on_damaged=self._met_damage,
@@ -303,6 +369,9 @@ class LogDirectories:
                 target = self._retired_path(directory, name, naming.DELETED_DIRECTORY)
                 await self._rename(directory, path, target)
                 self._doomed.append(target)
+                directory.forget(name)
+        for directory in self._homes.online():
+            if name in directory.held:  # it was lost, and is wanted no longer
                 directory.forget(name)
         self._homes.forget(name)
 
@@ -429,7 +498,21 @@ class LogDirectories:
         """Write down from where recovery would start, where logs begin, and their high watermarks. Of a log whose high
         watermark nobody ever told, what is durable stands in for it.
         """
+        self._has_made_logs = False
         await self._checkpoints.write_all(high_watermarks)
+
+    async def note_evidence(self) -> None:
+        """Write down now what was found to be lost. KAFKA_STORAGE_ERROR when that fails."""
+        for directory in self._homes.online():
+            if directory.has_unwritten_losses:
+                await self._checkpoints.write(directory)
+                directory.has_unwritten_losses = False
+
+    async def note_made_logs(self) -> None:
+        """Write down which logs there are, if some were made since that was done: one that is lost later is missed then."""
+        if self._has_made_logs:
+            self._has_made_logs = False
+            await self._checkpoints.write_online()
 
     async def checkpoint(self, opened: Log) -> None:
         """Write the checkpoints of a log's directory now. KAFKA_STORAGE_ERROR when that fails."""

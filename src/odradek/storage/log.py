@@ -110,6 +110,10 @@ class Log(TruncatableLog, ShrinkingLog):
         self._damage_offset: int | None = None
         self.damage: str | None = opened.damage
         """What is not here, or not right, though it was durable once: another replica must give it back."""
+        self.lack_note = opened.lack_note
+        """What a note in the directory says about records that this log had, and lacks."""
+        if self.lack_note is not None and self.lack_note.is_counted_on:
+            self.lacks(OFFSET_MAX, self.lack_note.reason)
         self.start_is_doubted = opened.start_is_doubted
         """Records that were deleted by request may be here again: another replica must say where the log begins."""
         self.cut_at_recovery: Final = opened.cut_at_recovery
@@ -145,6 +149,7 @@ class Log(TruncatableLog, ShrinkingLog):
         files: OpenFiles | None = None,
         is_named: bool = False,
         repairable: bool = False,
+        must_exist: bool = False,
         start_is_checkpointed: bool = True,
         on_broken: OnBroken | None = None,
         on_damaged: OnDamaged | None = None,
@@ -157,9 +162,10 @@ class Log(TruncatableLog, ShrinkingLog):
         Between segments below `cleaned_offset` a compaction may have left gaps. `is_named`: the directory's name is durable.
         INCONSISTENT_TOPIC_ID, and nothing is touched, when the directory is of another topic than `topic_id`.
         `repairable`: another replica can give back what is damaged or missing, so it is opened with what is left, cut at the
-        first bad batch, and `damage` says so. `start_is_checkpointed`: `start_offset` is of a checkpoint that is there and
-        sound; else it may be doubted (`start_is_doubted`). `on_broken` hears of an error in reading or writing that is final,
-        `on_damaged` of the first batch that a reader met damaged.
+        first bad batch, and `damage` says so. `must_exist`: AbsentLogError where there is no segment.
+        `start_is_checkpointed`: `start_offset` is of a checkpoint that is there and sound; else it may be doubted
+        (`start_is_doubted`). `on_broken` hears of an error in reading or writing that is final, `on_damaged` of the first
+        batch that a reader met damaged.
         """
         opening = Opening(
             directory=directory,
@@ -173,6 +179,7 @@ class Log(TruncatableLog, ShrinkingLog):
             topic_id=topic_id,
             files=files if files is not None else OpenFiles(runtime.disk),
             repairable=repairable,
+            must_exist=must_exist,
             start_is_checkpointed=start_is_checkpointed,
         )
         try:

@@ -15,6 +15,7 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import DirectoryLock, Disk
 from odradek.storage import checkpoints, naming
 from odradek.storage.checkpoints import BadCheckpointError
+from odradek.storage.generation import DiskGeneration, format_generation, parse_generation
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -75,6 +76,7 @@ class LogDirectory:
         self._written: dict[str, bytes] = {}
         self._stale: dict[TopicPartition, None] = {}
         self.path: Final = path
+        self.directory_id = ""
         self.offline = offline
         """Why nothing in it can be used; None when it can."""
         self.was_clean = False
@@ -88,6 +90,15 @@ class LogDirectory:
         """Up to where compaction got."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As last told."""
+        self.held: dict[TopicPartition, UUID] = {}
+        self._held_as_written: bytes | None = None
+        """Logs that were made here, by the ids of their topics, also such as are lost."""
+        self.has_unwritten_losses = False
+        """`held` speaks of a loss that its file does not speak of yet."""
+        self.knows_held = False
+        """The file about them was there, and is sound."""
+        self.generation: DiskGeneration | None = None
+        self.generation_is_damaged = False
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> LogDirectory:
@@ -122,10 +133,12 @@ class LogDirectory:
         """The directory's own id, made and written down where there is none yet."""
         identity = self.read_identity()
         if identity is not None and identity.directory_id:
-            return identity.directory_id
-        made = new_id()
-        self.write_identity(cluster_id, node_id, made)
-        return checkpoints.kafka_id(made)
+            self.directory_id = identity.directory_id
+        else:
+            made = new_id()
+            self.write_identity(cluster_id, node_id, made)
+            self.directory_id = checkpoints.kafka_id(made)
+        return self.directory_id
 
     def holds_partitions(self) -> bool:
         return any(map(naming.parse_partition_directory, self._disk.list_directory(self.path)))
@@ -142,6 +155,8 @@ class LogDirectory:
         self.start_offsets = self._read_offsets(naming.START_OFFSETS)
         self.cleaned_offsets = self._read_offsets(naming.CLEANED_OFFSETS)
         self.high_watermarks = self._read_offsets(naming.HIGH_WATERMARKS)
+        self._read_held()
+        self._read_generation()
         return self._disk.list_directory(self.path)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -166,6 +181,46 @@ class LogDirectory:
         self._written[name] = data
         return offsets
 
+    def _read_held(self) -> None:
+        path = naming.join(self.path, naming.HELD_REPLICAS)
+        if not self._disk.exists(path):
+            return
+        try:
+            data = self._disk.read(path)
+            self.held = checkpoints.parse_held(data)
+        except BadCheckpointError as error:
+            log.warning("checkpoint_ignored", path=path, reason=str(error))
+            return
+        self.knows_held = True
+        self._written[naming.HELD_REPLICAS] = data
+
+    def _read_generation(self) -> None:
+        path = naming.join(self.path, naming.GENERATION)
+        if not self._disk.exists(path):
+            return
+        try:
+            self.generation = parse_generation(self._disk.read(path))
+        except BadCheckpointError as error:
+            self.generation_is_damaged = True
+            log.warning("generation_ignored", path=path, reason=str(error))
+
+    def write_generation(self, generation: DiskGeneration) -> None:
+        """Blocks."""
+        self._disk.replace(naming.join(self.path, naming.GENERATION), format_generation(generation))
+        self.generation = generation
+
+    def hold(self, name: TopicPartition, topic_id: UUID) -> None:
+        """A log of the partition is here, or was."""
+        if self.held.get(name) != topic_id:
+            self.held[name] = topic_id
+            self._held_as_written = None
+
+    def held_once(self, name: TopicPartition, topic_id: UUID) -> bool:
+        """Whether a log of the partition was made here, as far as anything tells."""
+        return self.held.get(name) == topic_id or (
+            not self.knows_held and any(name in offsets for offsets in self._all())
+        )
+
     def _check_sums(self, data: bytes) -> None:
         """Of the one checkpoint that nothing else contradicts: too high a start offset hides records."""
         path = naming.join(self.path, naming.START_OFFSETS_SUMS)
@@ -181,6 +236,9 @@ class LogDirectory:
 
     def forget(self, name: TopicPartition) -> None:
         """The partition is gone."""
+        if self.held.pop(name, None) is not None:
+            self._held_as_written = None
+            self._stale[name] = None
         for offsets in self._all():
             if offsets.pop(name, None) is not None:
                 self._stale[name] = None
@@ -198,6 +256,7 @@ class LogDirectory:
             (naming.RECOVERY_POINTS, checkpoints.format_offsets(self.recovery_points)),
             (naming.START_OFFSETS, checkpoints.format_offsets(self.start_offsets)),
             (naming.HIGH_WATERMARKS, checkpoints.format_offsets(self.high_watermarks)),
+            (naming.HELD_REPLICAS, self._held_data()),
         )
         if self.cleaned_offsets or naming.CLEANED_OFFSETS in self._written:
             contents += ((naming.CLEANED_OFFSETS, checkpoints.format_offsets(self.cleaned_offsets)),)
@@ -205,6 +264,11 @@ class LogDirectory:
             files=tuple((name, data) for name, data in contents if self._written.get(name) != data),
             forgotten=tuple(self._stale),
         )
+
+    def _held_data(self) -> bytes:
+        if self._held_as_written is None:
+            self._held_as_written = checkpoints.format_held(self.held)
+        return self._held_as_written
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Blocks; one call at a time, on any thread."""
@@ -218,7 +282,7 @@ class LogDirectory:
     def written(self, checkpoint: Checkpoint) -> None:
         """`write` returned."""
         for name in checkpoint.forgotten:
-            if not any(name in offsets for offsets in self._all()):
+            if name not in self.held and not any(name in offsets for offsets in self._all()):
                 self._stale.pop(name, None)
 
     def mark_clean(self) -> None:

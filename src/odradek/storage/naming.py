@@ -36,6 +36,8 @@ START_OFFSET: Final = "log-start-offset"
 """Ours, in a partition's directory: where its log begins, once that is not where its first segment does."""
 TRANSACTION_SUMS: Final = "transaction-index-sums"
 """Ours, in a partition's directory: the CRCs of its transaction indexes, which have no checksum in them."""
+LACK_NOTE: Final = "lacks-records"
+"""Ours, in a partition's directory: its log has not all that it had (`lack_notes.py`)."""
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -44,6 +46,10 @@ START_OFFSETS_SUMS: Final = "log-start-offset-checkpoint-sums"
 """Ours: what the CRC of the file of that name may be."""
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
+HELD_REPLICAS: Final = "held-replicas"
+"""Ours: the partitions whose logs were made in the directory, each with its topic's id."""
+GENERATION: Final = "generation"
+"""Ours: how new the content of the directory is (`generation.py`)."""
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 DELETED_DIRECTORY: Final = "-delete"
@@ -88,3 +94,7 @@ def retired_directory(topic_partition: TopicPartition, unique: UUID, suffix: str
 
 def join(directory: str, name: str) -> str:
     return f"{directory}/{name}"
+
+
+def parent(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -90,13 +90,19 @@ class ReadableLog:
 
     def lacks(self, below: int, damage: str) -> None:
         """The log has not all that was durable here once. That is over when everything below `below` is durable again."""
-        self.damage, self._lost_below = damage, below
+        self._lost_below = below if self.damage is None else max(below, self._lost_below)
+        self.damage = damage
         log.error("log_damaged", partition=self.topic_partition, problem=damage)
 
     def mended(self) -> None:
         """The log has again what it lacked."""
         self.damage, self._damage_offset = None, None
         log.info("log_mended", partition=self.topic_partition, end_offset=self.end_offset)
+
+    @property
+    def lacks_records(self) -> bool:
+        """It ends before what it had, or is an older copy: it must not lead. What a reader met damaged is another matter."""
+        return self.damage is not None and self._damage_offset is None
 
     @property
     def damage_offset(self) -> int | None:

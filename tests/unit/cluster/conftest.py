@@ -110,6 +110,8 @@ class FakeBroker:
         self.image: ClusterImage | None = None
         self.damaged: frozenset[ReplicaId] = frozenset()
         self.offline: frozenset[ReplicaId] = frozenset()
+        self.lost: frozenset[ReplicaId] = frozenset()
+        self.lacking: frozenset[ReplicaId] = frozenset()
         self.is_leaving = False
         self.is_cordoned = False
 
@@ -145,6 +147,8 @@ class FakeBroker:
             version=-1 if self.image is None else self.image.version,
             damaged=self.damaged,
             offline=self.offline,
+            lost=self.lost,
+            lacking=self.lacking,
             is_leaving=self.is_leaving,
         )
 

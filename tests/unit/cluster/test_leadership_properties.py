@@ -7,6 +7,7 @@ least min.insync.replicas members.
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import example, given, settings
@@ -23,10 +24,11 @@ from odradek.cluster.elections import (
 from odradek.cluster.image import NO_LEADER, BrokerImage, PartitionImage
 from odradek.cluster.isr_changes import IsrProposal, changed_isr
 from odradek.cluster.reassignment import begun, cancelled, check_target
-from odradek.cluster.standing import Liveness, TopicRules, without
+from odradek.cluster.standing import Liveness, Standing, TopicRules, without
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch
 
+REPLICA = (UUID(int=1), 0)
 BROKERS = [BrokerId(number) for number in range(1, 6)]
 ACTIONS = (
     "kill", "kill", "revive", "revive", "revive", "restart", "leave", "stay", "append", "append", "replicate", "acknowledge",
@@ -57,7 +59,11 @@ class World:
         self.leaders: dict[int, BrokerId] = {}
         self.records = 0
         self.has_lost = False
-        """An unclean election, or damage to the only copy: nothing can be promised any more."""
+        """An unclean election: nothing can be promised any more."""
+        self.lost: set[BrokerId] = set()
+        """They lack what they had, and know that the cluster counts on them."""
+        self.lacking: set[BrokerId] = set()
+        """They lack what they had, and nobody counts on them."""
         self.refusals: set[ErrorCode] = set()
 
     # -- what the controller does
@@ -72,7 +78,12 @@ class World:
                 if broker not in self.awaited
             },
             awaited=frozenset(self.awaited),
+            lost=dict.fromkeys(self.lost, frozenset({REPLICA})),
+            lacking=dict.fromkeys(self.lacking, frozenset({REPLICA})),
         )
+
+    def standing(self) -> Standing:
+        return self.liveness().standing_for(*REPLICA)
 
     def become(self, after: PartitionImage) -> None:
         before, self.partition = self.partition, after
@@ -88,11 +99,23 @@ class World:
         for broker in self.logs:
             if broker not in after.replicas:
                 self.logs[broker] = []
+        self.notice()
         self.check()
+
+    def notice(self) -> None:
+        """Brokers see what the cluster counts on, as `note_after` says."""
+        counted = {*self.partition.isr, *self.partition.eligible}
+        for broker in list(self.lost):
+            if self.partition.leader == broker and self.partition.recovering:
+                self.lost.discard(broker)
+            elif broker not in counted:
+                self.lost.discard(broker)
+                self.lacking.add(broker)
+        self.lacking -= counted
 
     def check(self) -> None:
         now = self.partition
-        standing = self.liveness().standing()
+        standing = self.standing()
         assert now.isr
         assert set(now.isr) <= set(now.replicas)
         assert len(set(now.isr)) == len(now.isr)
@@ -103,6 +126,7 @@ class World:
         if now.leader != NO_LEADER:
             assert now.leader in now.isr
             assert now.leader in standing.alive
+            assert now.leader not in self.lost
             assert self.leaders.setdefault(now.leader_epoch, now.leader) == now.leader
             if not self.has_lost:
                 assert set(self.acknowledged) <= set(self.logs[now.leader])
@@ -114,7 +138,7 @@ class World:
         assert completed(now, standing) is now, "a move could end"
 
     def settle(self) -> None:
-        self.become(settled(self.partition, self.liveness().standing(), self.rules))
+        self.become(settled(self.partition, self.standing(), self.rules))
 
     # -- what happens
 
@@ -160,7 +184,8 @@ class World:
     def replicate(self, broker: BrokerId, _: int) -> None:
         """A follower takes over all that the leader has, and drops what it has not."""
         leader = self.partition.leader
-        if leader != NO_LEADER and broker in self.alive and broker in self.partition.replicas:
+        is_here = broker in self.alive and broker in self.partition.replicas
+        if leader != NO_LEADER and is_here and broker not in self.lost:
             self.logs[broker] = list(self.logs[leader])
 
     def acknowledge(self, broker: BrokerId, number: int) -> None:
@@ -187,7 +212,7 @@ class World:
                 proposal,
                 proposer=self.partition.leader,
                 liveness=liveness,
-                standing=liveness.standing(),
+                standing=self.standing(),
                 rules=self.rules,
             )
         except KafkaError as error:
@@ -210,7 +235,7 @@ class World:
     def reassign(self, broker: BrokerId, number: int) -> None:
         start = BROKERS.index(broker)
         target = [BROKERS[(start + step) % len(BROKERS)] for step in range(1 + number % 3)]
-        standing = self.liveness().standing()
+        standing = self.standing()
         check_target(self.partition, target, frozenset(BROKERS))
         try:
             self.become(settled(begun(self.partition, target, standing), standing, self.rules))
@@ -219,27 +244,26 @@ class World:
 
     def cancel(self, _: BrokerId, __: int) -> None:
         try:
-            standing = self.liveness().standing()
+            standing = self.standing()
             self.become(settled(cancelled(self.partition, standing), standing, self.rules))
         except KafkaError as error:
             self.refusals.add(error.code)
 
     def prefer(self, _: BrokerId, __: int) -> None:
-        self.become(with_preferred_leader(self.partition, self.liveness().standing()))
+        self.become(with_preferred_leader(self.partition, self.standing()))
 
     def damage(self, broker: BrokerId, _: int) -> None:
         """A broker comes back without its data, and says so."""
         if broker not in self.partition.replicas:
             return
-        complete = {*self.partition.isr, *self.partition.eligible} - {broker}
         if broker in self.alive:
             self.kill(broker, 0)
         self.logs[broker] = []
-        if not complete:
-            self.has_lost = True
+        if broker in (*self.partition.isr, *self.partition.eligible):
+            self.lost.add(broker)
         self.epochs[broker] += 1
         self.alive[broker] = self.epochs[broker]
-        standing = self.liveness().standing()
+        standing = self.standing()
         partition = settled(self.partition, without(standing, frozenset([broker])), self.rules)
         partition = without_damaged(partition, broker, without(standing, frozenset([broker])), self.rules)
         self.become(settled(partition, standing, self.rules))
@@ -247,7 +271,11 @@ class World:
     def unclean(self, _: BrokerId, number: int) -> None:
         if self.partition.leader == NO_LEADER and number % 4 == 0:
             self.has_lost = True
-            self.become(with_unclean_leader(self.partition, self.liveness().standing()))
+            standing = self.standing()
+            better = standing.electable - standing.lacking
+            self.become(with_unclean_leader(self.partition, standing))
+            if better.intersection(self.partition.replicas):
+                assert self.partition.leader in better
 
 
 @settings(deadline=None, max_examples=200)
@@ -290,7 +318,7 @@ def test_where_it_is_allowed_somebody_leads_as_long_as_a_replica_is_alive(
     world = World(BROKERS[:3], TopicRules(allows_unclean=True))
     for action, broker, number in steps:
         getattr(world, action.replace(" ", "_"))(broker, number)
-        now, standing = world.partition, world.liveness().standing()
+        now, standing = world.partition, world.standing()
         hopes = standing.alive.intersection((*now.isr, *now.eligible))
         if standing.electable.intersection(now.replicas) and not hopes:
             assert now.leader != NO_LEADER
@@ -302,15 +330,15 @@ def test_a_partition_that_nothing_happened_to_stays_the_same_object(alive: bool)
     if not alive:
         for broker in BROKERS:
             world.kill(broker, 0)
-    assert settled(world.partition, world.liveness().standing(), world.rules) is world.partition
+    assert settled(world.partition, world.standing(), world.rules) is world.partition
 
 
 def test_a_copy_that_is_the_last_one_in_sync_is_never_dropped() -> None:
     world = World(BROKERS[:2], TopicRules())
     world.kill(BROKERS[1], 0)
     with pytest.raises(KafkaError) as refused:
-        begun(replace(world.partition, adding=(BROKERS[0],)), [BROKERS[2]], world.liveness().standing())
+        begun(replace(world.partition, adding=(BROKERS[0],)), [BROKERS[2]], world.standing())
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    after = begun(world.partition, [BROKERS[2]], world.liveness().standing())
+    after = begun(world.partition, [BROKERS[2]], world.standing())
     assert after.isr == (BROKERS[0],)
     assert after.removing == (BROKERS[0], BROKERS[1])

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
 from odradek.records import split_batches
 from odradek.storage.damage import DamagedBatchError, LostRecordsError
+from odradek.storage.directories import Absent
+from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
 
 Lab = Any
 LOG = "00000000000000000000.log"
@@ -96,10 +103,6 @@ def test_what_an_opening_kept_is_not_spared_its_check_by_old_checkpoints(lab: La
 async def test_a_log_that_ends_below_its_high_watermark_says_so_until_it_is_mended(
     lab: Lab, small: LogConfig
 ) -> None:
-    from uuid import UUID
-
-    from odradek.model.ids import TopicPartition
-
     name, topic_id = TopicPartition("flights", 0), UUID(int=7, version=4)
     directories = lab.directories()
     log = await directories.open_log(name, topic_id, small)
@@ -132,13 +135,9 @@ async def test_a_log_that_ends_below_its_high_watermark_says_so_until_it_is_mend
     assert lab.disk.read("/data/replication-offset-checkpoint") == b"0\n1\nflights 0 55\n"
 
 
-async def test_a_replica_that_is_not_found_says_that_it_lost_all_unless_it_is_new(
+async def test_a_replica_that_is_not_found_says_that_it_lost_all_until_nobody_counts_on_it(
     lab: Lab, small: LogConfig
 ) -> None:
-    from uuid import UUID
-
-    from odradek.model.ids import TopicPartition
-
     names = [TopicPartition("flights", 0), TopicPartition("planes", 0)]
     topic_id = UUID(int=7, version=4)
     directories = lab.directories()
@@ -154,23 +153,121 @@ async def test_a_replica_that_is_not_found_says_that_it_lost_all_unless_it_is_ne
     lab.disk.remove_directory("/data/flights-0")
 
     directories = lab.directories()
-    log = await directories.open_log(names[0], topic_id, small, repairable=True)
+    log = await directories.open_log(names[0], topic_id, small, repairable=True, if_absent=Absent.LACKS)
     await directories.open_log(names[1], UUID(int=8, version=4), small, is_new=True, repairable=True)
 
     assert (list(directories.damaged), log.end_offset) == ([names[0]], 0)
-    log.append_as_follower([batch for batch in before if batch[0].last_offset < 50], now_ms=lab.now_ms)
-    lab.flush(log)
-    assert directories.damaged == {}, "all that it is known to have had is back"
+    for _ in range(2):
+        lab.kill()  # the cluster did not hear of it
+        directories = lab.directories()
+        log = await directories.open_log(names[0], topic_id, small, repairable=True, if_absent=Absent.LACKS)
+        assert list(directories.damaged) == [names[0]]
+        log.append_as_follower(
+            [
+                batch
+                for batch in before
+                if log.end_offset <= batch[0].base_offset and batch[0].last_offset < 50
+            ],
+            now_ms=lab.now_ms,
+        )
+        lab.flush(log)
+        assert log.lacks_records, "what it had, nothing here knows"
+
+    note = directories.lack_notes[names[0]]
+    await directories.settle_lack(log, replace(note, is_counted_on=False))
+    log.mended()
+    lab.kill()
+    directories = lab.directories()
+    log = await directories.open_log(names[0], topic_id, small, repairable=True)
+    assert directories.damaged == {}
+    assert not directories.lack_notes[names[0]].is_counted_on
+    await directories.settle_lack(log, None)
+    lab.cut_power()
+    directories = lab.directories()
+    await directories.open_log(names[0], topic_id, small, repairable=True)
+    assert directories.lack_notes == {}
+
+
+@pytest.mark.parametrize("kind", CrashKind)
+async def test_an_empty_log_is_never_there_without_the_note_that_it_lacks_something(
+    lab: Lab, small: LogConfig, kind: CrashKind
+) -> None:
+    """A crash after each step that the disk takes."""
+    name, topic_id = TopicPartition("flights", 0), UUID(int=7, version=4)
+    seen = 0
+    for number in range(1000):
+        here = type(lab)()
+        crash = CrashAt(number=here.disk.point_count + number, kind=kind, rng=Random(number))
+        here.disk.faults.append(crash)
+        finished = False
+        with suppress(HostCrashed):
+            await here.directories().open_log(name, topic_id, small, repairable=True, if_absent=Absent.LACKS)
+            finished = True
+        if finished:
+            break
+        here.mount()
+        directories = here.directories()
+        if directories.home_of(name) is not None:
+            await directories.open_log(name, topic_id, small, repairable=True)
+            assert list(directories.damaged) == [name], number
+            seen += 1
+    assert seen > 3
+
+
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+async def test_a_log_that_was_made_is_missed_when_it_is_gone_and_nobody_else_has_it(
+    lab: Lab, small: LogConfig, stop: str
+) -> None:
+    name, topic_id, other = TopicPartition("flights", 0), UUID(int=7, version=4), UUID(int=8, version=4)
+    directories = lab.directories()
+    await directories.open_log(name, topic_id, small)
+    assert directories.was_held(name, topic_id)
+    if stop == "clean":
+        await directories.close_logs()
+        directories.close()
+        lab.mount()
+    else:
+        await directories.note_made_logs()
+        lab.kill()
+    for file in lab.disk.list_directory("/data/flights-0"):
+        lab.disk.remove(f"/data/flights-0/{file}")
+    lab.disk.remove_directory("/data/flights-0")
+
+    for _ in range(2):
+        directories = lab.directories()
+        assert directories.was_held(name, topic_id)
+        assert not directories.was_held(name, other), "a topic that was made again is another one"
+        with pytest.raises(LostRecordsError) as caught:
+            await directories.open_log(name, topic_id, small, if_absent=Absent.LOST)
+        assert "odradek cluster elect flights-0 --unclean" in caught.value.message
+        assert not lab.disk.exists("/data/flights-0")
+        await directories.note_evidence()
+        lab.kill()
+    directories = lab.directories()
+    log = await directories.open_log(name, topic_id, small, repairable=True)  # the loss was accepted
+    assert (log.end_offset, directories.damaged) == (0, {})
+
+
+async def test_a_loss_that_only_the_cluster_knew_of_is_known_here_from_then_on(
+    lab: Lab, small: LogConfig
+) -> None:
+    name, topic_id = TopicPartition("flights", 0), UUID(int=7, version=4)
+    directories = lab.directories()
+    assert not directories.was_held(name, topic_id)
+    with pytest.raises(LostRecordsError):
+        await directories.open_log(name, topic_id, small, if_absent=Absent.LOST)
+    await directories.note_evidence()
+    lab.cut_power()
+    directories = lab.directories()
+    assert directories.was_held(name, topic_id)
+    await directories.delete_log(name)  # the topic was
+    assert not directories.was_held(name, topic_id)
 
 
 # -- high watermarks
 
 
 async def test_high_watermarks_are_kept_bounded_and_follow_a_truncation(lab: Lab, small: LogConfig) -> None:
-    from uuid import UUID
-
-    from odradek.model.ids import TopicPartition
-
     name, other = TopicPartition("flights", 0), TopicPartition("planes", 0)
     directories = lab.directories()
     log = await directories.open_log(name, UUID(int=7, version=4), small)
@@ -201,10 +298,6 @@ async def test_high_watermarks_are_kept_bounded_and_follow_a_truncation(lab: Lab
 async def test_a_truncation_that_no_checkpoint_knows_lowers_the_high_watermark(
     lab: Lab, small: LogConfig
 ) -> None:
-    from uuid import UUID
-
-    from odradek.model.ids import TopicPartition
-
     name, topic_id = TopicPartition("flights", 0), UUID(int=7, version=4)
     directories = lab.directories()
     log = await directories.open_log(name, topic_id, small)

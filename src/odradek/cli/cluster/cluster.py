@@ -11,6 +11,7 @@ from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import bytes_text, print_json, print_table
 from odradek.config.listeners import format_address
+from odradek.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.client.admin.types import BrokerDescription, LogDirDescription
@@ -132,6 +133,35 @@ def _move(bootstrap: str, drained: tuple[int, ...], *, yes: bool, throttle: int 
         if made.moves and (yes or click.confirm("Move them?")):
             carry_out(admin, made, throttle=throttle)
             click.echo("done")
+
+
+@cluster.command()
+@bootstrap_option
+@click.argument("partitions", nargs=-1, required=True)
+@click.option("--unclean", is_flag=True, help="Where nobody leads: let the best replica lead that is there.")
+@click.option("--yes", is_flag=True, help="Do not ask before records are given up.")
+def elect(bootstrap: str, partitions: tuple[str, ...], unclean: bool, yes: bool) -> None:
+    """Let PARTITIONS (such as flights-0) be led by their preferred replicas.
+
+    With --unclean, partitions without a leader get one although it may lack records that were acknowledged: those are lost for
+    good. It is the last resort, for disks that do not come back.
+    """
+    names = [_partition(text) for text in partitions]
+    if unclean and not yes:
+        click.confirm("Records that the new leaders lack are lost for good. Go on?", abort=True)
+    with open_admin(bootstrap) as admin:
+        outcomes = admin.elect_leaders(names, unclean=unclean)
+        for name in names:
+            click.echo(f"{name}: {'elected' if outcomes.get(name) else 'no election was needed'}")
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition("-")
+    if not topic or not number.isdigit():
+        raise click.UsageError(
+            f"{text!r} is not a partition: write flights-0 for partition 0 of topic flights"
+        )
+    return TopicPartition(topic, int(number))
 
 
 @cluster.command()

@@ -11,7 +11,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming
 from odradek.storage.checkpoints import BadCheckpointError
-from odradek.storage.damage import DamagedBatchError, LostRecordsError
+from odradek.storage.damage import AbsentLogError, DamagedBatchError, LostRecordsError
+from odradek.storage.lack_notes import read_note
 from odradek.storage.leftovers import clear_leftovers
 from odradek.storage.opening.after_close import AfterClose
 from odradek.storage.opening.after_crash import AfterCrash
@@ -103,6 +104,7 @@ class Opener(AfterClose, AfterCrash, Contents):
             truncation_noted=self._truncation_noted,
             high_watermark_max=self._high_watermark_max,
             damage=self._damage,
+            lack_note=read_note(self._disk, self._directory) if naming.LACK_NOTE in names else None,
         )
 
     # ---- files -----------------------------------------------------------------------------------------------------
@@ -183,6 +185,10 @@ class Opener(AfterClose, AfterCrash, Contents):
         return segments
 
     def _create(self, topic_id: UUID | None) -> Steps[None]:
+        if self._opening.must_exist:
+            raise AbsentLogError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self._directory} holds no segment of a log"
+            )
         if self._opening.recovery_point > self._opening.start_offset:
             raise self._lost(f"no segments are left, the recovery point is {self._opening.recovery_point}")
         if topic_id is None and self._opening.topic_id is not None:

@@ -7,13 +7,13 @@ from typing import Final
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, Runtime
 from odradek.storage import naming
-from odradek.storage.damage import LostRecordsError
+from odradek.storage.damage import LostRecordsError, lost_replica
 from odradek.storage.epochs import EpochHistory
 from odradek.storage.index_checks import BuiltIndex
+from odradek.storage.lack_notes import LackNote
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.producers import Producers
 from odradek.storage.segment import OFFSET_MAX, Segment
@@ -44,6 +44,8 @@ class Opening:
     """Up to where compaction got: below it offsets may be missing between segments. Ours leave none, Kafka's do."""
     repairable: bool = False
     """Another replica can give back what is damaged or missing: open with what is left."""
+    must_exist: bool = False
+    """A log without any segment is not there, and is not made."""
     start_is_checkpointed: bool = True
     """`start_offset` is what a checkpoint says, or would say if it was not 0: the file is there, and sound."""
 
@@ -82,6 +84,8 @@ class OpenedLog:
     """What a checkpoint says above it is of a time before such a truncation."""
     damage: str | None
     """What is not here any more, though it was durable; None when nothing is known to be missing."""
+    lack_note: LackNote | None
+    """What a note says of that, which outlives a crash."""
 
 
 class OpeningState:
@@ -151,8 +155,4 @@ class OpeningState:
     def _lost(self, problem: str) -> LostRecordsError:
         name = self._opening.topic_partition
         log.error("log_damaged", partition=name, directory=self._directory, problem=problem)
-        message = (
-            f"{name}: records that were on disk are damaged or missing: {problem}. To go on with what is left, take the "
-            f"line of {name} out of {naming.RECOVERY_POINTS} and {naming.START_OFFSETS} while the broker is stopped"
-        )
-        return LostRecordsError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        return lost_replica(name, f"records that were on disk are damaged or missing: {problem}")

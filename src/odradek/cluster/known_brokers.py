@@ -1,0 +1,108 @@
+"""What stays in the registry of a broker that is down: the node at /brokers/known/N.
+
+It names the broker's data directories, each with the generation that its disk has, and says whether the broker's last life
+ended with a clean shutdown. A directory that is named and not there any more was lost or swapped; one whose disk has an older
+generation is an older copy. So the node is how a broker that lost its disk learns of it (decision 0027).
+
+Each generation has a token that nobody else draws: two processes on copies of one disk raise it to the same number, and still
+know each other apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.registry import Create, Operation, Put, Registry
+
+KNOWN: Final = "/brokers/known"
+
+
+class Generation(NamedTuple):
+    """Of one data directory: how often it was raised, and the token of the last time."""
+
+    number: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBroker:
+    """A broker that was registered once."""
+
+    broker_id: BrokerId
+    directories: Mapping[str, Generation]
+    """By the directory's id."""
+    is_clean: bool = False
+    """Its last life ended with a clean shutdown."""
+
+    @property
+    def path(self) -> str:
+        return f"{KNOWN}/{self.broker_id}"
+
+    def data(self) -> bytes:
+        directories = {
+            directory_id: [generation.number, generation.token]
+            for directory_id, generation in self.directories.items()
+        }
+        return json.dumps({"directories": directories, "clean": self.is_clean}).encode()
+
+
+def known_broker_from(broker_id: BrokerId, data: bytes) -> KnownBroker:
+    """The document that a node holds."""
+    stored: dict[str, Any] = json.loads(data)
+    return KnownBroker(
+        broker_id=broker_id,
+        directories={
+            directory_id: Generation(number, token)
+            for directory_id, (number, token) in stored["directories"].items()
+        },
+        is_clean=stored["clean"],
+    )
+
+
+async def known_brokers(registry: Registry) -> dict[BrokerId, KnownBroker]:
+    """All brokers that were ever registered, live or not, by id."""
+    found = {}
+    for name in await registry.children(KNOWN):
+        node = await registry.get(f"{KNOWN}/{name}")
+        if node is not None:
+            broker_id = BrokerId(int(name))
+            found[broker_id] = known_broker_from(broker_id, node.data)
+    return dict(sorted(found.items()))
+
+
+class DiskClaim:
+    """One step of a broker's node: it holds what `before` says, and is to hold `after`. Nobody else may step in between."""
+
+    def __init__(self, *, version: int | None, after: KnownBroker) -> None:
+        """`version`: of the node as this broker knows it, None when there was none."""
+        self.version: Final = version
+        self.after: Final = after
+
+    async def operations(self, registry: Registry) -> list[Operation]:
+        """What takes the step; nothing when it is taken already, by a commit whose outcome was unknown.
+
+        DUPLICATE_BROKER_REGISTRATION when another process took one: it runs on a copy of this broker's data, or this one does.
+        """
+        node = await registry.get(self.after.path)
+        data = self.after.data()
+        if node is not None and node.data == data:
+            return []
+        if node is None and self.version is None:
+            return [Create(path=self.after.path, data=data)]
+        if node is not None and node.version == self.version:
+            return [Put(path=self.after.path, data=data, version=node.version)]
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another process was started on a copy of the data of broker {self.after.broker_id}, and is this broker now: "
+            "only one of them may run. Keep the one whose data is newer",
+        )
+
+    async def taken(self, registry: Registry) -> int:
+        """The version of the node, after the step was taken."""
+        node = await registry.get(self.after.path)
+        return -1 if node is None or node.data != self.after.data() else node.version

@@ -1,0 +1,102 @@
+"""What a broker concludes about a replica: one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.broker.replica_evidence import (
+    DiskFindings,
+    Judgement,
+    is_loss_accepted,
+    judged,
+    note_after,
+)
+from odradek.cluster.image import PartitionImage
+from odradek.model.ids import BrokerId, LeaderEpoch
+from odradek.storage.directories import Absent
+from odradek.storage.lack_notes import LackNote
+
+ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
+GONE, OLDER = DiskFindings(is_gone=True), DiskFindings(older=frozenset({"/data"}))
+MAKE, LACKS, LOST = Absent.MAKE, Absent.LACKS, Absent.LOST
+
+
+def state(*isr: BrokerId, eligible: tuple[BrokerId, ...] = (), **more: Any) -> PartitionImage:
+    return PartitionImage(
+        leader=more.pop("leader", isr[0]),
+        leader_epoch=LeaderEpoch(4),
+        replicas=(ME, OTHER, THIRD),
+        isr=isr,
+        eligible=eligible,
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("partition", "evidence", "if_absent"),
+    [
+        # nobody counts on it: a replica that was added while the broker was away, or that left the ISR
+        (state(OTHER), {}, MAKE),
+        (state(OTHER), {"was_held": True, "findings": GONE}, MAKE),
+        # others have the records
+        (state(ME, OTHER), {}, LACKS),
+        (state(ME, OTHER), {"was_held": True}, LACKS),
+        (state(OTHER, eligible=(ME,)), {"findings": GONE}, LACKS),
+        (state(ME, eligible=(OTHER,)), {"was_held": True}, LACKS),
+        # nobody else has them
+        (state(ME), {"was_held": True}, LOST),
+        (state(ME), {"findings": GONE}, LOST),
+        (state(ME), {"findings": OLDER}, LOST),
+        # it was never made: the broker died right after the topic was created
+        (state(ME), {}, MAKE),
+        # it came in this life
+        (state(ME), {"is_new": True}, MAKE),
+        (state(ME, OTHER), {"is_new": True}, MAKE),
+        (state(ME), {"is_new": True, "findings": GONE}, MAKE),
+    ],
+)
+def test_a_log_that_is_not_found(partition: PartitionImage, evidence: Any, if_absent: Absent) -> None:
+    assert judged(partition, ME, **evidence).if_absent is if_absent
+
+
+@pytest.mark.parametrize(
+    ("partition", "is_on_older", "repairable", "lacks"),
+    [
+        (state(ME), False, False, False),
+        (state(ME, OTHER), False, True, False),
+        (state(ME), True, False, True),
+        (state(ME, OTHER), True, True, True),
+        (state(OTHER, eligible=(ME,)), True, True, True),
+        (state(OTHER), True, True, False),  # it counts for nothing, and fetches what it lacks anyway
+    ],
+)
+def test_a_log_that_is_found(
+    partition: PartitionImage, is_on_older: bool, repairable: bool, lacks: bool
+) -> None:
+    how: Judgement = judged(partition, ME, is_on_older=is_on_older, findings=OLDER if is_on_older else GONE)
+    assert (how.repairable, how.lack is not None) == (repairable, lacks)
+
+
+def test_only_an_unclean_election_of_this_broker_accepts_a_loss() -> None:
+    assert is_loss_accepted(state(ME, recovering=True), ME)
+    assert not is_loss_accepted(state(ME), ME)
+    assert not is_loss_accepted(state(OTHER, recovering=True), ME)
+
+
+@pytest.mark.parametrize(
+    ("counted_before", "counts", "leads", "after"),
+    [
+        (True, True, False, True),  # nobody acted upon it yet
+        (True, False, False, False),  # the cluster counts on it no longer
+        (False, False, False, False),
+        (False, True, False, None),  # it was fetched, and is in sync again
+        (True, True, True, None),  # the loss was accepted
+    ],
+)
+def test_a_note_of_what_a_log_lacks_goes_when_it_is_in_sync_again_or_leads(
+    counted_before: bool, counts: bool, leads: bool, after: bool | None
+) -> None:
+    note = note_after(LackNote(reason="r", is_counted_on=counted_before), counts=counts, leads=leads)
+    assert (None if note is None else note.is_counted_on) is after
