@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from odradek.broker.cluster_link import ClusterLink
 from odradek.broker.context import Parts
 from odradek.broker.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Coordinators
+from odradek.broker.disk_identity import DiskIdentity
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.endpoints import registration
 from odradek.broker.fetch_sessions import FetchSessions
@@ -33,11 +34,11 @@ from odradek.cluster.upkeep import policy_of
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
-from odradek.model.errors import OdradekError
+from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.net.server import OpenListener, Server, ServerLimits
 from odradek.protocol import api_by_name
-from odradek.registry import Registry
+from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term
 from odradek.replication.partition import Membership as ReplicaMembership
 from odradek.runtime.ports import Runtime
@@ -71,6 +72,9 @@ class Broker:
         self._ending = asyncio.Lock()
         self._directories: LogDirectories | None = None
         self._registry: Registry | None = None
+        self._identity: DiskIdentity | None = None
+        """Once this broker is registered."""
+        self._seen_end_offsets = 0
         self._cluster: ClusterLink | None = None
         self._replicas: Replicas | None = None
         self._server: Server | None = None
@@ -143,9 +147,11 @@ class Broker:
         )
         self._parts.quotas.update(image.client_quotas)
         coordinators.begin(self._parts)
-        await replicas.load(image, config)
+        identity = DiskIdentity(runtime, registry, directories, me)
+        await replicas.load(image, config, await identity.look())
         await self._listen(self._parts)
-        await self._join(cluster, registry, directories)
+        await self._join(cluster, registry, directories, identity)
+        self._identity = identity
         self._start_background(config, replicas)
         _log.info(
             "broker_started",
@@ -155,7 +161,9 @@ class Broker:
             topics=len(cluster.image.topics),
         )
 
-    async def _join(self, cluster: ClusterLink, registry: Registry, directories: LogDirectories) -> None:
+    async def _join(
+        self, cluster: ClusterLink, registry: Registry, directories: LogDirectories, identity: DiskIdentity
+    ) -> None:
         config = self._config
         me = registration(config, self.addresses, directory_id=_directory_id(directories))
         inherited = topic_config({}, config)
@@ -185,7 +193,7 @@ class Broker:
 
         assert self._replicas is not None
         self._replicas.report_to(cluster.report_now)
-        await cluster.join(me, load_controller, self._report)
+        await cluster.join(me, load_controller, self._report, identity)
         if cluster.failed is not None:
             cluster.failed.add_done_callback(self._cannot_go_on)
 
@@ -292,7 +300,10 @@ class Broker:
                 ending.callback(_log.info, "broker_stopped", node=self._config.node_id)
                 ending.callback(directories.close)
             moves = None if self._parts is None else self._parts.moves
-            closing: list[_Closing | None] = [registry, replicas, cluster, self._proposals, moves]
+            if registry is not None:
+                ending.push_async_callback(registry.close)
+            ending.push_async_callback(self._note_clean_end)
+            closing: list[_Closing | None] = [replicas, cluster, self._proposals, moves]
             for part in closing:
                 if part is not None:
                     ending.push_async_callback(part.close)
@@ -360,6 +371,32 @@ class Broker:
         if shares is not None:
             await shares.prune()
 
+    async def _write_checkpoints(self) -> None:
+        replicas, cluster, identity = self._replicas, self._cluster, self._identity
+        if replicas is None or cluster is None:
+            return
+        await replicas.write_checkpoints()
+        end_offsets = replicas.end_offsets
+        if identity is not None and end_offsets != self._seen_end_offsets:
+            self._seen_end_offsets = end_offsets
+            try:
+                await identity.raise_generation()
+            except (RegistryConflict, RegistryError) as error:  # the next time
+                _log.info("generation_not_raised", reason=str(error))
+            except KafkaError as error:
+                cluster.give_up(error)
+
+    async def _note_clean_end(self) -> None:
+        """The logs are closed. What cannot be told now makes no difference to anybody who starts from these disks."""
+        identity, self._identity = self._identity, None
+        if identity is None:
+            return
+        try:
+            async with asyncio.timeout(_LAST_WORD_SECONDS):
+                await identity.raise_generation(is_clean=True)
+        except (OdradekError, TimeoutError) as error:
+            _log.warning("clean_end_not_noted", reason=str(error))
+
     # -- the clockwork
 
     def _start_background(self, config: BrokerConfig, replicas: Replicas) -> None:
@@ -368,7 +405,7 @@ class Broker:
             (
                 "checkpoints",
                 config.log_flush_offset_checkpoint_interval_ms / 1000,
-                replicas.write_checkpoints,
+                self._write_checkpoints,
             ),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
             ("made logs", _MADE_LOGS_SECONDS, replicas.note_made_logs),
@@ -401,6 +438,7 @@ async def _import_handlers(handlers: Handlers) -> None:
 
 _IMPORT_AFTER_SECONDS: Final = 0.001
 _STORAGE_CHECK_SECONDS: Final = 2.0
+_LAST_WORD_SECONDS: Final = 2.0
 _MADE_LOGS_SECONDS: Final = 1.0
 _FLUSH_CHECK_SECONDS: Final = 0.5
 _INTERVAL_SECONDS_MIN: Final = 0.05

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.membership import LoadController, Membership, Report
+from odradek.broker.membership import Identity, LoadController, Membership, Report
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
 from odradek.cluster.planning import NewTopic
@@ -121,10 +121,16 @@ class ClusterLink:
 
     # -- coming and going
 
-    async def join(self, registration: Registration, load_controller: LoadController, report: Report) -> None:
+    async def join(
+        self,
+        registration: Registration,
+        load_controller: LoadController,
+        report: Report,
+        identity: Identity | None = None,
+    ) -> None:
         """Register, stand for controller, and return when an image that knows this broker was applied."""
         membership = self._membership
-        await membership.join(registration, load_controller, report)
+        await membership.join(registration, load_controller, report, identity)
         while not (membership.has_applied and self._knows_me()):
             if membership.failed is not None and membership.failed.done():
                 membership.failed.result()
@@ -134,6 +140,10 @@ class ClusterLink:
     def failed(self) -> asyncio.Future[None] | None:
         """Ends with an error when this broker cannot belong to the cluster any more."""
         return self._membership.failed
+
+    def give_up(self, error: KafkaError) -> None:
+        """This broker cannot belong to the cluster any more."""
+        self._membership.give_up(error)
 
     def report_now(self) -> None:
         """There is something to report: the controller is told without waiting for the next question."""

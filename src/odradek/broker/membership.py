@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import ClusterImage
+from odradek.cluster.known_brokers import DiskClaim
 from odradek.cluster.registration import BROKERS, Registration, register, removal
 from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, UpdateKind, apply_update
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -72,6 +73,14 @@ class Cluster(Protocol):
         """The controller, or the registration, is another one."""
 
 
+class Identity(Protocol):
+    """What a membership needs of a `DiskIdentity`."""
+
+    async def claim(self) -> DiskClaim: ...
+    async def claimed(self) -> None: ...
+    async def confirmed(self) -> DiskClaim | None: ...
+
+
 class Membership:
     """Used on the event loop only. `join`, later `leave` if others are to take over, and `close`."""
 
@@ -82,6 +91,7 @@ class Membership:
         self._registration: Registration | None = None
         self._load_controller: LoadController | None = None
         self._report: Report | None = None
+        self._identity: Identity | None = None
         self._election: Election | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._tending: asyncio.Task[None] | None = None
@@ -106,9 +116,16 @@ class Membership:
         self.failed: asyncio.Future[None] | None = None
         """Ends with an error when this broker cannot belong to the cluster any more."""
 
-    async def join(self, registration: Registration, load_controller: LoadController, report: Report) -> None:
+    async def join(
+        self,
+        registration: Registration,
+        load_controller: LoadController,
+        report: Report,
+        identity: Identity | None = None,
+    ) -> None:
         """Register, and begin to stand for controller and to follow it. Raises what is in the way of the registration."""
         self._registration, self._load_controller, self._report = registration, load_controller, report
+        self._identity = identity
         self.failed = asyncio.get_running_loop().create_future()
         self._registry.on_expired = self._session_is_over
         self.broker_epoch = await self._registered(registration)
@@ -184,7 +201,11 @@ class Membership:
         while True:
             try:
                 self._note_session()
-                return await register(self._registry, registration)
+                claim = None if self._identity is None else await self._identity.claim()
+                epoch = await register(self._registry, registration, claim=claim)
+                if self._identity is not None:
+                    await self._identity.claimed()
+                return epoch
             except RegistryError as error:
                 _log.warning("registration_retried", reason=str(error))
                 await pause.rest()
@@ -207,12 +228,15 @@ class Membership:
             await self._unregistered.wait()
             try:
                 self._note_session()
-                self.broker_epoch = await register(self._registry, self._registration, earlier=self._sessions)
+                claim = None if self._identity is None else await self._identity.confirmed()
+                self.broker_epoch = await register(
+                    self._registry, self._registration, claim=claim, earlier=self._sessions
+                )
             except RegistryError as error:  # the election renews the session
                 _log.info("registration_retried", reason=str(error))
                 await pause.rest()
             except KafkaError as error:
-                self._give_up(error)
+                self.give_up(error)
                 return
             except Exception:  # noqa: BLE001 - the root of a task
                 _log.exception("registering_failed")
@@ -225,7 +249,8 @@ class Membership:
                 )
                 self._wake()
 
-    def _give_up(self, error: KafkaError) -> None:
+    def give_up(self, error: KafkaError) -> None:
+        """This broker cannot belong to the cluster any more."""
         _log.error("broker_cannot_go_on", reason=error.message)
         if self.failed is not None and not self.failed.done():
             self.failed.set_exception(error)

@@ -11,13 +11,13 @@ know each other apart.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
-from odradek.registry import Create, Operation, Put, Registry
+from odradek.registry import Create, Node, Operation, Put, Registry
 
 KNOWN: Final = "/brokers/known"
 
@@ -76,12 +76,15 @@ async def known_brokers(registry: Registry) -> dict[BrokerId, KnownBroker]:
 
 
 class DiskClaim:
-    """One step of a broker's node: it holds what `before` says, and is to hold `after`. Nobody else may step in between."""
+    """One step of a broker's node, from what this broker knows of it to `after`. Nobody else may step in between."""
 
-    def __init__(self, *, version: int | None, after: KnownBroker) -> None:
-        """`version`: of the node as this broker knows it, None when there was none."""
+    def __init__(self, *, version: int | None, after: KnownBroker, own_tokens: Collection[str] = ()) -> None:
+        """`version`: of the node as this broker knows it, None when there was none. `own_tokens`: a step that a former life of
+        this broker began may come late; it has these.
+        """
         self.version: Final = version
         self.after: Final = after
+        self._own_tokens: Final = frozenset(own_tokens)
 
     async def operations(self, registry: Registry) -> list[Operation]:
         """What takes the step; nothing when it is taken already, by a commit whose outcome was unknown.
@@ -94,13 +97,18 @@ class DiskClaim:
             return []
         if node is None and self.version is None:
             return [Create(path=self.after.path, data=data)]
-        if node is not None and node.version == self.version:
+        if node is not None and (node.version == self.version or self._is_own(node)):
             return [Put(path=self.after.path, data=data, version=node.version)]
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"another process was started on a copy of the data of broker {self.after.broker_id}, and is this broker now: "
             "only one of them may run. Keep the one whose data is newer",
         )
+
+    def _is_own(self, node: Node) -> bool:
+        found = known_broker_from(self.after.broker_id, node.data)
+        tokens = {generation.token for generation in found.directories.values()}
+        return bool(tokens & self._own_tokens)
 
     async def taken(self, registry: Registry) -> int:
         """The version of the node, after the step was taken."""
