@@ -26,8 +26,7 @@ _BULK_TOPIC: Final = "bulk"
 _FRAME_BYTES: Final = 64 * MEBIBYTE
 _PIECE: Final = bytes(MEBIBYTE)
 _MUTED: Final = "muted"
-_LEFT_SECONDS: Final = 5.0
-_HELD_SECONDS: Final = 8.0
+_LEFT_SECONDS: Final = 12.0
 
 
 def produce_frame(topic: str, value_bytes: int, *, partition: int = 0, client_id: str = "hostile") -> bytes:
@@ -41,9 +40,9 @@ def produce_frame(topic: str, value_bytes: int, *, partition: int = 0, client_id
 
 def _unfinished(stage: Stage) -> None:
     """Forty frames, of which the last bytes never come."""
-    count, sent_bytes = stage.scale.count(40, 10), stage.scale.count(60, 30) * MEBIBYTE
+    count, sent_bytes = stage.scale.count(40, 16), 60 * MEBIBYTE
     start = struct.pack(">i", _FRAME_BYTES) + produce_frame("bulk", 10)[4:40]
-    peers = [stage.connect(timeout_s=_HELD_SECONDS) for _ in range(count)]
+    peers = [stage.connect(timeout_s=stage.scale.count(8, 3)) for _ in range(count)]
     try:
         late = in_parallel([partial(_send_slowly, peer, start, sent_bytes) for peer in peers], 60.0)
         stage.notes["senders_still_at_it"] = late
@@ -142,7 +141,7 @@ def _leave_while_muted(stage: Stage) -> None:
 
 def _come_and_go(stage: Stage) -> None:
     """Connections that are opened and shut at once, with a reset or without."""
-    for number in range(stage.scale.count(6000, 1000)):
+    for number in range(stage.scale.count(3000, 1000)):
         peer = stage.connect()
         if number % 3 == 0:
             peer.send(b"\0\0")
@@ -155,12 +154,14 @@ def _come_and_go(stage: Stage) -> None:
 ATTACKS: Final = (
     Attack(
         name="requests never finished",
+        brokers_in_short=(1,),
         claim="frames that are never finished share a budget, and the memory goes back",
         run=_unfinished,
         grown_bytes_max=600 * MEBIBYTE,
     ),
     Attack(
         name="fetchers that never read",
+        brokers_in_short=(1,),
         claim="who does not read the answers pays alone: others' fetches find their records",
         run=_never_reading,
         prepare=_prepare_bulk,
@@ -172,7 +173,8 @@ ATTACKS: Final = (
     ),
     Attack(
         name="muted clients that leave",
-        claim="a throttled client's hang-up is noticed at once",
+        brokers_in_short=(1,),
+        claim="a throttled client that leaves keeps no socket until the throttling is over",
         run=_leave_while_muted,
         prepare=_mute,
     ),

@@ -10,11 +10,12 @@ from uuid import UUID
 from tests.hostile.attack import TARGET_TOPIC, Attack, Stage, create_topic, in_parallel
 from tests.hostile.attacks.connections import produce_frame
 from tests.hostile.figures import MEBIBYTE
+from tests.hostile.peer import Peer, parse_address
 
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 _WIDE_TOPICS: Final = 20
 _GROUP_TOPIC: Final = "crowded"
@@ -45,7 +46,7 @@ def _prepare_partitions(stage: Stage) -> None:
 
 def _ask_for_all(stage: Stage) -> None:
     """Clients that ask for the metadata of everything, side by side."""
-    rounds = stage.scale.count(25, 5)
+    rounds = stage.scale.count(8, 3)
     asking = [partial(_ask_again, stage, rounds) for _ in range(8)]
     stage.must(in_parallel(asking, 120.0) == 0, "metadata of everything is not answered")
 
@@ -86,9 +87,16 @@ def _join_in_crowds(stage: Stage) -> None:
 
 def _produce_and_wait(stage: Stage) -> None:
     """acks=all while two followers stand still: what waits must not hold its records in memory."""
-    followers = [broker for broker in stage.fleet.brokers if broker is not stage.victim]
-    frame = produce_frame(TARGET_TOPIC, 900_000)
-    peers = [stage.connect() for _ in range(stage.scale.count(60, 20))]
+    with stage.connect() as peer:
+        asked = MetadataRequest(
+            topics=[MetadataRequestTopic(name=TARGET_TOPIC)], allow_auto_topic_creation=False
+        )
+        partitions = peer.ask(asked, 8).topics[0].partitions
+    place = min(partitions, key=lambda one: one.partition_index)
+    leader = stage.fleet.broker(place.leader_id)
+    followers = [broker for broker in stage.fleet.brokers if broker is not leader]
+    frame = produce_frame(TARGET_TOPIC, 900_000, partition=place.partition_index)
+    peers = [Peer(parse_address(leader.address)) for _ in range(stage.scale.count(60, 20))]
     try:
         for broker in followers:
             broker.pause()
@@ -129,6 +137,7 @@ ATTACKS: Final = (
         claim="records that are in the log are not kept in memory until they are acknowledged",
         run=_produce_and_wait,
         brokers=(3,),
+        grown_bytes_max=96 * MEBIBYTE,
         is_bystander_judged=False,
         settings={"broker.session.timeout.ms": "30000"},
     ),

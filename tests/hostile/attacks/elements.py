@@ -1,6 +1,6 @@
 """Arrays with as many elements as a frame can carry: for every API, version and place of an array, equal and different ones.
 
-The frames come from the message schemas. The newest version of each API goes first, then the older ones, then large frames; a
+The frames come from the message schemas. The newest version of each API goes first, in small frames and in large ones; a
 run that has too little time says how many it tried.
 """
 
@@ -58,7 +58,7 @@ def cases(scale_is_full: bool) -> Iterator[Case]:
         (api, version) for api in APIS.values() for version in api.versions if version < api.versions.max
     ]
     small, large = 100_000, 3_000_000
-    rounds = [(newest, small), (older, small), (newest, large)] if scale_is_full else [(newest, 20_000)]
+    rounds = [(newest, small), (newest, large), (older, small)] if scale_is_full else [(newest, 20_000)]
     for versions, budget_bytes in rounds:
         for api, version in versions:
             for place in array_places(api.request, version):
