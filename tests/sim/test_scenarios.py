@@ -103,6 +103,11 @@ def test_share_groups_keep_their_promises_under_the_faults_of_many_seeds(first: 
     _keep_their_promises("shares", range(first, first + 5))
 
 
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_rude_clients_harm_no_polite_ones_and_leave_nothing_behind(first: int) -> None:
+    _keep_their_promises("rude", range(first, first + 10))
+
+
 @pytest.mark.parametrize("kind", ["kill", "power"])
 def test_a_share_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind: str) -> None:
     points = crash_points("shares", 3)

@@ -343,8 +343,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_in_frame(self) -> bool:
-        """A frame has begun and is not complete, for want of bytes."""
-        return self._reader.pending_bytes > 0 and not self._is_starved
+        """A frame has begun and is not complete."""
+        return self._reader.pending_bytes > 0
+
+    @property
+    def is_starved(self) -> bool:
+        """A large frame has begun and may not be received further for now."""
+        return self._is_starved
 
     @property
     def _unsent_bytes(self) -> int:

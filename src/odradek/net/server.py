@@ -262,6 +262,8 @@ class Server:
         oldest_allowed = now - idle_seconds_max
         oldest_in_frame = now - min(idle_seconds_max, _FRAME_SECONDS_MAX)
         for connection in list(self._connections):
+            if connection.is_starved:
+                continue  # it is we who keep it waiting
             if connection.is_in_frame and connection.last_active < oldest_in_frame:
                 _log.warning("connection_slow_closed", peer=connection.peer)
                 connection.abort()

@@ -38,6 +38,7 @@ from odradek.testing.sim import (  # noqa: F401  their mutants are of the bank, 
     coordinator_mutants,
     follower_mutants,
     group_mutants,
+    rude_mutants,
     share_mutants,
     transaction_mutants,
 )

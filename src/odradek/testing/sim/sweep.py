@@ -17,6 +17,7 @@ from odradek.testing.sim.fault_plan import FaultPlan
 from odradek.testing.sim.follower_scenario import run_follower
 from odradek.testing.sim.group_scenario import run_groups
 from odradek.testing.sim.mutants import Mutant
+from odradek.testing.sim.rude_scenario import run_rude
 from odradek.testing.sim.share_scenario import run_shares
 from odradek.testing.sim.storage_scenario import run_storage
 from odradek.testing.sim.trace import Trace, first_difference
@@ -33,6 +34,7 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "groups": run_groups,
     "consumer_groups": run_consumer_groups,
     "shares": run_shares,
+    "rude": run_rude,
     "cluster": run_cluster,
 }
 

@@ -393,6 +393,12 @@ class SimTransport(asyncio.Transport):
 
     # -- the rest of asyncio's interface ---------------------------------------------------------------------
 
+    def _hung_up(self) -> str | None:
+        """What the kernel knows of the peer, whether or not the process reads: see `net/hangups.py`."""
+        if self._reset_unseen:
+            return "reset"
+        return "finished" if self._fin_received else None
+
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
 
@@ -405,5 +411,6 @@ class SimTransport(asyncio.Transport):
             "sockname": self.local,
             "peername": self.remote,
             "socket": SimSocket(self.local, self.remote),
+            "hung_up": self._hung_up(),
         }
         return known.get(name, default)
