@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.broker.cluster_link import ClusterLink
 from odradek.broker.context import Parts
@@ -45,6 +45,9 @@ from odradek.runtime.ports import Runtime
 from odradek.security.quotas import Quotas
 from odradek.storage.directories import LogDirectories
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.runtime.real_loop_watch import LoopWatch
 
 _log = events.get("broker")
 _DRAIN_SECONDS: Final = 5.0
@@ -85,6 +88,8 @@ class Broker:
         self._handlers = Handlers()
         self.addresses: list[tuple[str, int]] = []
         self.fatal = asyncio.Event()
+        self.loop_watch: LoopWatch | None = None
+        """Its `counts` say how often, and for how long, the event loop was held."""
 
     @property
     def address(self) -> str:
@@ -103,6 +108,15 @@ class Broker:
         except BaseException:
             await self.stop(drain_seconds=0.0)
             raise
+
+    def watch_loop(self) -> None:
+        """Notice from now on, until the broker stops, when something holds the event loop. Not in the simulator: it looks
+        with a thread of its own."""
+        limit_ms = self._current_config().odradek_loop_held_warn_ms
+        if self.loop_watch is None and limit_ms > 0:
+            from odradek.broker.held_loop import watch_loop
+
+            self.loop_watch = watch_loop(limit_ms / 1000, self._runtime.clock.monotonic)
 
     async def _start(self) -> None:
         config, runtime = self._config, self._runtime
@@ -292,6 +306,9 @@ class Broker:
             await self._stop(drain_seconds)
 
     async def _stop(self, drain_seconds: float) -> None:
+        watch, self.loop_watch = self.loop_watch, None
+        if watch is not None:
+            watch.close()
         server, cluster, replicas = self._server, self._cluster, self._replicas
         registry, directories = self._registry, self._directories
         self._server = self._cluster = self._replicas = self._registry = self._directories = None

@@ -63,6 +63,7 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         # What was imported and built so far lives as long as the process: keep the collector away from it.
         gc.freeze()
         gc.enable()
+        broker.watch_loop()
         first = await _first([stopped, failed])
     finally:
         stopped.cancel()

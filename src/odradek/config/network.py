@@ -129,6 +129,13 @@ class NetworkConfig(ShareConfig):
         "The most partitions that one DescribeTopicPartitions is answered with.",
         at_least(1),
     )
+    odradek_loop_held_warn_ms: int = setting_field(
+        "odradek.loop.held.warn.ms",
+        INT,
+        100,
+        "A line in the log says what held the event loop, when that took longer than this. 0: nobody looks.",
+        at_least(0),
+    )
     num_io_threads: int = setting_field(
         "num.io.threads",
         INT,

@@ -21,3 +21,13 @@ def odradek_broker() -> Iterator[LocalBroker]:
 
     with LocalBroker() as broker:
         yield broker
+
+
+@pytest.fixture
+def odradek_loop_watchdog() -> Iterator[None]:
+    """The test fails when a callback of an event loop in this process takes more than 50 ms of CPU time."""
+    from odradek.testing.loop_watchdog import callbacks_are_short
+
+    with callbacks_are_short() as found:
+        yield
+    assert not found, "\n".join(found)

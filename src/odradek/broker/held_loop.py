@@ -1,0 +1,43 @@
+"""What the log says when something held the event loop: one event with the stack, and no flood of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from odradek.runtime.real_loop_watch import LoopHeld, LoopWatch
+from odradek.telemetry import events
+
+_log = events.get("broker")
+_EVENT_SECONDS_MIN: Final = 10.0
+"""Between two events. The counts of `LoopWatch` have them all."""
+
+
+class HeldLoopLog:
+    """Called with each time that the loop was held."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._told_at = float("-inf")
+        self._untold_count = 0
+
+    def __call__(self, held: LoopHeld) -> None:
+        now = self._now()
+        if held.is_over and now - self._told_at < _EVENT_SECONDS_MIN:
+            self._untold_count += 1
+            return
+        self._told_at = now
+        untold_count, self._untold_count = self._untold_count, 0
+        _log.warning(
+            "event_loop_held",
+            held_ms=round(held.seconds * 1000),
+            cpu_ms=None if held.cpu_seconds is None else round(held.cpu_seconds * 1000),
+            is_over=held.is_over,
+            not_told_since=untold_count,
+            stack=" > ".join(held.stack) or "it was over before a look",
+        )
+
+
+def watch_loop(limit_s: float, now: Callable[[], float]) -> LoopWatch:
+    """Watch the running loop."""
+    return LoopWatch(limit_s, HeldLoopLog(now))

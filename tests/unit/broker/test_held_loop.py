@@ -1,0 +1,44 @@
+"""What the log says when the event loop was held."""
+
+import logging
+
+import pytest
+
+from odradek.broker.held_loop import HeldLoopLog
+from odradek.runtime.real_loop_watch import LoopHeld
+
+
+class Clock:
+    seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+def held(**changes: object) -> LoopHeld:
+    values = {"seconds": 0.25, "cpu_seconds": 0.2, "stack": ("outer (a.py:1)", "inner (b.py:2)")} | changes
+    return LoopHeld(**values)  # type: ignore[arg-type]
+
+
+def test_one_event_says_how_long_and_where_and_the_next_how_many_were_left_out(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("odradek"), "propagate", True)
+    clock = Clock()
+    report = HeldLoopLog(clock.now)
+    for clock.seconds in (0.0, 1.0, 2.0, 20.0):
+        report(held())
+    values = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
+    assert [one["not_told_since"] for one in values] == [0, 2]
+    assert (values[0]["held_ms"], values[0]["cpu_ms"]) == (250, 200)
+    assert values[0]["stack"] == "outer (a.py:1) > inner (b.py:2)"
+
+
+def test_one_that_goes_on_is_told_at_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("odradek"), "propagate", True)
+    report = HeldLoopLog(Clock().now)
+    report(held())
+    report(held(seconds=6.0, cpu_seconds=None, is_over=False))
+    assert len(caplog.records) == 2

@@ -1,0 +1,71 @@
+"""What held the event loop is noticed, with its stack, while it goes on or when it is over."""
+
+import asyncio
+import threading
+import time
+
+from odradek.runtime.real_loop_watch import HeldCounts, LoopHeld, LoopWatch
+
+LIMIT_S = 0.05
+
+
+def compute_for(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(1000))
+
+
+async def next_one(held: list[LoopHeld]) -> LoopHeld:
+    async with asyncio.timeout(30):
+        while not held:
+            await asyncio.sleep(0.01)
+    return held[0]
+
+
+async def test_a_callback_that_holds_the_loop_is_reported_once_with_where_it_was() -> None:
+    held: list[LoopHeld] = []
+    watch = LoopWatch(LIMIT_S, held.append)
+    try:
+        await asyncio.sleep(LIMIT_S)
+        held.clear()
+        compute_for(LIMIT_S * 8)
+        found = await next_one(held)
+        assert found.seconds > LIMIT_S * 4
+        assert any("compute_for" in call for call in found.stack)
+        assert found.cpu_seconds is not None
+        assert found.is_over
+        assert watch.counts.count >= 1
+        assert watch.counts.seconds_max >= found.seconds
+    finally:
+        watch.close()
+
+
+async def test_waiting_is_told_from_computing() -> None:
+    held: list[LoopHeld] = []
+    watch = LoopWatch(LIMIT_S, held.append)
+    try:
+        await asyncio.sleep(0)
+        threading.Event().wait(LIMIT_S * 8)
+        found = await next_one(held)
+        assert found.cpu_seconds is not None
+        assert found.cpu_seconds < found.seconds / 2
+    finally:
+        watch.close()
+
+
+async def test_nothing_is_looked_at_after_the_end() -> None:
+    held: list[LoopHeld] = []
+    watch = LoopWatch(LIMIT_S, held.append)
+    watch.close()
+    watch.close()
+    compute_for(LIMIT_S * 4)
+    await asyncio.sleep(0)
+    assert held == []
+
+
+def test_holds_are_counted_by_how_long_they_were() -> None:
+    counts = HeldCounts()
+    for seconds in (0.11, 0.2, 0.3, 7.0, 60.0):
+        counts.add(seconds)
+    assert (counts.count, counts.seconds_max) == (5, 60.0)
+    assert counts.buckets == [0, 2, 1, 0, 0, 0, 1, 1]
