@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 from typing import Any
 
 import pytest
@@ -33,6 +34,32 @@ async def test_topics_records_and_producers_survive_a_restart(scene: Any) -> Non
     assert (again.error_code, again.base_offset) == (0, 0), "the duplicate is recognised after a restart"
     next_ids = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
     assert next_ids.producer_id > first_ids.producer_id
+
+
+async def test_a_log_of_a_topic_that_is_gone_is_set_aside_and_the_others_are_not(
+    scene: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    await wire.create("t")
+    await wire.produce("t", [b"a"])
+    await scene.stop()
+    data = scene.directory / "data"
+    shutil.copytree(data / "t-0", data / "gone-0")
+    metadata = data / "gone-0" / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
+
+    for expected in (True, False):
+        caplog.clear()
+        await scene.start()
+        wire = await scene.connect()
+        assert await wire.values("t") == [b"a"]
+        await scene.stop()
+        assert ("stray" in caplog.text) is expected
+    (stray,) = [one for one in data.iterdir() if one.name.endswith("-stray")]
+    assert stray.name.startswith("gone-0.")
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+    assert not (data / "gone-0").exists()
 
 
 async def test_a_second_broker_cannot_take_the_same_directory(scene: Any, tmp_path: Any) -> None:

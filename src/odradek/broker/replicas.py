@@ -201,7 +201,7 @@ class Replicas:
     async def load(
         self, image: ClusterImage, config: BrokerConfig, findings: DiskFindings = ALL_THERE
     ) -> None:
-        """Open every replica that the image has for this broker; logs of what it does not know are left alone.
+        """Open every replica that the image has for this broker.
 
         They get no roles: the image may be of a former life, whose leadership ended with it, as did what was not durable.
         What `findings` say of the disks is on the disks when this returns.
@@ -214,20 +214,36 @@ class Replicas:
         if self._partitions and not all(directory.was_clean for directory in self._directories.all()):
             seconds = round(self._runtime.clock.monotonic() - began, 3)
             _log.info("logs_recovered", count=len(self._partitions), seconds=seconds)
-        known = {
-            TopicPartition(topic.name, index)
-            for topic in image.topics.values()
-            for index, state in enumerate(topic.partitions)
-            if self._held.me in state.replicas
-        }
-        for stray in self._directories.strays(known):
-            _log.warning("stray_log_left_alone", path=stray)
 
     async def apply(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
         """Do what it takes to get to the next image."""
         async with self._changing:
             first, self._held.has_roles = not self._held.has_roles, True
             await self._take_on(after, config, are_new=True, first=first)
+            if first:
+                await self._set_strays_aside(after)
+
+    async def _set_strays_aside(self, image: ClusterImage) -> None:
+        """Logs for which the cluster has no place here, says a controller in office: of topics that were deleted, or replicas
+        that were moved away, while this broker or one of its directories was down."""
+        me = self._held.me
+
+        def is_placed_here(topic_id: UUID, index: int) -> bool:
+            topic = image.topics_by_id.get(topic_id)
+            return (
+                topic is not None and index < len(topic.partitions) and me in topic.partitions[index].replicas
+            )
+
+        known = [
+            TopicPartition(topic.name, index)
+            for topic in image.topics.values()
+            for index, state in enumerate(topic.partitions)
+            if me in state.replicas
+        ]
+        try:
+            await self._directories.set_strays_aside(known, is_placed_here)
+        except KafkaError as error:
+            _log.warning("strays_not_set_aside", reason=error.message)
 
     async def _take_on(
         self, image: ClusterImage, config: BrokerConfig, *, are_new: bool, first: bool = False

@@ -19,7 +19,7 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
 from odradek.storage import naming
 from odradek.storage.checkpointing import Checkpointing
-from odradek.storage.checkpoints import kafka_id
+from odradek.storage.checkpoints import BadCheckpointError, kafka_id, parse_partition_metadata
 from odradek.storage.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
 from odradek.storage.directory_identity import cluster_of
 from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS
@@ -187,10 +187,6 @@ class LogDirectories:
         """An open log."""
         return self._logs.get(name)
 
-    def strays(self, known: Iterable[TopicPartition]) -> list[str]:
-        """Partition directories of partitions that are not `known`."""
-        return self._homes.strays(known)
-
     # ---- logs come and go ------------------------------------------------------------------------------------------
 
     async def open_log(
@@ -353,9 +349,45 @@ class LogDirectories:
         """Rename the directory of another topic's partition; a person may look into it."""
         path = naming.join(directory.path, str(name))
         target = self._retired_path(directory, name, naming.STRAY_DIRECTORY)
-        log.warning("stray_log_set_aside", path=path, target=target)
+        log.warning(
+            "stray_log_set_aside",
+            path=path,
+            target=target,
+            meaning="the cluster keeps no such replica here; if nobody needs its records, delete it",
+        )
         await self._rename(directory, path, target)
         self._homes.forget(name)
+
+    async def set_strays_aside(
+        self, known: Iterable[TopicPartition], is_placed_here: Callable[[UUID, int], bool]
+    ) -> None:
+        """Rename the directories of partitions that are not `known`, so that they are met once; nothing of them is deleted.
+
+        A directory stays that does not say which topic it belongs to, or whose topic and partition are placed here.
+        """
+        for name, directory in self._homes.strays(known):
+            if directory.offline is not None or name in self._logs:
+                continue
+            path = naming.join(directory.path, str(name))
+            topic_id = await self._runtime.offload.run(self._topic_id_in, path)
+            if topic_id is None:
+                log.warning(
+                    "stray_log_left_alone", path=path, reason="nothing in it says which topic it is of"
+                )
+            elif is_placed_here(topic_id, name.partition):
+                log.warning("stray_log_left_alone", path=path, reason="its topic has another name now")
+            else:
+                await self._set_aside(directory, name)
+                directory.forget(name)
+
+    def _topic_id_in(self, path: str) -> UUID | None:
+        """On any thread."""
+        try:
+            return parse_partition_metadata(
+                self._runtime.disk.read(naming.join(path, naming.PARTITION_METADATA))
+            )
+        except (OSError, BadCheckpointError):
+            return None
 
     async def delete_log(self, name: TopicPartition) -> None:
         """Take a partition's files out of sight, durably; `remove_deleted` removes them. Nothing happens without any."""

@@ -7,7 +7,6 @@ from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.storage import naming
 from odradek.storage.log_directory import LogDirectory
 
 
@@ -63,11 +62,11 @@ class Homes:
                     counts[directory.path] += 1
         return min(online, key=lambda directory: counts[directory.path])
 
-    def strays(self, known: Iterable[TopicPartition]) -> list[str]:
-        """Partition directories of partitions that are not `known`."""
+    def strays(self, known: Iterable[TopicPartition]) -> list[tuple[TopicPartition, LogDirectory]]:
+        """Where there are directories of partitions that are not `known`."""
         wanted = set(known)
         return [
-            naming.join(directory.path, str(name))
+            (name, directory)
             for name, directories in sorted(self._of.items(), key=lambda entry: entry[0])
             for directory in directories
             if name not in wanted

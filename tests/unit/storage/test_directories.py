@@ -264,11 +264,39 @@ async def test_a_checkpoint_that_a_killed_broker_replaced_does_not_come_back(lab
     assert lab.values(await open_flights(lab.directories(), OTHER_ID)) == [b"kept"]
 
 
-async def test_strays_are_named(lab: Lab) -> None:
+async def test_strays_are_set_aside_once_and_nothing_of_them_is_deleted(lab: Lab) -> None:
     directories = lab.directories()
     await open_flights(directories)
-    await directories.open_log(TopicPartition("gone", 3), TOPIC_ID, CONFIG)
-    assert directories.strays([FLIGHTS]) == ["/data/gone-3"]
+    lab.fill(await directories.open_log(TopicPartition("gone", 3), OTHER_ID, CONFIG), 10)
+    await directories.open_log(TopicPartition("moved", 0), TOPIC_ID, CONFIG)
+    await shut(directories)
+    directories = lab.directories()
+    asked: list[tuple[UUID, int]] = []
+
+    def is_placed_here(topic_id: UUID, index: int) -> bool:
+        asked.append((topic_id, index))
+        return topic_id == TOPIC_ID
+
+    for _ in range(2):
+        await directories.set_strays_aside([FLIGHTS], is_placed_here)
+    assert asked == [(OTHER_ID, 3), (TOPIC_ID, 0), (TOPIC_ID, 0)]
+    names = lab.names("/data")
+    (stray,) = [name for name in names if name.endswith("-stray")]
+    assert "00000000000000000000.log" in lab.names(f"/data/{stray}")
+    assert {str(FLIGHTS), "moved-0"} <= set(names)
+    assert "gone-3" not in names
+
+
+@pytest.mark.parametrize("content", [None, b"", b"version: 0\ntopic_id: what?"])
+async def test_a_directory_that_does_not_say_whose_it_is_stays(lab: Lab, content: bytes | None) -> None:
+    directories = lab.directories()
+    await directories.open_log(TopicPartition("gone", 3), OTHER_ID, CONFIG)
+    await shut(directories)
+    lab.disk.remove("/data/gone-3/partition.metadata")
+    if content is not None:
+        lab.write("partition.metadata", content, directory="/data/gone-3")
+    await lab.directories().set_strays_aside([], lambda *_: False)
+    assert "gone-3" in lab.names("/data")
 
 
 async def test_a_partition_in_two_directories_is_refused(lab: Lab) -> None:
