@@ -185,6 +185,7 @@ class Broker:
             partition_count=config.num_partitions,
             replication_factor=config.default_replication_factor,
             check_configs=lambda configs: _check_configs(configs, self._current_config()),
+            descriptors=self._runtime.descriptors,
             rules=TopicRules(
                 min_isr=inherited.min_insync_replicas,
                 allows_unclean=inherited.unclean_leader_election_enable,
@@ -272,7 +273,7 @@ class Broker:
         config = parts.config
         server = self._server = Server(
             dispatcher := Dispatcher(parts, self._handlers, parts.quotas),
-            _limits(config),
+            _limits(config, self._runtime),
             now=self._runtime.clock.monotonic,
         )
         server.pace = partial(_pace, parts)
@@ -381,7 +382,7 @@ class Broker:
         parts.quotas.update(image.client_quotas, quota_terms(config))
         await parts.replicas.reconfigure(image, config)
         if self._server is not None:
-            self._server.limits = _limits(config)
+            self._server.limits = _limits(config, self._runtime)
 
     async def _prune_share_state(self) -> None:
         shares = self._coordinators.made(SHARE_GROUP_STATE)
@@ -450,7 +451,10 @@ async def _import_handlers(handlers: Handlers) -> None:
     await asyncio.sleep(_IMPORT_AFTER_SECONDS)
     for name in DATA_PATH:
         await asyncio.sleep(0)
-        handlers.load(api_by_name(name))
+        try:
+            handlers.load(api_by_name(name))
+        except OSError as error:  # no descriptor for its file: the first request that needs it tries again
+            _log.warning("handler_not_imported", api=name, error=error)
 
 
 _IMPORT_AFTER_SECONDS: Final = 0.001
@@ -498,11 +502,12 @@ def _pace(parts: Parts, host: str) -> tuple[float, bool]:
     return parts.quotas.connection_from(host, parts.runtime.clock.monotonic())
 
 
-def _limits(config: BrokerConfig) -> ServerLimits:
+def _limits(config: BrokerConfig, runtime: Runtime) -> ServerLimits:
     return ServerLimits(
         frame_bytes_max=config.socket_request_max_bytes,
         in_flight_max=config.queued_max_requests,
         connections_max=config.max_connections,
+        descriptors_max=runtime.descriptors.connections,
         connections_per_host_max=config.max_connections_per_ip,
         connections_per_host_overrides=config.max_connections_per_ip_overrides,
         idle_seconds_max=config.connections_max_idle_ms / 1000

@@ -21,7 +21,7 @@ from odradek.protocol.messages.forward import ForwardRequest, ForwardResponse
 from odradek.runtime.ports import Buffer
 from odradek.telemetry import events
 
-_log = events.get("broker")
+_log = events.caused_by_peers("broker")
 
 _GIVE_UP_SECONDS: Final = 20.0
 _KNOWN_SECONDS_MAX: Final = 5.0

@@ -12,6 +12,7 @@ from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import OdradekError
 from odradek.runtime.real import real_runtime
+from odradek.runtime.real_descriptors import raise_limit
 from odradek.telemetry import events
 
 _log = events.get("broker")
@@ -31,6 +32,7 @@ def run(
     Prints `ready HOST:PORT` on standard output once it accepts connections; everything else goes to standard error.
     """
     events.configure(level=log_level, json_lines=json_log)
+    raise_limit()
     for warning in warnings:
         _log.warning("setting_ignored", reason=warning)
     return asyncio.run(_serve(config, lifeline))

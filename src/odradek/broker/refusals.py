@@ -16,7 +16,7 @@ from odradek.protocol import Message, RequestHeader, Struct
 from odradek.protocol.schema import ArrayKind, Kind, StructKind
 from odradek.telemetry import events
 
-_log = events.get("broker")
+_log = events.caused_by_peers("broker")
 _QUIET_SECONDS: Final = 60.0
 _CODE: Final = "error_code"
 _NAMES: Final = ("name", "topic", "resource_name", "log_dir", "topic_id")

@@ -18,7 +18,7 @@ from odradek.protocol.messages.write_txn_markers import (
 from odradek.telemetry import events
 from odradek.transactions.markers import MarkerBatch
 
-_log = events.get("transactions")
+_log = events.caused_by_peers("transactions")
 _WRITE_TXN_MARKERS: Final = 27
 _LANE: Final = "markers"
 _UNDER_WAY_MAX: Final = 5

@@ -22,7 +22,7 @@ from odradek.protocol.messages.add_partitions_to_txn import (
 )
 from odradek.telemetry import events
 
-_log = events.get("transactions")
+_log = events.caused_by_peers("transactions")
 _ADD_PARTITIONS_TO_TXN: Final = 24
 _LANE: Final = "transactions"
 _ASK_SECONDS_MAX: Final = 10.0

@@ -30,7 +30,7 @@ from odradek.runtime.shielded import outcome_of, unheard
 from odradek.shards import Shards, decided
 from odradek.telemetry import events
 
-_log = events.get("groups")
+_log = events.caused_by_peers("groups")
 Settings = Callable[[str], ShareSettings]
 
 

@@ -16,6 +16,7 @@ from odradek.cluster.placement import check_assignment, place
 from odradek.cluster.standing import DEFAULT_RULES, TopicRules
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, check_topic_name
+from odradek.runtime.descriptors import UNLIMITED, DescriptorBudget
 
 PARTITIONS_PER_CHANGE_MAX: Final = 10_000
 """As in Kafka: one request must not keep the controller, which makes one change at a time, busy for minutes."""
@@ -49,6 +50,8 @@ class ClusterDefaults:
     replication_factor: int
     check_configs: Callable[[Mapping[str, str]], None]
     partition_count_max: int = 200_000
+    descriptors: DescriptorBudget = UNLIMITED
+    """Of this broker; the others are taken to have as many."""
     rules: TopicRules = DEFAULT_RULES
     """For topics that do not say otherwise."""
 
@@ -74,6 +77,7 @@ class Planner:
         self._brokers = [broker.broker_id for broker in image.brokers]
         self._start = int(chance * len(self._brokers))
         self._partition_count = sum(len(topic.partitions) for topic in image.topics.values())
+        self._replica_count = sum(_replica_count(topic) for topic in image.topics.values())
         self._added_count = 0
         self._flat_names: dict[str, str] | None = None
         self.planned: dict[str, TopicImage] = {}
@@ -86,6 +90,7 @@ class Planner:
         self._check_collision(new.name)
         self._defaults.check_configs(new.configs)
         replica_lists = self._assigned(new) if new.assignment else self._placed(new)
+        self._check_descriptors(replica_lists)
         topic = TopicImage(
             name=new.name,
             topic_id=topic_id,
@@ -93,6 +98,7 @@ class Planner:
             configs=dict(new.configs),
         )
         self._added_count += len(replica_lists)
+        self._replica_count += sum(map(len, replica_lists))
         self.planned[new.name] = topic
         if self._flat_names is not None:
             self._flat_names[_flat(new.name)] = new.name
@@ -123,6 +129,7 @@ class Planner:
             replica_lists = place(
                 added, factor, self._image.brokers, first=self._start + present, absent=self._absent
             )
+        self._check_descriptors(replica_lists)
         fresh = tuple(self._fresh_partition(replicas) for replicas in replica_lists)
         return replace(topic, partitions=topic.partitions + fresh)
 
@@ -170,6 +177,18 @@ class Planner:
                 f"{total} partitions would be more than the {self._defaults.partition_count_max} this broker may hold",
             )
 
+    def _check_descriptors(self, added: Sequence[Sequence[BrokerId]]) -> None:
+        """POLICY_VIOLATION where the brokers could not open all replicas, taken to be spread evenly."""
+        budget = self._defaults.descriptors
+        replica_count = self._replica_count + sum(map(len, added))
+        replica_count_max = budget.partitions_max * max(len(self._brokers), 1)
+        if replica_count > replica_count_max:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{replica_count} replicas are more than the {replica_count_max} that the brokers' limit of open files "
+                f"({budget.limit} each) has room for: raise it ('ulimit -n'), add brokers, or delete topics",
+            )
+
     def _check_collision(self, name: str) -> None:
         """'.' and '_' look the same in metric names, so Kafka lets only one of two such names exist."""
         if "." not in name and "_" not in name:
@@ -182,6 +201,11 @@ class Planner:
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"topic name {name!r} collides with {other!r} ('.' and '_' count as one)",
             )
+
+
+def _replica_count(topic: TopicImage) -> int:
+    """As many for each partition as for the first: those that are being moved have some more for a while."""
+    return len(topic.partitions) * len(topic.partitions[0].replicas) if topic.partitions else 0
 
 
 def _flat(name: str) -> str:

@@ -41,7 +41,7 @@ _OPERATIONS_MAX: Final = 500
 _BYTES_MAX: Final = 700_000
 """Of one commit: a ZooKeeper takes about 1 MB."""
 _READS_AT_ONCE: Final = 64
-_log = events.get("cluster")
+_log = events.caused_by_peers("cluster")
 
 
 class ClusterStore:

@@ -22,7 +22,7 @@ from odradek.protocol import MalformedMessage, UnknownVersion
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
 
-_log = events.get("groups")
+_log = events.caused_by_peers("groups")
 
 _DUE_A_TICK: Final = 200
 """So many deadlines are handled before the loop serves others."""

@@ -35,7 +35,7 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     from odradek.net.server import OpenListener, Server
 
-_log = events.get("net")
+_log = events.caused_by_peers("net")
 
 _ENOUGH_BYTES: Final = 64 * 1024
 """With so much to write, the next request waits until it is written."""

@@ -20,7 +20,7 @@ from odradek.runtime.mapped_range import is_mapped, report_unreadable
 from odradek.runtime.ports import Buffer
 from odradek.telemetry import events
 
-_log = events.get("net")
+_log = events.caused_by_peers("net")
 _COALESCE_BYTES: Final = 64 * 1024
 """Below this much, one joined write beats several; above it, copying costs more than system calls do."""
 _PIECES_MAX: Final = 64

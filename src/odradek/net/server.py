@@ -13,13 +13,14 @@ from functools import partial
 from typing import Final
 
 from odradek.model.errors import OdradekError
+from odradek.net.accepting import Listening, listen
 from odradek.net.connection import Connection, RequestHandler
 from odradek.net.hangups import Hangups
 from odradek.net.request_budget import RequestBudget
 from odradek.net.unread_answers import UnreadAnswers
 from odradek.telemetry import events
 
-_log = events.get("net")
+_log = events.caused_by_peers("net")
 _IDLE_SWEEP_SECONDS_MIN: Final = 1.0
 _IDLE_SWEEP_SECONDS_MAX: Final = 60.0
 _WATCH_SECONDS: Final = 0.5
@@ -43,6 +44,8 @@ class ServerLimits:
     frame_bytes_max: int = 104_857_600
     in_flight_max: int = 500
     connections_max: int = 2**31 - 1
+    descriptors_max: int = 2**31 - 1
+    """Connections that the process has file descriptors for."""
     connections_per_host_max: int = 2**31 - 1
     idle_seconds_max: float = 600.0
     request_bytes_max: int | None = None
@@ -72,7 +75,7 @@ class Server:
         self._handler = handler
         self.limits = limits
         self.now = now
-        self._listeners: list[asyncio.AbstractServer] = []
+        self._listeners: list[Listening] = []
         self._connections: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -113,15 +116,10 @@ class Server:
         return port
 
     async def _open(self, listener: OpenListener, host: str | None, port: int) -> int:
-        opened = await asyncio.get_running_loop().create_server(
-            partial(Connection, self, self._handler, listener),
-            host,
-            port,
-            backlog=self.limits.backlog,
-            reuse_address=True,
-        )
+        make = partial(Connection, self, self._handler, listener)
+        opened = await listen(make, host, port, backlog=self.limits.backlog)
         self._listeners.append(opened)
-        return int(opened.sockets[0].getsockname()[1]) if opened.sockets else port
+        return opened.port
 
     async def stop(self, *, drain_seconds: float) -> None:
         """Accept nothing more, let requests under way be answered for a while, then close every connection."""
@@ -149,6 +147,8 @@ class Server:
             return "the broker is stopping"
         if len(self._connections) >= self.limits.connections_max:
             return f"max.connections={self.limits.connections_max} reached"
+        if len(self._connections) >= self.limits.descriptors_max:
+            return f"{self.limits.descriptors_max} connections are what the limit of open files has room for"
         host = connection.peer_host
         allowed = self.limits.connections_per_host_overrides.get(host, self.limits.connections_per_host_max)
         if self._per_host[host] >= allowed:

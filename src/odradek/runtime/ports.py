@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 from uuid import UUID
 
+from odradek.runtime.descriptors import UNLIMITED, DescriptorBudget
+
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 
@@ -68,6 +70,10 @@ class DiskFile(Protocol):
 
     def length(self) -> int:
         """Bytes in the file now."""
+
+    def rest(self) -> bool:
+        """Give the descriptor back until the file is used again, by its path. False, and nothing happens, where that no longer
+        leads to it. For files whose content is synced."""
 
     def close(self) -> None:
         """Idempotent. Does not sync."""
@@ -152,3 +158,4 @@ class Runtime:
     entropy: Entropy
     disk: Disk
     offload: Offload
+    descriptors: DescriptorBudget = UNLIMITED

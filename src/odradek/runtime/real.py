@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
+from odradek.runtime.real_descriptors import budget
 from odradek.runtime.real_disk import LOCK_FILE_NAME, PosixDisk, PosixFile, PosixLock
 from odradek.runtime.real_offload import ThreadOffload
 
@@ -22,5 +23,9 @@ __all__ = [
 def real_runtime(*, threads: int = 4) -> Runtime:
     """A runtime on this machine; `threads` bounds the blocking work under way at once."""
     return Runtime(
-        clock=SystemClock(), entropy=SystemEntropy(), disk=PosixDisk(), offload=ThreadOffload(threads)
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+        disk=PosixDisk(),
+        offload=ThreadOffload(threads),
+        descriptors=budget(),
     )

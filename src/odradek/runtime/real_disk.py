@@ -48,18 +48,29 @@ class _Descriptor:
 class PosixFile:
     """`DiskFile` over a descriptor. Safe to use from several threads at once, `close` included."""
 
-    __slots__ = ("_descriptor", "_mappable", "_path")
+    __slots__ = ("_access", "_descriptor", "_mappable", "_path")
 
-    def __init__(self, number: int, path: str) -> None:
+    def __init__(self, number: int, path: str, access: int = os.O_RDWR) -> None:
         self._descriptor: _Descriptor | None = _Descriptor(number)
         self._path = path
+        self._access: int | None = access
+        """How it is opened again after a rest; None once it is closed."""
         self._mappable = True
 
     def _held(self) -> _Descriptor:
         descriptor = self._descriptor
         if descriptor is None:
-            raise OSError(errno.EBADF, "the file is closed", self._path)
+            if self._access is None:
+                raise OSError(errno.EBADF, "the file is closed", self._path)
+            descriptor = self._descriptor = _Descriptor(os.open(self._path, self._access | os.O_CLOEXEC))
         return descriptor
+
+    def rest(self) -> bool:
+        descriptor = self._descriptor
+        if descriptor is not None and not _names(self._path, descriptor.number):
+            return False
+        self._descriptor = None
+        return self._access is not None
 
     def pread(self, length: int, position: int) -> bytes:
         descriptor = self._held()
@@ -134,7 +145,7 @@ class PosixFile:
         return os.fstat(descriptor.number).st_size
 
     def close(self) -> None:
-        self._descriptor = None
+        self._access = self._descriptor = None
 
 
 def _progress(written: int) -> int:
@@ -187,9 +198,8 @@ class PosixDisk:
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> PosixFile:
         access = os.O_RDWR if write else os.O_RDONLY
-        return PosixFile(
-            os.open(path, access | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE), path
-        )
+        number = os.open(path, access | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE)
+        return PosixFile(number, path, access)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

@@ -33,7 +33,7 @@ from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome
 from odradek.shards.turn import Turn
 from odradek.telemetry import events
 
-_log = events.get("shards")
+_log = events.caused_by_peers("shards")
 
 _LOAD_BYTES: Final = 1024 * 1024
 _REPLAYS_A_TURN: Final = 2_000

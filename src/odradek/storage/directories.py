@@ -28,7 +28,7 @@ from odradek.storage.homes import Homes
 from odradek.storage.interrupted_moves import InterruptedMoves
 from odradek.storage.lack_notes import LackNote, remove_note, write_note
 from odradek.storage.log import Log
-from odradek.storage.log_directory import LogDirectory
+from odradek.storage.log_directory import LogDirectory, refuse_without_descriptors
 from odradek.storage.making import MakingTogether
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.relocation import (
@@ -45,6 +45,8 @@ from odradek.storage.steps import Steps, carry_out
 from odradek.telemetry import events
 
 log = events.get("storage")
+_lacks = events.caused_by_peers("storage")
+"""Of descriptors, which strangers can take."""
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 _CLOSED_AT_ONCE: Final = 4
@@ -73,11 +75,12 @@ class LogDirectories:
         *,
         producer_expiration_ms: int,
         open_files_max: int,
+        writers_max: int,
     ) -> None:
         self._runtime = runtime
         self._directories = directories
         self.producer_expiration_ms = producer_expiration_ms
-        self._files = OpenFiles(runtime.disk, open_files_max)
+        self._files = OpenFiles(runtime.disk, open_files_max, writers_max)
         self._homes = Homes(directories)
         self._logs: dict[TopicPartition, Log] = {}
         self._has_made_logs = False
@@ -104,7 +107,6 @@ class LogDirectories:
         cluster_id: str | None = None,
         new_cluster_id: Callable[[], str] | None = None,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        open_files_max: int = 1024,
     ) -> LogDirectories:
         """Lock the directories and check whose they are. Blocks; no log is opened yet.
 
@@ -124,7 +126,8 @@ class LogDirectories:
                 opened,
                 name,
                 producer_expiration_ms=producer_expiration_ms,
-                open_files_max=open_files_max,
+                open_files_max=runtime.descriptors.readers,
+                writers_max=runtime.descriptors.writers,
             )
             self._load(node_id)
         except BaseException:
@@ -144,6 +147,7 @@ class LogDirectories:
                     self.directory_id = directory_id
                 self._take_in(directory, directory.load(), moves)
             except OSError as error:
+                refuse_without_descriptors(directory.path, error)
                 directory.failed(error)
         moves.settle(self._runtime.disk, self._homes, self._homes.moved_in, self._doomed.append)
         for directory in self._directories:
@@ -301,6 +305,7 @@ class LogDirectories:
                 log.error("log_not_opened", partition=name, error=error.__cause__)
             raise
         self._logs[name] = opened
+        opened.share_descriptors()
         directory.hold(name, topic_id)
         if is_new:
             self._has_made_logs = True
@@ -494,7 +499,8 @@ class LogDirectories:
         try:
             await self._runtime.offload.run(rename)
         except OSError as error:
-            self._fail_directory(directory, error)
+            if error.errno not in DISK_FULL:
+                self._fail_directory(directory, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {path}: {error}") from error
 
     # ---- the clockwork ---------------------------------------------------------------------------------------------
@@ -614,6 +620,9 @@ class LogDirectories:
         return directory.path
 
     def _fail_directory(self, directory: LogDirectory, error: OSError) -> None:
+        if error.errno in NO_DESCRIPTORS:  # the process has none left: that says nothing of the disk
+            _lacks.error("too_many_open_files", path=directory.path, error=error)
+            return
         was_online = directory.offline is None
         directory.failed(error)
         for name, opened in self._logs.items():

@@ -81,7 +81,8 @@ class Life:
             try:
                 work()
             except OSError as error:
-                self._failure = str(error)
+                if error.errno not in NO_DESCRIPTORS:  # nothing was tried, so nothing is lost
+                    self._failure = str(error)
                 raise
 
 

@@ -21,7 +21,7 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     from odradek.storage.truncation import Truncation
 
-log = events.get("storage")
+log = events.caused_by_peers("storage")
 
 
 OnBroken: TypeAlias = Callable[[TopicPartition, OSError], None]

@@ -30,7 +30,7 @@ from odradek.storage.sparse_index import (
 )
 from odradek.telemetry import events
 
-log = events.get("storage")
+log = events.caused_by_peers("storage")
 
 _HINTS_MAX: Final = 64
 OFFSET_MAX: Final = 2**63 - 1
@@ -88,8 +88,10 @@ class IndexedSegment:
 
     @property
     def log_file(self) -> DiskFile:
-        if self.writer is not None:
-            return self.writer.log_file
+        """For reading."""
+        writer = self.writer
+        if writer is not None and not writer.resting:
+            return writer.log_file
         return self.pinned if self.pinned is not None else self._files.get(self.path(naming.LOG))
 
     def unpin(self) -> None:

@@ -128,6 +128,12 @@ class Log(TruncatableLog, ShrinkingLog):
             path = naming.join(self.directory, naming.PARTITION_METADATA)
             self._durability.file_changed(path, checkpoints.format_partition_metadata(opened.topic_id))
 
+    def share_descriptors(self) -> None:
+        """On the loop, once it is open: its files may rest when others need descriptors."""
+        writer = self._segments.active.writer
+        if writer is not None:
+            self._files.awake(writer)
+
     @classmethod
     def open(cls, *arguments: Any, **options: Any) -> Log:
         """What `opening` says, at once."""

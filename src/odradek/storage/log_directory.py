@@ -15,6 +15,7 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import DirectoryLock, Disk
 from odradek.storage import checkpoints, naming
 from odradek.storage.checkpoints import BadCheckpointError
+from odradek.storage.durability import NO_DESCRIPTORS
 from odradek.storage.generation import DiskGeneration, format_generation, parse_generation
 from odradek.telemetry import events
 
@@ -67,6 +68,14 @@ class Checkpoint:
     """Partitions of which the files will not speak any more."""
 
 
+def refuse_without_descriptors(path: str, error: OSError) -> None:
+    """ConfigError where the process has no descriptors left: that says nothing of the disk."""
+    if error.errno in NO_DESCRIPTORS:
+        raise ConfigError(
+            f"data directory {path} cannot be opened: {error.strerror}. Raise the limit of open files ('ulimit -n')"
+        ) from error
+
+
 class LogDirectory:
     """See the module. `open` takes the lock; the rest is called in the order of the methods."""
 
@@ -111,6 +120,7 @@ class LogDirectory:
                 f"data directory {path} is in use by another broker; stop that one, or give this one another directory"
             ) from None
         except OSError as error:
+            refuse_without_descriptors(path, error)
             return cls(disk, path, None, str(error))
         return cls(disk, path, lock, None)
 

@@ -1,26 +1,43 @@
-"""A bounded number of open files for reading, shared by all logs of a broker.
+"""A bounded number of open files, shared by all logs of a broker. It belongs to the event loop.
 
-Only files that are no longer written come here, and only the event loop uses them, each for the length of one call: so the
-least recently used one may be closed at any time.
+Files that are no longer written are opened here for reading, each for the length of one call: so the least recently used one
+may be closed at any time. Files that are written belong to their logs. A log that nobody writes to lets its descriptors rest
+when others need them: everything in them is durable, and they are opened again with the next use.
 """
 
 from __future__ import annotations
 
+import errno
 from collections import OrderedDict
+from typing import Final
 
 from odradek.runtime.ports import Disk, DiskFile
+from odradek.storage.segment_writer import SegmentWriter
+
+_UNBOUNDED: Final = 2**31 - 1
+_PRUNED_LEAST: Final = 64
 
 
 class OpenFiles:
-    """Opens files on demand, read-only, and keeps at most `limit` of them open."""
+    """Opens files on demand, read-only, and keeps at most `limit` of them open, beside those of about `writers_max` files that
+    are written: more only while all of those have something that is not durable yet."""
 
-    def __init__(self, disk: Disk, limit: int = 1024) -> None:
+    def __init__(self, disk: Disk, limit: int = 1024, writers_max: int = _UNBOUNDED) -> None:
         self._disk = disk
         self._limit = max(limit, 1)
+        self._writers_max = max(writers_max, 1)
         self._files: OrderedDict[str, DiskFile] = OrderedDict()
+        self._writers: OrderedDict[SegmentWriter, int] = OrderedDict()
+        """Those that are awake, in the order in which they are looked at, with their `write_count` then."""
+        self._prune_at = min(self._writers_max, _PRUNED_LEAST)
 
     def __len__(self) -> int:
         return len(self._files)
+
+    @property
+    def writer_file_count(self) -> int:
+        """Files open for writing."""
+        return sum(writer.open_file_count for writer in self._writers)
 
     def get(self, path: str) -> DiskFile:
         """The open file at `path`; FileNotFoundError when there is none."""
@@ -32,6 +49,46 @@ class OpenFiles:
             self._files.popitem(last=False)[1].close()
         file = self._files[path] = self._disk.open(path, write=False)
         return file
+
+    def wake(self, writer: SegmentWriter) -> None:
+        """These files, which rest, are to be used. OSError (EMFILE) while no others can rest for them: each of those has
+        something that is not durable yet, and can rest in a moment."""
+        if len(self._writers) >= self._prune_at:
+            self._make_room(keep=writer)
+            if self.writer_file_count >= self._writers_max:
+                raise OSError(errno.EMFILE, "too many logs are written to at the same time")
+        self.awake(writer)
+
+    def awake(self, writer: SegmentWriter) -> None:
+        """A log holds these files open for writing, from now on. Others are made to rest where there are too many."""
+        writer.resting = False
+        self._writers[writer] = writer.write_count
+        if len(self._writers) >= self._prune_at:
+            self._make_room(keep=writer)
+
+    def _make_room(self, keep: SegmentWriter) -> None:
+        """Forget writers that are closed; of the others let rest first those that were not written to since the last look."""
+        for writer in [writer for writer in self._writers if writer.closed]:
+            del self._writers[writer]
+        excess = self.writer_file_count + 1 - self._writers_max
+        if excess > 0:
+            # Some more than must be, so that not every single opening has to look.
+            excess += self._writers_max // 4
+            for is_last_look in (False, True):
+                for writer, seen in list(self._writers.items()):
+                    if excess <= 0:
+                        break
+                    if writer is keep:
+                        continue
+                    held = writer.open_file_count
+                    if (is_last_look or writer.write_count == seen) and writer.rest():
+                        del self._writers[writer]
+                        excess -= held - writer.open_file_count
+                    else:
+                        self._writers[writer] = writer.write_count
+                        self._writers.move_to_end(writer)
+        room = self._writers_max - self.writer_file_count  # of a third: each may open its indexes, too
+        self._prune_at = len(self._writers) + max(0, min(room // 3, max(len(self._writers), _PRUNED_LEAST)))
 
     def forget(self, path: str) -> None:
         """Close `path` if it is open: it is about to be renamed, removed or rewritten."""

@@ -16,7 +16,7 @@ from odradek.storage.segments import SegmentList
 from odradek.storage.timestamps import TimestampedOffset
 from odradek.telemetry import events
 
-log = events.get("storage")
+log = events.caused_by_peers("storage")
 
 
 class ReadableLog:

@@ -62,12 +62,14 @@ class Segment(ReadableSegment):
         path = self.path(naming.LOG)
         self._files.forget(path)
         self.writer = SegmentWriter(self._disk.open(path, create=create))
+        self._files.awake(self.writer)
         return self.writer
 
     def begin_aside(self) -> None:
         """The same, under a name of its own: files of other segments are still there, and go first."""
         path = self.path(naming.LOG) + naming.TEMPORARY
         self.writer = SegmentWriter(self._disk.open(path, create=True))
+        self._files.awake(self.writer)
         self.writer.log_file.truncate(0)
         self.index = ActiveIndex(self.base_offset)
 
@@ -113,6 +115,9 @@ class Segment(ReadableSegment):
         """Put index entries that are only in memory into the files. An OSError leaves everything as it was."""
         writer, index = self.writing()
         if not writer.index_files:
+            if writer.index_is_lost:
+                index.forget_written()
+                writer.index_is_lost = False
             writer.index_files = self._open_index_files(index)
         index.write(*writer.index_files)
         try:

@@ -11,7 +11,19 @@ class SegmentWriter:
     `sync` runs on any thread, one at a time under the log's lock; everything else on the loop.
     """
 
-    __slots__ = ("base_offset", "durable", "index_files", "log_file", "sealed", "transaction_file")
+    __slots__ = (
+        "_synced_write_count",
+        "base_offset",
+        "closed",
+        "durable",
+        "index_files",
+        "index_is_lost",
+        "log_file",
+        "resting",
+        "sealed",
+        "transaction_file",
+        "write_count",
+    )
 
     def __init__(self, log_file: DiskFile) -> None:
         self.log_file = log_file
@@ -25,13 +37,22 @@ class SegmentWriter:
         """Nothing more will be written, and the index files are complete."""
         self.durable = False
         """Sealed and synced: there is nothing left to do."""
+        self.closed = False
+        self.index_is_lost = False
+        """What was written to the index files cannot be counted on."""
+        self.resting = False
+        """Its descriptors were given back, until the files are used again."""
+        self.write_count = 0
+        """How often the log file was written; whoever writes counts."""
+        self._synced_write_count = 0
 
     def sync(self) -> None:
         """Make durable what was written before the call; the indexes only once they are complete."""
         if self.durable:
             return
-        sealed = self.sealed
+        sealed, write_count = self.sealed, self.write_count
         self.log_file.sync()
+        self._synced_write_count = write_count
         if sealed:
             for file in self.index_files:
                 file.sync()
@@ -43,7 +64,32 @@ class SegmentWriter:
         if self.transaction_file is not None:
             self.transaction_file.sync()
 
+    @property
+    def open_file_count(self) -> int:
+        if self.closed:
+            return 0
+        return (not self.resting) + len(self.index_files) + (self.transaction_file is not None)
+
+    def rest(self) -> bool:
+        """Give the descriptors back until the files are used again; False where that cannot be.
+
+        What was written must be synced before: an error of the disk is told to those alone who have the file open.
+        """
+        if self.resting or self.closed or self.sealed or self.write_count != self._synced_write_count:
+            return False
+        if not self.log_file.rest():
+            return False
+        self.resting = True
+        if self.index_files:
+            # Nobody synced them, and nobody will hear of an error: what is in them is written once more from memory.
+            for file in self.index_files:
+                file.close()
+            self.index_files = ()
+            self.index_is_lost = True
+        return True
+
     def close(self) -> None:
+        self.closed = True
         for file in (self.log_file, *self.index_files):
             file.close()
         if self.transaction_file is not None:

@@ -106,6 +106,10 @@ class ActiveIndex:
     def time_bytes_written(self) -> int:
         return self._times_written * TIME_ENTRY.size
 
+    def forget_written(self) -> None:
+        """All entries are to be written once more."""
+        self._offsets_written = self._times_written = 0
+
     @property
     def unwritten_count(self) -> int:
         return len(self._offsets) - self._offsets_written + len(self._times) - self._times_written

@@ -9,7 +9,7 @@ from odradek.config.topic import LogConfig
 from odradek.records import BatchHeader
 from odradek.runtime.ports import Runtime
 from odradek.storage import naming
-from odradek.storage.durability import Durability, Life
+from odradek.storage.durability import NO_DESCRIPTORS, Durability, Life
 from odradek.storage.faults import Health, RepairJob
 from odradek.storage.open_files import OpenFiles
 from odradek.storage.rolling import RollLimits, RollReason, SegmentFill, roll_reason
@@ -17,7 +17,7 @@ from odradek.storage.segment import Segment
 from odradek.storage.segments import SegmentList
 from odradek.telemetry import events
 
-log = events.get("storage")
+log = events.caused_by_peers("storage")
 
 Batches: TypeAlias = Sequence[tuple[BatchHeader, memoryview]]
 
@@ -84,9 +84,13 @@ class Tail:
         """
         try:
             segment = self._segment_for(append_bytes, end_offset, last_offset, now_ms)
+            writer, _ = segment.writing()
+            if writer.resting:
+                self._files.wake(writer)
         except OSError as error:
             raise self._health.failed(error) from error
-        file = segment.log_file
+        file = writer.log_file
+        writer.write_count += 1
         try:
             if len(batches) == 1:
                 file.pwrite(batches[0][1], segment.size_bytes)
@@ -94,7 +98,8 @@ class Tail:
                 file.pwritev([batch for _, batch in batches], segment.size_bytes)
         except OSError as error:
             failure = self._health.failed(error)
-            self._cut_back(segment)
+            if error.errno not in NO_DESCRIPTORS:  # then the file was not even opened
+                self._cut_back(segment)
             raise failure from error
         return segment
 

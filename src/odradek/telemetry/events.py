@@ -13,17 +13,21 @@ import logging
 import sys
 from typing import Any, Final, TextIO
 
+from odradek.telemetry.limiting import Cause, LineLimiter
+
 _ROOT: Final = "odradek"
+_ASYNCIO: Final = "asyncio"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@+*[]%")
 
 
 class Events:
     """The events of one room. Values may be anything with a `str`; bytes and secrets have no business here."""
 
-    __slots__ = ("_logger",)
+    __slots__ = ("_is_limited", "_logger")
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, *, is_limited: bool = False) -> None:
         self._logger = logger
+        self._is_limited = is_limited
 
     def debug(self, event: str, **values: Any) -> None:
         self._emit(logging.DEBUG, event, values)
@@ -40,26 +44,73 @@ class Events:
     def exception(self, event: str, **values: Any) -> None:
         """An error of our own making: the traceback goes into the log, at the root of a connection or a task only."""
         if self._logger.isEnabledFor(logging.ERROR):
-            self._logger.error(event, exc_info=True, extra={"odradek_values": values})
+            extra = {"odradek_values": values, "odradek_limited": self._is_limited}
+            self._logger.error(event, exc_info=True, extra=extra)
 
     def _emit(self, level: int, event: str, values: dict[str, Any]) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"odradek_values": values})
+            extra = {"odradek_values": values, "odradek_limited": self._is_limited}
+            self._logger.log(level, event, extra=extra)
 
 
 def get(room: str) -> Events:
-    """The events of `room`, e.g. `get("storage")`."""
+    """The events of `room`, e.g. `get("storage")`. None of them is ever dropped: see `caused_by_peers`."""
     return Events(logging.getLogger(f"{_ROOT}.{room}"))
+
+
+def caused_by_peers(room: str) -> Events:
+    """Events of `room` that whoever reaches a listener can cause as often as it likes, by what it asks or by how it behaves.
+
+    In a broker's own output there is a limit of their number, for each event and address. How many were dropped is told.
+    """
+    return Events(logging.getLogger(f"{_ROOT}.{room}"), is_limited=True)
 
 
 def configure(*, level: str = "INFO", json_lines: bool = False, stream: TextIO | None = None) -> None:
     """Send all events of this process to `stream` (standard error by default), one line each."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if json_lines else _TextFormatter())
+    handler.addFilter(_Limiting(handler))
     logger = logging.getLogger(_ROOT)
     logger.handlers[:] = [handler]
     logger.setLevel(level)
     logger.propagate = False
+    # What asyncio has to say of a request, a connection or a task that failed goes the same way, and within a limit.
+    logging.getLogger(_ASYNCIO).handlers[:] = [handler]
+
+
+class _Limiting(logging.Filter):
+    """Drops what `LineLimiter` says, and writes what it has to tell of that. The clock is that of the records."""
+
+    def __init__(self, handler: logging.Handler) -> None:
+        super().__init__()
+        self._handler = handler
+        self._limiter = LineLimiter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        for told, told_count in self._limiter.overdue(record.created):
+            self._tell(record, told, told_count)
+        if not getattr(record, "odradek_limited", record.name == _ASYNCIO):
+            return True
+        values: dict[str, Any] = getattr(record, "odradek_values", {})
+        host = str(values.get("peer", "")).rpartition(":")[0]
+        event = record.getMessage().partition("\n")[0]
+        dropped_count = self._limiter.admit(Cause(record.name, event, host), record.created)
+        if dropped_count is None:
+            return False
+        if dropped_count:
+            values["suppressed"] = dropped_count
+            record.odradek_values = values
+        return True
+
+    def _tell(self, occasion: logging.LogRecord, cause: Cause, dropped_count: int) -> None:
+        line = logging.LogRecord(cause.room, logging.WARNING, "", 0, "events_suppressed", None, None)
+        line.created = occasion.created
+        values: dict[str, Any] = {"of": cause.event, "suppressed": dropped_count}
+        if cause.host:
+            values["host"] = cause.host
+        line.odradek_values = values
+        self._handler.emit(line)
 
 
 def _timestamp(record: logging.LogRecord) -> str:

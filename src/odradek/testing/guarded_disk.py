@@ -134,6 +134,9 @@ class GuardedFile:
     def length(self) -> int:
         return self._file.length()
 
+    def rest(self) -> bool:
+        return self._file.rest()
+
     def close(self) -> None:
         self._file.close()
 

@@ -22,7 +22,7 @@ from odradek.transactions.machine import TransactionMachine
 from odradek.transactions.markers import MarkerBatch, Markers
 from odradek.transactions.work import Prepared
 
-_log = events.get("transactions")
+_log = events.caused_by_peers("transactions")
 _AGAIN_SECONDS_MIN: Final = 0.02
 _AGAIN_SECONDS_MAX: Final = 1.0
 _REPORTED_AFTER: Final = 5

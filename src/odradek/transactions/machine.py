@@ -34,7 +34,7 @@ from odradek.transactions.state import (
 )
 from odradek.transactions.work import Overdue, Prepared, Work
 
-_log = events.get("transactions")
+_log = events.caused_by_peers("transactions")
 _HANDED_OUT_MAX: Final = 500
 _EXPIRED_AT_ONCE_MAX: Final = 500
 _EXPIRED_BYTES_MAX: Final = 256 * 1024

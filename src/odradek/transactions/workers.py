@@ -14,7 +14,7 @@ from odradek.transactions.finisher import Finisher
 from odradek.transactions.machine import TransactionMachine
 from odradek.transactions.work import Overdue, Prepared, Work
 
-_log = events.get("transactions")
+_log = events.caused_by_peers("transactions")
 T = TypeVar("T")
 Decision = Callable[[TransactionMachine, Moment, int | None], Outcome[T]]
 """An operation that may need a fresh producer id, the third argument: None at first."""

@@ -99,6 +99,39 @@ def test_a_closed_file_refuses_everything_but_another_close(disk: Disk, folder: 
         file.sync()
 
 
+def test_a_file_that_rests_is_opened_again_with_its_next_use(disk: Disk, folder: str) -> None:
+    file = disk.open(f"{folder}/a", create=True)
+    file.pwrite(b"before", 0)
+    file.sync()
+    assert file.rest()
+    assert file.rest(), "it rests already"
+    file.pwrite(b"behind", 6)
+    file.sync()
+    assert file.pread(20, 0) == b"beforebehind"
+    file.close()
+    assert not file.rest()
+    with pytest.raises(OSError, match=f"Errno {errno.EBADF}"):
+        file.pread(1, 0)
+
+
+def test_a_file_whose_name_leads_elsewhere_does_not_rest(disk: Disk, folder: str) -> None:
+    file = disk.open(f"{folder}/a", create=True)
+    file.pwrite(b"mine", 0)
+    disk.rename(f"{folder}/a", f"{folder}/b")
+    assert not file.rest()
+    disk.open(f"{folder}/a", create=True).close()
+    assert not file.rest()
+    assert file.pread(4, 0) == b"mine"
+
+
+def test_a_resting_file_that_is_removed_is_missed(disk: Disk, folder: str) -> None:
+    file = disk.open(f"{folder}/a", create=True)
+    assert file.rest()
+    disk.remove(f"{folder}/a")
+    with pytest.raises(FileNotFoundError):
+        file.pread(1, 0)
+
+
 def test_an_open_file_outlives_its_name(disk: Disk, folder: str) -> None:
     file = disk.open(f"{folder}/a", create=True)
     file.pwrite(b"still here", 0)

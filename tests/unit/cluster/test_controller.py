@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.registry import Check, Create, EmbeddedRegistry, Put, RegistryError
 from odradek.registry.election import CONTROLLER_EPOCH, Term
+from odradek.runtime.descriptors import UNLIMITED, DescriptorBudget
 from odradek.runtime.real import real_runtime
 
 
@@ -31,7 +33,9 @@ class World:
         self.applying = asyncio.Event()
         self.applying.set()
 
-    async def start(self, *, partition_count_max: int = 100) -> Controller:
+    async def start(
+        self, *, partition_count_max: int = 100, descriptors: DescriptorBudget = UNLIMITED
+    ) -> Controller:
         async def apply(before: ClusterImage, after: ClusterImage) -> None:
             self.applied.set()
             await self.applying.wait()
@@ -52,6 +56,7 @@ class World:
                 replication_factor=1,
                 check_configs=check,
                 partition_count_max=partition_count_max,
+                descriptors=descriptors,
             ),
             cluster_id="c",
             broker_id=one,
@@ -106,6 +111,22 @@ async def test_a_topic_gets_the_defaults_and_survives_a_restart(world: World) ->
     assert (again.topic_id, again.configs) == (topic.topic_id, topic.configs)
     assert [one.replicas for one in again.partitions] == [one.replicas for one in topic.partitions]
     assert all(one.leader == 1 for one in again.partitions)
+
+
+async def test_what_the_brokers_have_no_descriptors_for_is_refused_and_the_answer_says_so(
+    world: World,
+) -> None:
+    controller = await world.start(descriptors=replace(UNLIMITED, limit=256, writers=1))
+    await created(controller, NewTopic(name="eight", partition_count=8))
+    first, second = await controller.create_topics(
+        [NewTopic(name="a", partition_count=1), NewTopic(name="b", partition_count=2)], validate_only=True
+    )
+    for refused in (first, second):
+        assert isinstance(refused, KafkaError)
+        assert refused.code is ErrorCode.POLICY_VIOLATION
+        assert "limit of open files (256 each)" in refused.message
+    with pytest.raises(KafkaError, match="limit of open files"):
+        await controller.create_partitions(MorePartitions(name="eight", total=9))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, Codec, Record, decode_batch, read_header, split_batches
+from odradek.runtime.descriptors import UNLIMITED, DescriptorBudget
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import LogDirectories
 from odradek.storage.log import AppendResult, Log
@@ -48,6 +49,7 @@ class Lab:
     seconds: float = 0.0
     lives: int = 0
     entropy: SimEntropy = field(default_factory=lambda: SimEntropy(Random(1)))
+    descriptors: DescriptorBudget = UNLIMITED
     disk: SimDisk = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +68,13 @@ class Lab:
 
     @property
     def runtime(self) -> Runtime:
-        return Runtime(clock=self, entropy=self.entropy, disk=GuardedDisk(self.disk), offload=InlineOffload())
+        return Runtime(
+            clock=self,
+            entropy=self.entropy,
+            disk=GuardedDisk(self.disk),
+            offload=InlineOffload(),
+            descriptors=self.descriptors,
+        )
 
     # ---- logs
 

@@ -16,6 +16,7 @@ def restored_logger() -> Iterator[None]:
     before = (logger.handlers[:], logger.level, logger.propagate)
     yield
     logger.handlers[:], logger.level, logger.propagate = before
+    logging.getLogger("asyncio").handlers.clear()
 
 
 def test_an_event_is_one_line_with_quoted_values_where_needed() -> None:

@@ -18,7 +18,7 @@ from odradek.protocol import APIS, decode_request_header
 from odradek.protocol.messages.forward import ForwardRequest, ForwardResponse
 from odradek.telemetry import events
 
-_log = events.get("broker")
+_log = events.caused_by_peers("broker")
 _SIZE_BYTES: Final = 4
 
 

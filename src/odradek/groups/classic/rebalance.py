@@ -23,7 +23,7 @@ from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.telemetry import events
 
-_log = events.get("groups")
+_log = events.caused_by_peers("groups")
 
 
 def classic_group(machine: GroupMachine, group_id: str) -> ClassicGroup | None:

@@ -41,7 +41,7 @@ from odradek.protocol import MalformedMessage
 from odradek.shards import NewRecord
 from odradek.telemetry import events
 
-_log = events.get("groups")
+_log = events.caused_by_peers("groups")
 
 _REJOIN: Final = ErrorCode.REBALANCE_IN_PROGRESS
 _AGAIN_MS: Final = 1

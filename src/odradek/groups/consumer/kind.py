@@ -36,7 +36,7 @@ from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.shards import Moment, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
 
-_log = events.get("groups")
+_log = events.caused_by_peers("groups")
 
 _REASONS: Final = {
     ConsumerTimer.SESSION: "it was not heard of",

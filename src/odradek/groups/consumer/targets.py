@@ -23,7 +23,7 @@ from odradek.model.errors import KafkaError
 from odradek.shards import Moment
 from odradek.telemetry import events
 
-_log = events.get("groups")
+_log = events.caused_by_peers("groups")
 
 REGEX_REFRESH_LEAST_MS: Final = 1_000
 """Topics that are made one after another are taken up together (Kafka waits ten seconds, and looks on another thread)."""

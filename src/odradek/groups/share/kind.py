@@ -27,7 +27,7 @@ from odradek.protocol.messages.share_group_heartbeat import (
 from odradek.shards import Moment, Outcome, StoredRecord
 from odradek.telemetry import events
 
-_log = events.get("groups")
+_log = events.caused_by_peers("groups")
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 MEMBER_ID_LENGTH_MAX: Final = 36

@@ -21,7 +21,7 @@ from odradek.protocol import MalformedMessage, UnknownVersion
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
 
-_log = events.get("groups")
+_log = events.caused_by_peers("groups")
 _SNAPSHOT_BYTES_A_TICK: Final = 256 * 1024
 _DELETIONS_A_STEP: Final = 500
 _COMPLETE_COUNT_MAX: Final = 2**31 - 1

@@ -292,7 +292,7 @@ class SimLock:
 class SimFile:
     """`DiskFile` of one mount. It keeps working when its name is removed, as POSIX has it."""
 
-    __slots__ = ("_closed", "_disk", "_inode", "_path", "_writable")
+    __slots__ = ("_closed", "_disk", "_inode", "_path", "_rests", "_writable")
 
     def __init__(self, disk: SimDisk, inode: Inode, path: str, *, writable: bool) -> None:
         self._disk = disk
@@ -300,6 +300,7 @@ class SimFile:
         self._path = path
         self._writable = writable
         self._closed = False
+        self._rests = False
 
     def map(self, length: int, position: int) -> memoryview | None:
         """Simulated files have no pages."""
@@ -357,6 +358,22 @@ class SimFile:
         self._check_open()
         return len(self._inode.cache)
 
+    def rest(self) -> bool:
+        self._disk.check_alive()
+        if self._closed or not self._leads_here():
+            return False
+        if self._inode.is_dirty:
+            # The kernel writes it back while nobody has it open: an error of that is told to nobody.
+            self._inode.fail_sync(self._disk.chance())
+        self._rests = True
+        return True
+
+    def _leads_here(self) -> bool:
+        try:
+            return self._disk.medium.file(self._path) is self._inode
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
         """Closing needs no live host: a dead process has closed everything."""
         self._closed = True
@@ -364,6 +381,11 @@ class SimFile:
     def _enter(self, operation: str, detail: object) -> Outcome | None:
         self._disk.check_alive()
         self._check_open()
+        if self._rests:
+            self._disk.settle(self._disk.enter("open", self._path), self._path)
+            if not self._leads_here():
+                raise FileNotFoundError(errno.ENOENT, "the name of a resting file is gone", self._path)
+            self._rests = False
         return self._disk.enter(operation, self._path, detail)
 
     def _check_open(self) -> None:

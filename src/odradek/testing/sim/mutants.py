@@ -62,6 +62,17 @@ def ack_before_flush() -> Patches:
     yield patch.object(Log, "flushed_offset", property(lambda self: self.end_offset))
 
 
+@mutant("a file gives its descriptor back before what was written is synced, and the disk's error with it")
+def rests_unsynced() -> Patches:
+    right = SegmentWriter.rest
+
+    def rest(self: SegmentWriter) -> bool:
+        self._synced_write_count = self.write_count
+        return right(self)
+
+    yield patch.object(SegmentWriter, "rest", rest)
+
+
 class _LazyFile:
     """Keeps the last write back until the next call that is not a sync."""
 

@@ -13,8 +13,10 @@ import gc
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from contextvars import Context, copy_context
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
+from odradek.runtime.descriptors import UNLIMITED
 from odradek.runtime.ports import Runtime
 from odradek.testing.guarded_disk import GuardedDisk
 from odradek.testing.sim.chance import SimClock, SimEntropy, stream
@@ -30,6 +32,8 @@ from odradek.testing.sim.trace import Trace
 
 T = TypeVar("T")
 _CANCEL_ROUNDS_MAX = 100
+_FEW = replace(UNLIMITED, readers=2, writers=8)
+"""So few that logs must share them, in every run. Connections are not the simulated disk's."""
 _ERRORS_SHOWN = 5
 
 
@@ -59,6 +63,7 @@ class Life:
             entropy=SimEntropy(stream(world.seed, f"entropy {self.name}")),
             disk=GuardedDisk(self.disk),
             offload=self.offload,
+            descriptors=_FEW,
         )
         self._stalls = stream(world.seed, f"stalls {self.name}")
         self.tasks: dict[asyncio.Task[Any], None] = {}

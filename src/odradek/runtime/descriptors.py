@@ -1,0 +1,57 @@
+"""Who may have how many of the process's file descriptors. A pure core; `real_descriptors.py` asks the system.
+
+A descriptor that a stranger takes is one that a log lacks, or the registry. So each kind of owner has a share of its own:
+clients' connections, logs, and the rest of the broker, whose share nobody else can take (the registry, checkpoints, other
+brokers, listeners, and what is opened for one call only, on every thread).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_RESERVED_MAX: Final = 96
+_RESERVED_SHARE: Final = 4
+_READERS_SHARE: Final = 4
+_READERS_MAX: Final = 1024
+_PARTITIONS_PER_WRITER: Final = 8
+"""A partition that nobody writes to gives its descriptor back, so there may be more of them than descriptors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescriptorBudget:
+    """How the limit is shared out."""
+
+    limit: int
+    reserved: int
+    """For the broker itself."""
+    connections: int
+    """Those that were accepted."""
+    readers: int
+    """Files of logs that are only read."""
+    writers: int
+    """Files of logs that are written, or were lately."""
+
+    @classmethod
+    def of(cls, limit: int) -> DescriptorBudget:
+        """The shares of a limit (RLIMIT_NOFILE): a reserve, and half of the rest each for connections and logs."""
+        reserved = min(_RESERVED_MAX, limit // _RESERVED_SHARE)
+        rest = limit - reserved
+        connections = rest // 2
+        logs = rest - connections
+        readers = max(1, min(_READERS_MAX, logs // _READERS_SHARE))
+        return cls(
+            limit=limit,
+            reserved=reserved,
+            connections=connections,
+            readers=readers,
+            writers=max(1, logs - readers),
+        )
+
+    @property
+    def partitions_max(self) -> int:
+        """Replicas that a broker can serve with so many descriptors."""
+        return self.writers * _PARTITIONS_PER_WRITER
+
+
+UNLIMITED: Final = DescriptorBudget.of(2**31 - 1)

@@ -1,0 +1,175 @@
+"""A broker with few file descriptors: strangers cannot take what its logs and its registry need."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.odradek_node import serve_command, serve_environment
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.interop import wire
+
+pytestmark = pytest.mark.interop
+
+LIMIT = 256
+CROWD = 400
+TOPICS = 400
+
+
+class Limited:
+    """`odradek serve` under a hard limit of open files; it can be started again on the same data and port."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.log_file = directory / "log"
+        self.port = 0
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = serve_command("--data", str(self._directory / "data"), "--listen", f"127.0.0.1:{self.port}")
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(
+                ["prlimit", f"--nofile={LIMIT}:{LIMIT}", *command],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=serve_environment(),
+            )
+        assert process.stdout is not None
+        ready = process.stdout.readline().decode()
+        assert ready.startswith("ready "), self.log_file.read_text()
+        self.port = int(ready.rsplit(":", 1)[1])
+        return process
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        process = self.start()
+        try:
+            yield process
+            process.terminate()
+            assert process.wait(60) == 0, self.log_file.read_text()[-2000:]
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Limited:
+    return Limited(tmp_path)
+
+
+@pytest.fixture
+def crowd() -> Iterator[list[socket.socket]]:
+    """Sockets, and room for them in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    sockets: list[socket.socket] = []
+    yield sockets
+    for each in sockets:
+        each.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def descriptor_count(process: subprocess.Popen[bytes]) -> int:
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+def create(bootstrap: str, names: list[str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    made = admin.create_topics([NewTopic(name, 1, 1) for name in names], operation_timeout=60)
+    for outcome in made.values():
+        outcome.result(60)
+
+
+def produce(bootstrap: str, names: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "delivery.timeout.ms": 60_000})
+    failed: list[str] = []
+    for name in names:
+        producer.produce(
+            name, b"x", on_delivery=lambda error, _: failed.append(str(error)) if error else None
+        )
+    assert producer.flush(60) == 0
+    assert failed == []
+
+
+def test_a_crowd_of_connections_leaves_the_logs_and_the_registry_theirs(
+    limited: Limited, crowd: list[socket.socket]
+) -> None:
+    with limited.running() as process:
+        with wire.Connection(limited.address) as early:
+            early.call(wire.API_VERSIONS, 0, b"")
+            for _ in range(CROWD):
+                each = socket.create_connection(limited.address, timeout=30)
+                crowd.append(each)
+            crowd[-1].settimeout(30)
+            assert crowd[-1].recv(1) == b"", "what there is no room for is closed at once"
+            assert descriptor_count(process) < LIMIT * 3 // 4
+            early.call(wire.API_VERSIONS, 0, b"")
+        for each in crowd:
+            each.close()
+        create(limited.bootstrap, ["later"])
+        produce(limited.bootstrap, ["later"])
+    log = limited.log_file.read_text()
+    assert "Traceback" not in log
+    assert len(log) < 100_000
+
+
+def test_more_partitions_than_descriptors_are_made_written_and_opened_again(limited: Limited) -> None:
+    names = [f"t{number}" for number in range(TOPICS)]
+    with limited.running() as process:
+        create(limited.bootstrap, ["older"])
+        create(limited.bootstrap, names)
+        produce(limited.bootstrap, ["older", *names])
+        assert descriptor_count(process) < LIMIT
+    with limited.running():
+        produce(limited.bootstrap, ["older", *names])
+        with wire.Connection(limited.address) as peer:
+            assert wire.fetch(peer, "older", 0).high_watermark == 2
+            assert wire.fetch(peer, names[-1], 0).high_watermark == 2
+    assert "offline" not in limited.log_file.read_text()
+
+
+def test_partitions_that_could_not_be_opened_are_refused_and_the_answer_says_why(limited: Limited) -> None:
+    with limited.running():
+        admin = AdminClient({"bootstrap.servers": limited.bootstrap, "log_level": 0})
+        asked = admin.create_topics([NewTopic("vast", 2000, 1)], operation_timeout=60)["vast"]
+        with pytest.raises(Exception, match=r"POLICY_VIOLATION.*limit of open files \(256 each\)"):
+            asked.result(60)
+        create(limited.bootstrap, ["small"])
+
+
+def test_connections_are_refused_and_accepted_again_when_even_the_shares_are_too_large(
+    limited: Limited, crowd: list[socket.socket]
+) -> None:
+    with limited.running() as process, wire.Connection(limited.address) as early:
+        early.call(wire.API_VERSIONS, 0, b"")
+        in_use = descriptor_count(process)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (in_use + 10, LIMIT))
+        crowd += [socket.create_connection(limited.address, timeout=30) for _ in range(60)]
+        crowd[-1].settimeout(30)
+        assert crowd[-1].recv(1) == b""
+        for _ in range(20):
+            early.call(wire.API_VERSIONS, 0, b"")
+        for each in crowd:
+            each.close()
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
+        with wire.Connection(limited.address) as later:
+            later.call(wire.API_VERSIONS, 0, b"")
+    log = limited.log_file.read_text()
+    assert "Traceback" not in log
+    assert len(log) < 50_000

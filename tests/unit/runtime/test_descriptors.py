@@ -1,0 +1,19 @@
+"""The shares of the limit of open files."""
+
+import pytest
+
+from odradek.runtime.descriptors import DescriptorBudget
+
+
+@pytest.mark.parametrize("limit", [16, 64, 256, 1024, 4096, 65_536, 1_048_576])
+def test_the_shares_are_never_more_than_the_limit(limit: int) -> None:
+    budget = DescriptorBudget.of(limit)
+    assert budget.reserved + budget.connections + budget.readers + budget.writers <= limit
+    assert min(budget.connections, budget.readers, budget.writers, budget.reserved) >= 1
+
+
+def test_a_small_limit_keeps_a_reserve_for_the_broker_itself() -> None:
+    budget = DescriptorBudget.of(256)
+    assert (budget.reserved, budget.connections) == (64, 96)
+    assert budget.readers + budget.writers == 96
+    assert budget.partitions_max > 400
