@@ -38,6 +38,8 @@ class Scale:
     seed: int
     seconds: float
     """An attack that can go on for ever stops by then."""
+    calm_seconds: float = 60.0
+    """Until then the bystander must be answered once more after an attack."""
     frame_count: int = 1_000_000
     """Generated frames."""
     frame_seconds: float = 3600.0

@@ -31,8 +31,6 @@ P99_MS_MAX: Final = 50.0
 LATENCY_MS_MAX: Final = 250.0
 _LANES: Final = frozenset({"produce", "fetch", "heartbeat"})
 _START_SECONDS: Final = 30.0
-_CALM_SECONDS: Final = 60.0
-"""Until then the bystander must be answered once more after an attack."""
 _RELEASE_SECONDS: Final = 10.0
 _SPARE_DESCRIPTORS: Final = 24
 """Segments that rolled, peers that came: what a broker may hold more than before without a leak."""
@@ -137,7 +135,9 @@ def _play(stage: Stage, outcome: Outcome) -> None:
             outcome.wrongs.append(f"the attack broke off: {type(error).__name__}: {error}")
     over = time.monotonic()
     outcome.seconds = over - attacked
-    outcome.seconds_to_calm = until(lambda: stage.bystander.kinds_since(over) >= _LANES, _CALM_SECONDS)
+    outcome.seconds_to_calm = until(
+        lambda: stage.bystander.kinds_since(over) >= _LANES, stage.scale.calm_seconds
+    )
     calm = time.monotonic()
     time.sleep(3.0 if stage.scale.is_full else 1.0)
     bystander = stage.bystander
@@ -156,7 +156,7 @@ def _weigh(stage: Stage, outcome: Outcome, logs: dict[int, int]) -> None:
     dead = [broker.node_id for broker in stage.fleet.brokers if not broker.is_alive]
     stage.must(not dead, f"brokers {dead} have ended")
     if outcome.seconds_to_calm is None:
-        outcome.wrongs.append(f"the bystander has no answer {_CALM_SECONDS:.0f} s afterwards")
+        outcome.wrongs.append(f"the bystander has no answer {stage.scale.calm_seconds:.0f} s afterwards")
     if dead:
         return
     before = outcome.before

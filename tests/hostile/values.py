@@ -133,7 +133,7 @@ class Blowing:
     """Makes requests in which one array has many elements: all the same, or each with other leaves."""
 
     def __init__(self, known: Known) -> None:
-        self._known = known
+        self.known = known
 
     def request(
         self, cls: type[Message], version: int, place: ArrayPlace, *, count: int, are_equal: bool
@@ -175,7 +175,7 @@ class Blowing:
             elif isinstance(kind, StructKind):
                 values[field.name] = self._struct(kind.cls, version, rest, count, are_equal, number)
             else:
-                values[field.name] = leaf(field.name, kind, cls, number, self._known)
+                values[field.name] = leaf(field.name, kind, cls, number, self.known)
         return cls(**values)
 
     def _array(
@@ -192,7 +192,7 @@ class Blowing:
         def element(index: int) -> Any:
             if isinstance(kind.element, StructKind):
                 return self._struct(kind.element.cls, version, rest, count, are_equal, index)
-            return leaf(field.name, kind.element, None, index, self._known)
+            return leaf(field.name, kind.element, None, index, self.known)
 
         if not is_blown:
             return [element(number)]

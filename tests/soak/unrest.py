@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from collections import deque
 from typing import Final
 
 import confluent_kafka
@@ -12,13 +13,20 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.client_thread import ClientThread
 from tests.hostile.attack import known_to
-from tests.hostile.generated import Generator, connect, play
-from tests.hostile.peer import Peer, parse_address
+from tests.hostile.generated import Batch, Generator, connect, play
+from tests.hostile.peer import Peer, parse_address, request_frame
+from tests.hostile.values import Blowing, array_places
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
+from odradek.protocol.api import APIS
 
 _ADMIN_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 30.0
+_BLOWN_EVERY: Final = 40
+_BLOWN_BYTES: Final = 20_000
+_UNFINISHED_EVERY: Final = 20
+_UNFINISHED_MAX: Final = 8
+_UNFINISHED: Final = (8 << 20).to_bytes(4, "big") + bytes(4 << 20)
 
 
 class TopicChurn(ClientThread):
@@ -71,26 +79,63 @@ class Visitor(ClientThread):
 
 
 class Stranger(ClientThread):
-    """Sends generated frames, most of them damaged, to the brokers that stay."""
+    """Means no good to the brokers that stay: generated frames, long arrays, and frames that are never finished."""
 
     def __init__(self, fleet: Fleet, seed: int, *, per_second: float) -> None:
         super().__init__("stranger")
         self.frame_count = 0
         self.faults: list[str] = []
-        self._brokers = fleet.brokers[:-1]
+        self._addresses = [parse_address(broker.address) for broker in fleet.brokers[:-1]]
         self._per_second = per_second
-        self._generator = Generator(seed, known_to(Peer(parse_address(self._brokers[0].address))))
+        known = known_to(Peer(self._addresses[0]))
+        self._generator = Generator(seed, known)
+        self._blowing = Blowing(known)
+        self._chance = random.Random(seed)
+        self._unfinished: deque[Peer] = deque()
 
     def _run(self) -> None:
-        addresses = [parse_address(broker.address) for broker in self._brokers]
-        for number in itertools.count():
-            batch = self._generator.batch(number)
-            if self._stopping.wait(len(batch.frames) / self._per_second):
-                return
-            try:
-                with connect(addresses[number % len(addresses)], _ANSWER_SECONDS) as peer:
-                    self.faults += [fault.what for fault in play(peer, batch, reads_answers=False)]
-            except OSError as error:
-                self.troubles[type(error).__name__] += 1
-            self.frame_count += len(batch.frames)
-            self.busy_since = time.monotonic()
+        try:
+            for number in itertools.count():
+                batch = self._generator.batch(number)
+                if self._stopping.wait(len(batch.frames) / self._per_second):
+                    return
+                self._send(number, batch)
+                self.frame_count += len(batch.frames)
+                self.busy_since = time.monotonic()
+        finally:
+            for peer in self._unfinished:
+                peer.abandon()
+
+    def _send(self, number: int, batch: Batch) -> None:
+        address = self._addresses[number % len(self._addresses)]
+        try:
+            with connect(address, _ANSWER_SECONDS) as peer:
+                self.faults += [fault.what for fault in play(peer, batch, reads_answers=False)]
+            if number % _BLOWN_EVERY == 0:
+                with connect(address, _ANSWER_SECONDS) as peer:
+                    peer.send(self._long_array())
+                    peer.receive()
+            if number % _UNFINISHED_EVERY == 0:
+                self._leave_unfinished(Peer(address))
+        except OSError as error:
+            self.troubles[type(error).__name__] += 1
+
+    def _long_array(self) -> bytes:
+        """As `tests/hostile/attacks/elements.py` makes them, of an API that is served; at random."""
+        places = []
+        while not places:
+            api = APIS[self._chance.choice(sorted(self._blowing.known.api_keys))]
+            places = list(array_places(api.request, api.versions.max)) if not api.internal else []
+        place, are_equal = self._chance.choice(places), self._chance.random() < 0.5
+        version = api.versions.max
+        count = self._blowing.element_count(api.request, version, place, _BLOWN_BYTES, are_equal=are_equal)
+        return request_frame(
+            self._blowing.request(api.request, version, place, count=count, are_equal=are_equal), version
+        )
+
+    def _leave_unfinished(self, peer: Peer) -> None:
+        """The oldest of a few goes when another comes."""
+        self._unfinished.append(peer)
+        peer.send(_UNFINISHED)
+        if len(self._unfinished) > _UNFINISHED_MAX:
+            self._unfinished.popleft().abandon()

@@ -1,0 +1,79 @@
+"""The stage sees harm: attacks that do it by other means than the network are told by the verdict."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.hostile.attack import Attack, Scale, Stage, log_of
+from tests.hostile.figures import Figures
+from tests.hostile.latencies import Answered, Latencies
+from tests.hostile.table import is_bad, table
+from tests.hostile.trial import Outcome, try_attack
+
+_SHORT = Scale(is_full=False, seed=1, seconds=5.0)
+
+
+def _harm(stage: Stage) -> None:
+    """The broker stands still for a while, logs what it should not, and holds on to sockets."""
+    stage.notes["peers"] = [stage.connect() for _ in range(60)]  # kept beyond the attack
+    stage.victim.pause()
+    time.sleep(1.5)
+    stage.victim.resume()
+    with log_of(stage.victim).open("a") as log:
+        log.write("Traceback (most recent call last):\n" + "x" * 5000)
+
+
+def test_a_broker_that_stands_still_leaks_and_complains_is_found_out() -> None:
+    attack = Attack(name="harm", claim="nothing happens", run=_harm, log_bytes_max=4096)
+
+    outcome = try_attack(attack, 1, _SHORT, lambda line: None)
+    for peer in outcome.notes.pop("peers"):
+        peer.close()
+
+    assert any("tracebacks" in wrong for wrong in outcome.wrongs)
+    assert any("MB of log" in wrong for wrong in outcome.wrongs)
+    assert any("descriptors are open" in wrong for wrong in outcome.wrongs)
+    assert outcome.latencies["during"].max_ms > 1000
+    assert any("max" in slow for slow in outcome.slow)
+    assert "BAD" in table([outcome], is_strict=False)
+
+
+def test_a_broker_that_ends_is_found_out() -> None:
+    attack = Attack(name="end", claim="it goes on", run=lambda stage: stage.victim.kill())
+    impatient = Scale(is_full=False, seed=1, seconds=5.0, calm_seconds=1.0)
+
+    outcome = try_attack(attack, 1, impatient, lambda line: None)
+
+    assert "brokers [1] have ended" in outcome.wrongs
+
+
+def test_what_is_absent_is_told_and_is_not_bad() -> None:
+    attack = Attack(name="none", claim="", run=lambda stage: None, absent=lambda: "no such machine")
+
+    outcome = try_attack(attack, 1, _SHORT, lambda line: None)
+
+    assert not is_bad(outcome, is_strict=True)
+    assert "absent: no such machine" in table([outcome], is_strict=True)
+
+
+def test_what_is_slow_is_bad_only_where_latency_decides() -> None:
+    outcome = Outcome(attack="a", claim="", brokers=3, slow=["p99 90 ms, target 50"], seconds_to_calm=0.1)
+
+    assert not is_bad(outcome, is_strict=False)
+    assert is_bad(outcome, is_strict=True)
+
+
+def test_a_latency_counts_from_when_the_request_was_due() -> None:
+    held = [Answered(kind="fetch", due=second / 20, done=2.0, trouble=()) for second in range(20)]
+
+    latencies = Latencies.of(held)
+
+    assert latencies.max_ms == pytest.approx(2000.0)
+    assert latencies.p50_ms == pytest.approx(1550.0)
+
+
+def test_figures_of_several_brokers_are_the_largest_of_each() -> None:
+    most = Figures(rss_bytes=5, threads=1).most(Figures(rss_bytes=3, threads=9))
+
+    assert (most.rss_bytes, most.threads) == (5, 9)
