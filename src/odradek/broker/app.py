@@ -425,6 +425,7 @@ class Broker:
                 config.log_flush_offset_checkpoint_interval_ms / 1000,
                 self._write_checkpoints,
             ),
+            ("extents", _EXTENTS_SECONDS, replicas.write_extents),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
             ("made logs", _MADE_LOGS_SECONDS, replicas.note_made_logs),
             ("compaction", lambda: self._current_config().log_cleaner_backoff_ms / 1000, replicas.compact),
@@ -462,6 +463,8 @@ _STORAGE_CHECK_SECONDS: Final = 2.0
 _LAST_WORD_SECONDS: Final = 2.0
 _MADE_LOGS_SECONDS: Final = 1.0
 _FLUSH_CHECK_SECONDS: Final = 0.5
+_EXTENTS_SECONDS: Final = 1.0
+"""What was acknowledged since may be cut without notice if a disk loses it just when the broker crashes."""
 _INTERVAL_SECONDS_MIN: Final = 0.05
 
 

@@ -394,6 +394,9 @@ class Replicas:
     async def write_checkpoints(self) -> None:
         await self._directories.write_checkpoints(self._high_watermarks())
 
+    async def write_extents(self) -> None:
+        await self._directories.write_extents()
+
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         return {partition.name: partition.high_watermark for partition in self._held}
 

@@ -1,4 +1,9 @@
-"""Writing down from where recovery would start, and where logs begin: the checkpoint files of each data directory."""
+"""Writing down from where recovery would start, and where logs begin: the checkpoint files of each data directory.
+
+Checkpoints are written now and then, and speak of every log. In between, every second, `log-extents` follows (`extents.py`)
+with the logs of which something became durable. A truncation is different: until the checkpoints are written once more its note
+says what must not be believed (decision 0025), so they are written soon.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from typing import Final
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Offload
+from odradek.storage.extents import Extent
 from odradek.storage.homes import Homes
 from odradek.storage.log import Log
 from odradek.storage.log_directory import Checkpoint, LogDirectory
@@ -16,6 +22,10 @@ from odradek.storage.truncation import NoteRemoval
 from odradek.telemetry import events
 
 log = events.get("storage")
+
+_LOOKED_AT_ONCE: Final = 500
+_ROUNDS_BETWEEN_CHECKPOINTS: Final = 10
+"""Of the extents: checkpoints speak of every log, so they follow truncations no sooner."""
 
 HighWatermarks = Mapping[TopicPartition, int] | None
 """Without them, what is durable stands in for them."""
@@ -29,14 +39,85 @@ class Checkpointing:
         self._homes: Final = homes
         self._logs: Final = logs
         self._writing = asyncio.Lock()
+        self._moved: dict[Log, None] = {}
+        """What is durable of them is not what was written down."""
+        self._truncated: dict[LogDirectory, None] = {}
+        """Their checkpoints do not know of a truncation yet."""
+        self._round = 0
+        self._unwritten: dict[LogDirectory, None] = {}
+        """Their extents could not be written the last time."""
+
+    def moved(self, opened: Log) -> None:
+        """Something of it became durable; or it was truncated, or opened."""
+        self._moved[opened] = None
+
+    async def write_extents(self) -> None:
+        """Write down what became durable since the last time. What goes wrong is logged; the next round makes up for it."""
+        self._round += 1
+        after_truncations = self._round % _ROUNDS_BETWEEN_CHECKPOINTS == 0
+        for directory in self._homes.online():
+            if after_truncations and directory in self._truncated:
+                await self._write_or_warn(directory)
+            elif self._moved or directory.owes_extents:
+                await self._write_extents(directory)
+
+    async def _write_extents(self, directory: LogDirectory) -> None:
+        async with self._writing:
+            changed = await self._take_moved(directory)
+            if not changed and not directory.owes_extents:
+                return
+            try:
+                await self._offload.run(directory.extents_job(changed))
+            except OSError as error:
+                if directory not in self._unwritten:
+                    log.warning("extents_not_written", path=directory.path, error=error)
+                self._unwritten[directory] = None
+            else:
+                self._unwritten.pop(directory, None)
+
+    async def _take_moved(self, directory: LogDirectory) -> dict[TopicPartition, Extent]:
+        """What changed of the extents of a directory's logs."""
+        changed: dict[TopicPartition, Extent] = {}
+        for number, opened in enumerate(list(self._moved)):
+            if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            extent = self._take(directory, opened)
+            if extent is not None:
+                changed[opened.topic_partition] = extent
+        return changed
+
+    def _take(self, directory: LogDirectory, opened: Log) -> Extent | None:
+        """The extent of a log that moved, if it is in the directory and not what was written down."""
+        name = opened.topic_partition
+        home = self._homes.first(name)
+        if self._logs.get(name) is not opened or home is None or home.offline is not None:
+            self._moved.pop(opened, None)
+            return None
+        if home is not directory:
+            return None
+        extent, known = opened.extent, directory.extents.get(name)
+        if extent is None:  # its files do not follow yet
+            return None
+        self._moved.pop(opened, None)
+        if opened.truncation_note() is not None:
+            self._truncated[directory] = None
+        if extent == known:
+            return None
+        directory.extents[name] = extent
+        return extent
 
     async def write_all(self, high_watermarks: HighWatermarks) -> None:
         """In every directory that works; what goes wrong is logged."""
         for directory in self._homes.online():
-            try:
-                await self.write(directory, high_watermarks, is_asked=True)
-            except KafkaError as error:
-                log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
+            await self._write_or_warn(directory, high_watermarks, is_asked=True)
+
+    async def _write_or_warn(
+        self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
+    ) -> None:
+        try:
+            await self.write(directory, high_watermarks, is_asked=is_asked)
+        except KafkaError as error:
+            log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
 
     async def write_online(self) -> None:
         """What is known now, in every directory that works; what goes wrong is logged."""
@@ -53,10 +134,11 @@ class Checkpointing:
         async with self._writing:
             if is_asked:
                 self._note_high_watermarks(directory, high_watermarks)
+            self._truncated.pop(directory, None)
             checkpoint = self.of(directory)
             notes = self._truncation_notes(directory)
             try:
-                if checkpoint.files or notes:
+                if notes or not checkpoint.is_empty:
                     gone = await self._offload.run(_write, directory, checkpoint, list(notes.values()))
                     for name in [name for name, note in notes.items() if note in gone]:
                         if name in self._logs:
@@ -68,12 +150,16 @@ class Checkpointing:
 
     def of(self, directory: LogDirectory) -> Checkpoint:
         """What is to be written now."""
+        for opened in list(self._moved):
+            self._take(directory, opened)
         for name, opened in self._logs.items():
             if self._homes.first(name) is not directory:
                 continue
             directory.recovery_points[name] = opened.recovery_point
             # Never ahead of what is durable: after a crash a log must not end before it begins.
             start_offset = min(opened.start_offset, opened.flushed_offset)
+            if opened.damage_offset is not None:  # segments are missing in front of what is here
+                start_offset = min(start_offset, opened.damage_offset)
             if start_offset > 0:
                 directory.start_offsets[name] = start_offset
             else:

@@ -309,6 +309,7 @@ class LogDirectories:
         directory.hold(name, topic_id)
         if is_new:
             self._has_made_logs = True
+        self._checkpoints.moved(opened)
         self._check_high_watermark(directory, opened)
         return opened
 
@@ -331,6 +332,7 @@ class LogDirectories:
         repairable: bool,
         must_exist: bool,
     ) -> Steps[Log]:
+        extent = None if is_new else directory.extents.get(name)
         return Log.opening(
             self._runtime,
             naming.join(directory.path, str(name)),
@@ -338,6 +340,9 @@ class LogDirectories:
             topic_partition=name,
             clean=directory.was_clean or is_new,
             recovery_point=directory.recovery_points.get(name, 0),
+            checkpointed_offset=directory.checkpointed_points.get(name, 0),
+            durable_offset=extent.end_offset if extent is not None else 0,
+            first_offset=extent.first_offset if extent is not None else None,
             start_offset=directory.start_offsets.get(name, 0),
             cleaned_offset=directory.cleaned_offsets.get(name, 0),
             topic_id=topic_id,
@@ -348,6 +353,7 @@ class LogDirectories:
             start_is_checkpointed=directory.knows_starts or is_new,
             on_broken=self._broken,
             on_damaged=self._met_damage,
+            on_moved=self._checkpoints.moved,
         )
 
     async def _set_aside(self, directory: LogDirectory, name: TopicPartition) -> None:
@@ -452,6 +458,8 @@ class LogDirectories:
         source.recovery_points[name] = flushed_offset
         await self._blocking(target, copy.run, flushed_offset)
         target.recovery_points[name] = flushed_offset
+        if opened.extent is not None:
+            target.extents[name] = opened.extent
         if start_offset > 0:
             target.start_offsets[name] = start_offset
         if name in source.high_watermarks:
@@ -551,6 +559,9 @@ class LogDirectories:
         if self._has_made_logs:
             self._has_made_logs = False
             await self._checkpoints.write_online()
+    async def write_extents(self) -> None:
+        """Write down what of each log became durable since the last time. What goes wrong is logged."""
+        await self._checkpoints.write_extents()
 
     async def checkpoint(self, opened: Log) -> None:
         """Write the checkpoints of a log's directory now. KAFKA_STORAGE_ERROR when that fails."""

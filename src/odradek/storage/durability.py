@@ -41,7 +41,7 @@ class Life:
     an fsync that is tried again succeeds without having written anything.
     """
 
-    __slots__ = ("_failure", "_lock", "alive", "truncation_count")
+    __slots__ = ("_failure", "_lock", "alive", "replaced", "truncation_count")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,6 +49,8 @@ class Life:
         self.alive = True
         self.truncation_count = 0
         """How often the files were cut: a job that was made for what was there before must not touch them."""
+        self.replaced: dict[str, int] = {}
+        """Of small files: the number of the change that was the last to be put there. An older job must not undo it."""
 
     def end(self) -> None:
         with self._lock:
@@ -124,15 +126,22 @@ class FlushJob:
             writer.sync()
         for path, _ in self.directories:
             self._unless(NO_DESCRIPTORS, path, partial(self.disk.sync_directory, path))
-        for path, _, data in self.files:
-            self._unless(DISK_FULL | NO_DESCRIPTORS, path, partial(self.disk.replace, path, data))
+        for path, change, data in self.files:
+            self._unless(DISK_FULL | NO_DESCRIPTORS, path, partial(self._replace, path, change, data))
+
+    def _replace(self, path: str, change: int, data: bytes) -> None:
+        if path.endswith(naming.SNAPSHOT):  # each has a name of its own
+            self.disk.replace(path, data)
+        elif self.life.replaced.get(path, 0) < change:
+            self.disk.replace(path, data)
+            self.life.replaced[path] = change
 
     def try_deferred(self) -> None:
         """Try the small files again that there was no space for."""
-        waiting = [(path, data) for path, _, data in self.files if path in self.deferred]
-        for path, data in waiting:
+        waiting = [file for file in self.files if file[0] in self.deferred]
+        for path, change, data in waiting:
             self.deferred.remove(path)
-            self._unless(DISK_FULL | NO_DESCRIPTORS, path, partial(self.disk.replace, path, data))
+            self._unless(DISK_FULL | NO_DESCRIPTORS, path, partial(self._replace, path, change, data))
 
     def _unless(self, passing: frozenset[int], path: str, work: Callable[[], None]) -> None:
         try:

@@ -5,17 +5,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming
 from odradek.storage.durability import Durability, FlushJob, Life
+from odradek.storage.extents import Extent
 from odradek.storage.faults import Fault, RepairJob
 from odradek.storage.producer_snapshot import encode_snapshot
 from odradek.storage.readable import ReadableLog
 from odradek.storage.segment import OFFSET_MAX
 from odradek.storage.tail import Tail
 from odradek.storage.truncation import NoteRemoval, Truncation
+
+if TYPE_CHECKING:
+    from odradek.storage.log import Log
+
+OnMoved: TypeAlias = Callable[["Log"], None]
 
 
 class DurableLog(ReadableLog):
@@ -28,6 +37,8 @@ class DurableLog(ReadableLog):
     _unflushed_since: float | None
     _truncation_noted: bool
     _start_path: str
+    _on_moved: Callable[[], None]
+    """Something became durable, or was taken back: `extent` may be another one."""
     _transaction_sums: dict[int, int] | None
     """As they were last written down, or are about to be."""
     config: LogConfig
@@ -51,6 +62,17 @@ class DurableLog(ReadableLog):
     def _recovery_point(self, end_offset: int) -> int:
         point, active = min(self._durability.recovery_point, end_offset), self._segments.active
         return point - 1 if point == end_offset > active.base_offset and len(active.aborted) else point
+
+    @property
+    def extent(self) -> Extent | None:
+        """What is durable of it; None while the files have still to follow a truncation."""
+        if self._durability.truncation is not None:
+            return None
+        first_offset = self._segments[0].base_offset
+        if self._damage_offset is not None:  # what is missing there stays known until it is here again
+            first_offset = min(first_offset, self._damage_offset)
+        end_offset = min(self._durability.flushed_offset, self.end_offset)
+        return Extent(first_offset, min(self.recovery_point, end_offset), end_offset)
 
     @property
     def flush_due(self) -> bool:
@@ -91,6 +113,7 @@ class DurableLog(ReadableLog):
             self._durability.done(job)
             if self.damage is not None and self.flushed_offset >= self._lost_below:
                 self.mended()
+            self._on_moved()
 
     @property
     def failed(self) -> Fault | None:
@@ -179,3 +202,4 @@ class DurableLog(ReadableLog):
             self._durability.truncation_finished()
             self.producers = truncation.producers
             self._truncation_noted = True
+            self._on_moved()

@@ -7,6 +7,7 @@ only after the write behind it succeeded, so an error at any point leaves the lo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from odradek.storage.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.appending import note_batches, note_fetched, place
 from odradek.storage.damage import OnDamaged
 from odradek.storage.durability import ClosingJob, Durability, FlushJob, Life
+from odradek.storage.durable import OnMoved
 from odradek.storage.epochs import EpochEnd
 from odradek.storage.faults import Health, OnBroken, RepairJob
 from odradek.storage.following import Portion, check_fetched, portions
@@ -63,6 +65,7 @@ class Log(TruncatableLog, ShrinkingLog):
         opened: OpenedLog,
         on_broken: OnBroken | None = None,
         on_damaged: OnDamaged | None = None,
+        on_moved: OnMoved | None = None,
     ) -> None:
         self._runtime = runtime
         self._files = opening.files
@@ -92,6 +95,7 @@ class Log(TruncatableLog, ShrinkingLog):
         self._transaction_sums = opened.transaction_sums
         self._start_path = naming.join(opening.directory, naming.START_OFFSET)
         self._on_damaged = on_damaged
+        self._on_moved = partial(on_moved, self) if on_moved is not None else _ignore
         self.config = opening.config
         self.topic_partition = opening.topic_partition
         self.directory = opening.directory
@@ -106,8 +110,8 @@ class Log(TruncatableLog, ShrinkingLog):
         """The lowest end of a truncation since the last compaction ended: what was compacted above it is gone."""
         self.high_watermark_max = opened.high_watermark_max
         """A high watermark above it that was written down is of the time before a truncation."""
-        self._lost_below = opening.recovery_point
-        self._damage_offset: int | None = None
+        self._damage_offset = opened.damage_offset
+        self._lost_below = opening.durable_offset if self._damage_offset is None else OFFSET_MAX
         self.damage: str | None = opened.damage
         """What is not here, or not right, though it was durable once: another replica must give it back."""
         self.lack_note = opened.lack_note
@@ -149,6 +153,9 @@ class Log(TruncatableLog, ShrinkingLog):
         topic_partition: TopicPartition,
         clean: bool,
         recovery_point: int,
+        checkpointed_offset: int | None = None,
+        durable_offset: int = 0,
+        first_offset: int | None = None,
         start_offset: int = 0,
         cleaned_offset: int = 0,
         topic_id: UUID | None = None,
@@ -159,19 +166,22 @@ class Log(TruncatableLog, ShrinkingLog):
         start_is_checkpointed: bool = True,
         on_broken: OnBroken | None = None,
         on_damaged: OnDamaged | None = None,
+        on_moved: OnMoved | None = None,
     ) -> Steps[Log]:
         """Open the log in `directory`, or create an empty one. Blocks; it may run on any thread.
 
         `clean`: it was closed cleanly, so it is opened without reading it. Otherwise everything from `recovery_point` on
-        is scanned, cut at the last good batch, and synced. Raises KAFKA_STORAGE_ERROR when what lies below the recovery
-        point, which was once durable, is damaged or missing: no log is better than one that silently lost records.
+        is scanned, cut at the last good batch, and synced. Raises KAFKA_STORAGE_ERROR when what lies below `durable_offset` (or
+        the recovery point), which was once durable, is damaged or missing: no log is better than one that silently lost
+        records. So does a log whose first segment begins behind `first_offset`, unless its start moved since, and after a crash
+        one that lacks a segment between `checkpointed_offset` and the recovery point.
         Between segments below `cleaned_offset` a compaction may have left gaps. `is_named`: the directory's name is durable.
         INCONSISTENT_TOPIC_ID, and nothing is touched, when the directory is of another topic than `topic_id`.
         `repairable`: another replica can give back what is damaged or missing, so it is opened with what is left, cut at the
         first bad batch, and `damage` says so. `must_exist`: AbsentLogError where there is no segment.
         `start_is_checkpointed`: `start_offset` is of a checkpoint that is there and sound; else it may be doubted
         (`start_is_doubted`). `on_broken` hears of an error in reading or writing that is final, `on_damaged` of the first
-        batch that a reader met damaged.
+        batch that a reader met damaged, `on_moved` that `extent` may be another one.
         """
         opening = Opening(
             directory=directory,
@@ -180,6 +190,9 @@ class Log(TruncatableLog, ShrinkingLog):
             topic_partition=topic_partition,
             clean=clean,
             recovery_point=recovery_point,
+            checkpointed_offset=recovery_point if checkpointed_offset is None else checkpointed_offset,
+            durable_offset=max(durable_offset, recovery_point),
+            first_offset=first_offset,
             start_offset=start_offset,
             cleaned_offset=cleaned_offset,
             topic_id=topic_id,
@@ -193,7 +206,7 @@ class Log(TruncatableLog, ShrinkingLog):
         except OSError as error:
             message = f"{topic_partition}: cannot open its log: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-        return cls(runtime, opening, opened, on_broken, on_damaged)
+        return cls(runtime, opening, opened, on_broken, on_damaged, on_moved)
 
     def abandon_now(self) -> bool:
         """The same on the loop; False, and nothing was done, where it would have to wait."""
@@ -252,6 +265,7 @@ class Log(TruncatableLog, ShrinkingLog):
         """On the loop, when no other thread works on the log any more: close the files. `done`: its `run` succeeded."""
         if done is not None:
             self._durability.done(done.flush)
+            self._on_moved()
         active = self._segments.active
         self._health.broken("the log is closed")
         self._durability.close()
@@ -389,3 +403,7 @@ class Log(TruncatableLog, ShrinkingLog):
         """This replica leads from now on: what is appended next is of `leader_epoch`, even before anything is."""
         if self._epochs.assign(leader_epoch, self.end_offset):
             self._write_epochs()
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""

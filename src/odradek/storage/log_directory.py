@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -17,6 +18,8 @@ from odradek.storage import checkpoints, naming
 from odradek.storage.checkpoints import BadCheckpointError
 from odradek.storage.durability import NO_DESCRIPTORS
 from odradek.storage.generation import DiskGeneration, format_generation, parse_generation
+from odradek.storage.extent_file import ExtentFile
+from odradek.storage.extents import Extent
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -64,8 +67,14 @@ class Checkpoint:
     """The contents of checkpoint files that differ from what is on disk."""
 
     files: tuple[tuple[str, bytes], ...]
+    extents: Mapping[TopicPartition, Extent] | None
+    """What `log-extents` is to say; None when it need not be replaced."""
     forgotten: tuple[TopicPartition, ...]
     """Partitions of which the files will not speak any more."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.files and self.extents is None
 
 
 def refuse_without_descriptors(path: str, error: OSError) -> None:
@@ -84,6 +93,7 @@ class LogDirectory:
         self._lock = lock
         self._written: dict[str, bytes] = {}
         self._stale: dict[TopicPartition, None] = {}
+        self._extent_file = ExtentFile(disk, path)
         self.path: Final = path
         self.directory_id = ""
         self.offline = offline
@@ -92,6 +102,8 @@ class LogDirectory:
         """It was closed cleanly before this start."""
         self.recovery_points: dict[TopicPartition, int] = {}
         """As last written down, of partitions that are not open, too."""
+        self.checkpointed_points: dict[TopicPartition, int] = {}
+        """The recovery points that the checkpoint had when it was loaded: the extents are newer."""
         self.start_offsets: dict[TopicPartition, int] = {}
         self.knows_starts = True
         """Nothing is missing in `start_offsets`."""
@@ -108,6 +120,8 @@ class LogDirectory:
         """The file about them was there, and is sound."""
         self.generation: DiskGeneration | None = None
         self.generation_is_damaged = False
+        self.extents: dict[TopicPartition, Extent] = {}
+        """As last written down, or about to be; of partitions that are not open, too."""
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> LogDirectory:
@@ -167,7 +181,18 @@ class LogDirectory:
         self.high_watermarks = self._read_offsets(naming.HIGH_WATERMARKS)
         self._read_held()
         self._read_generation()
+        self._read_extents()
         return self._disk.list_directory(self.path)
+
+    def _read_extents(self) -> None:
+        """They are at least as new as the recovery points."""
+        path = naming.join(self.path, naming.RECOVERY_POINTS)
+        points = self._disk.read(path) if self._disk.exists(path) else b""
+        self._written.setdefault(naming.RECOVERY_POINTS, points)
+        self.extents = self._extent_file.read(points)
+        self.checkpointed_points = dict(self.recovery_points)
+        for name, extent in self.extents.items():
+            self.recovery_points[name] = extent.recovery_point
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that is damaged is worth nothing: the logs are then scanned from their start."""
@@ -253,8 +278,14 @@ class LogDirectory:
             if offsets.pop(name, None) is not None:
                 self._stale[name] = None
 
-    def _all(self) -> tuple[dict[TopicPartition, int], ...]:
-        return self.recovery_points, self.start_offsets, self.cleaned_offsets, self.high_watermarks
+    def _all(self) -> tuple[dict[TopicPartition, int] | dict[TopicPartition, Extent], ...]:
+        return (
+            self.recovery_points,
+            self.start_offsets,
+            self.cleaned_offsets,
+            self.high_watermarks,
+            self.extents,
+        )
 
     def is_stale(self, name: TopicPartition) -> bool:
         """Whether the checkpoint files may still speak of a partition that was forgotten."""
@@ -270,9 +301,11 @@ class LogDirectory:
         )
         if self.cleaned_offsets or naming.CLEANED_OFFSETS in self._written:
             contents += ((naming.CLEANED_OFFSETS, checkpoints.format_offsets(self.cleaned_offsets)),)
+        files = tuple((name, data) for name, data in contents if self._written.get(name) != data)
+        is_bound_anew = any(name == naming.RECOVERY_POINTS for name, _ in files)
+        is_due = is_bound_anew or self.extents != self._extent_file.content
         return Checkpoint(
-            files=tuple((name, data) for name, data in contents if self._written.get(name) != data),
-            forgotten=tuple(self._stale),
+            files=files, extents=dict(self.extents) if is_due else None, forgotten=tuple(self._stale)
         )
 
     def _held_data(self) -> bytes:
@@ -281,13 +314,32 @@ class LogDirectory:
         return self._held_as_written
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Blocks; one call at a time, on any thread."""
+        """Blocks; one call at a time, on any thread.
+
+        The extents come first, and go with the recovery points of before, too: a crash in between leaves both to be believed.
+        """
+        if checkpoint.extents is not None:
+            before = self._written.get(naming.RECOVERY_POINTS, b"")
+            points = dict(checkpoint.files).get(naming.RECOVERY_POINTS, before)
+            self._extent_file.replace(checkpoint.extents, [points, before])
         for name, data in checkpoint.files:
             if name == naming.START_OFFSETS:
                 sums = checkpoints.format_sums([data, self._written.get(name, b"")])
                 self._disk.replace(naming.join(self.path, naming.START_OFFSETS_SUMS), sums)
             self._disk.replace(naming.join(self.path, name), data)
             self._written[name] = data
+
+    def extents_job(self, changed: Mapping[TopicPartition, Extent]) -> Callable[[], None]:
+        """What writes down what changed of `extents`. It blocks, on any thread; not while `write` does."""
+        if self._extent_file.takes_more:
+            return partial(self._extent_file.append, changed)
+        points = self._written.get(naming.RECOVERY_POINTS, b"")
+        return partial(self._extent_file.replace, dict(self.extents), [points])
+
+    @property
+    def owes_extents(self) -> bool:
+        """They could not be written."""
+        return self._extent_file.content is None and bool(self.extents)
 
     def written(self, checkpoint: Checkpoint) -> None:
         """`write` returned."""
@@ -300,6 +352,7 @@ class LogDirectory:
         self._disk.replace(naming.join(self.path, naming.CLEAN_SHUTDOWN), _CLEAN_CONTENT)
 
     def unlock(self) -> None:
+        self._extent_file.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

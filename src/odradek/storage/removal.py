@@ -58,24 +58,31 @@ class RemovalJob:
             flush.try_deferred()
 
     def _bury(self, base_offset: int, *, now: bool) -> None:
-        """Take a segment out of the directory, durably. `now`: its space is needed, so it is not kept for a while."""
+        """Take a segment out of the directory, durably. `now`: its space is needed, so only its name is kept for a while, which
+        says that it was deleted, and is not missing.
+        """
         path = naming.join(self.directory, naming.offset_file(base_offset, naming.LOG))
         try:
-            if now:
-                self.disk.remove(path)
-            else:
-                self.disk.rename(path, path + naming.DELETED)
+            self.disk.rename(path, path + naming.DELETED)
         except FileNotFoundError:
-            pass
+            now = False
         except OSError as error:
-            if (
-                now or error.errno not in DISK_FULL
-            ):  # even a name needs space, and deleting is what makes some
+            if error.errno not in DISK_FULL:  # even a name needs space, and deleting is what makes some
                 raise
             self.disk.remove(path)
+            now = False
         self.disk.sync_directory(self.directory)
+        if now:
+            self._empty(path + naming.DELETED)
         for kind in (*naming.INDEX_SUFFIXES, naming.SNAPSHOT):
             self._remove(base_offset, kind)
+
+    def _empty(self, path: str) -> None:
+        file = self.disk.open(path)
+        try:
+            file.truncate(0)
+        finally:
+            file.close()
 
     def _remove(self, base_offset: int, kind: str) -> None:
         try:
@@ -110,10 +117,20 @@ class Removals:
             self._renamed[base_offset] = due_ms
 
     def job(
-        self, now_ms: int, flush_job: Callable[[], FlushJob | None], truncation_count: int
+        self,
+        now_ms: int,
+        flush_job: Callable[[], FlushJob | None],
+        truncation_count: int,
+        *,
+        keeps_renamed: bool,
     ) -> RemovalJob | None:
-        """None when there is nothing to do yet. `flush_job` is called when segments are to be renamed."""
-        expired = tuple(base for base, due_ms in self._renamed.items() if due_ms <= now_ms)
+        """None when there is nothing to do yet. `flush_job` is called when segments are to be renamed.
+
+        `keeps_renamed`: where the log begins is not durable yet, so the renamed files alone say that nothing is missing.
+        """
+        expired = (
+            () if keeps_renamed else tuple(base for base, due_ms in self._renamed.items() if due_ms <= now_ms)
+        )
         if not self._doomed and not expired:
             return None
         return RemovalJob(

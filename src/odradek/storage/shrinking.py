@@ -94,6 +94,7 @@ class ShrinkingLog(DurableLog):
         if deleted:
             self._removals.add([segment for segment, _ in deleted])
             self._move_start(self._segments[0].base_offset)
+            self._write_start()  # durable before the files go: a log that begins later than it did lost something
         return [one for _, one in deleted]
 
     @property
@@ -130,7 +131,12 @@ class ShrinkingLog(DurableLog):
         """What must be done on disk about deleted segments; None when there is nothing to do yet."""
         if self._health.is_broken:
             return None
-        return self._removals.job(now_ms, self.flush_job, self._durability.truncation_count)
+        return self._removals.job(
+            now_ms,
+            self.flush_job,
+            self._durability.truncation_count,
+            keeps_renamed=self._durability.awaits(self._start_path),
+        )
 
     def removed(self, job: RemovalJob, now_ms: int) -> None:
         """`job.run()` returned."""

@@ -199,3 +199,17 @@ async def test_a_log_that_is_new_has_no_doubt_about_its_beginning(lab: Lab) -> N
     directories = lab.directories()
     log = await directories.open_log(PARTITION._replace(partition=1), TOPIC_ID, LogConfig(), repairable=True)
     assert not log.start_is_doubted
+
+
+async def test_a_flush_that_comes_late_does_not_undo_what_a_later_one_wrote(lab: Lab) -> None:
+    log = await opened(lab.directories())
+    lab.fill(log, 60)
+    lab.flush(log)
+    log.delete_records(7)
+    late = log.flush_job()
+    log.delete_records(9)
+    lab.flush(log)
+    late.run()
+    log.flushed(late)
+    lab.cut_power()
+    assert await start_offset(lab) == 9

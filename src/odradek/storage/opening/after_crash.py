@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from odradek.storage import naming
+from odradek.storage.damage import DamagedBatchError
 from odradek.storage.index_checks import BuiltIndex
 from odradek.storage.opening.state import OpeningState, log
 from odradek.storage.recovery import ScannedSegment, cut, rewrite, scan_file, set_aside
@@ -22,6 +23,7 @@ class AfterCrash(OpeningState):
             first -= 1  # does the one before it end where it begins?
         segment = self._segments[first]
         self._drop_empty(self._segments[:first])
+        self._check_follow_on(self._segments.index(segment))
         first = number = self._segments.index(segment)
         scanned = self._scan(segment)
         while scanned.problem is None and number + 1 < len(self._segments):
@@ -61,6 +63,17 @@ class AfterCrash(OpeningState):
             segment_count=number + 1 - first,
         )
 
+    def _check_follow_on(self, number: int) -> None:
+        """That no segment is missing among those sealed since the checkpoint, up to the one with this number."""
+        while number > 0 and self._segments[number].base_offset > self._opening.checkpointed_offset:
+            following, number = self._segments[number].base_offset, number - 1
+            try:
+                last = self._segments[number].last_batch()
+            except DamagedBatchError:  # its readers will meet it
+                continue
+            if last is not None and max(last.last_offset + 1, self._opening.cleaned_offset) < following:
+                raise self._lost(f"offsets {last.last_offset + 1} to {following - 1} are missing")
+
     def _scan(self, segment: Segment) -> ScannedSegment:
         file = self._disk.open(segment.path(naming.LOG), write=False)
         try:
@@ -75,7 +88,7 @@ class AfterCrash(OpeningState):
 
     def _drop_from(self, number: int, end_offset: int, problem: str) -> None:
         """Take segments out of the log, the newest first, durably, before the one in front of them is cut."""
-        if end_offset < self._opening.recovery_point:
+        if end_offset < self._opening.durable_offset:
             raise self._lost(problem)
         dropped = self._segments[number:]
         for segment in reversed(dropped):

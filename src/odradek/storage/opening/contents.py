@@ -71,14 +71,20 @@ class Contents(OpeningState):
         if naming.START_OFFSET not in names:
             self._doubt_start(self._opening.start_is_checkpointed)
             return 0
-        path = naming.join(self._directory, naming.START_OFFSET)
-        try:
-            offset = checkpoints.parse_start_offset(self._read_if_there(path))
-        except BadCheckpointError as error:
-            log.warning("start_offset_ignored", path=path, reason=str(error))
+        offset = self._moved_start()
+        if offset is None:
             self._doubt_start(self._opening.start_is_checkpointed and self._opening.clean)
             return 0
         return offset if offset <= self._end_offset else 0
+
+    def _moved_start(self) -> int | None:
+        """What the file in the log's own directory says; None when it cannot be believed."""
+        path = naming.join(self._directory, naming.START_OFFSET)
+        try:
+            return checkpoints.parse_start_offset(self._read_if_there(path))
+        except BadCheckpointError as error:
+            log.warning("start_offset_ignored", path=path, reason=str(error))
+            return None
 
     def _doubt_start(self, is_known: bool) -> None:
         if self._opening.repairable and not is_known:

@@ -25,14 +25,14 @@ from odradek.storage.truncation import TruncationPlan, carry_out, read_plan, wri
 
 
 def open_log(runtime: Runtime, opening: Opening) -> Steps[OpenedLog]:
-    """Blocks. Raises OSError, or LostRecordsError for damage below the recovery point of what is not repairable."""
+    """Blocks. Raises OSError, or LostRecordsError for damage to what was durable, and is not repairable."""
     try:
         return (yield from Opener(runtime, opening).run())
     except (LostRecordsError, DamagedBatchError) as lost:
         if not opening.repairable:
             raise
         log.error("log_opened_damaged", partition=opening.topic_partition, reason=lost.message)
-        all_doubted = replace(opening, clean=False, recovery_point=0)
+        all_doubted = replace(opening, clean=False, recovery_point=0, durable_offset=0)
         return (yield from Opener(runtime, all_doubted, damage=lost.message).run())
 
 
@@ -57,9 +57,11 @@ class Opener(AfterClose, AfterCrash, Contents):
             message = f"{self._directory} belongs to topic id {topic_id}, not to {self._opening.topic_id}"
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
         self._finish_truncation(names)
+        self._note_deletions(names)
         names = clear_leftovers(self._disk, self._directory, names)
         self._remove_old_cuts(names)
         self._segments = self._list_segments(names)
+        self._check_first(names)
         created = not self._segments
         saved_epochs = self._load_epochs(names)
         if created:
@@ -105,6 +107,7 @@ class Opener(AfterClose, AfterCrash, Contents):
             high_watermark_max=self._high_watermark_max,
             damage=self._damage,
             lack_note=read_note(self._disk, self._directory) if naming.LACK_NOTE in names else None,
+            damage_offset=self._damage_offset,
         )
 
     # ---- files -----------------------------------------------------------------------------------------------------
@@ -133,14 +136,58 @@ class Opener(AfterClose, AfterCrash, Contents):
                 write_plan(self._disk, self._directory, replace(plan, is_done=True))
                 names[:] = self._disk.list_directory(self._directory)
             opening = replace(opening, start_offset=plan.start_offset)
+            if plan.is_anew:
+                opening = replace(opening, first_offset=plan.base_offset)
             recovery_point, end_offset = plan.recovery_point, plan.end_offset
             self._high_watermark_max = plan.high_watermark_max
+        else:
+            opening = replace(opening, first_offset=None)
         self._opening = replace(
             opening,
             clean=False,
             recovery_point=min(opening.recovery_point, recovery_point),
+            durable_offset=min(opening.durable_offset, recovery_point),
             cleaned_offset=min(opening.cleaned_offset, end_offset),
         )
+
+    def _note_deletions(self, names: list[str]) -> None:
+        """Write down where the log begins, if segments were renamed to be deleted and there was no space yet to say so: when
+        they are gone, nothing else shows that they went for a reason.
+        """
+        logs = [
+            file for name in names if (file := naming.parse_offset_file(name)) and file.kind == naming.LOG
+        ]
+        known, left = self._known_first(names), [file.offset for file in logs if not file.state]
+        renamed = [file.offset for file in logs if file.state == naming.DELETED]
+        if known is None or not left or left[0] <= known or not renamed or renamed[0] > known:
+            return
+        for offset in renamed:  # this makes space
+            name = naming.offset_file(offset, naming.LOG) + naming.DELETED
+            renamed_file = self._disk.open(naming.join(self._directory, name))
+            try:
+                renamed_file.truncate(0)
+            finally:
+                renamed_file.close()
+        path = naming.join(self._directory, naming.START_OFFSET)
+        self._disk.replace(path, checkpoints.format_start_offset(left[0]))
+        names[:] = self._disk.list_directory(self._directory)
+
+    def _known_first(self, names: list[str]) -> int | None:
+        """Where the first segment begins, or before; None when nobody knows."""
+        if self._opening.first_offset is None:
+            return None
+        moved_to = self._moved_start() if naming.START_OFFSET in names else None
+        return max(self._opening.first_offset, self._opening.start_offset, moved_to or 0)
+
+    def _check_first(self, names: list[str]) -> None:
+        """That segments are not missing where the log begins. Deletions say in advance that they will be."""
+        known = self._known_first(names)
+        if known is None or not self._segments or self._segments[0].base_offset <= known:
+            return
+        if self._damage is None:
+            problem = f"its first segment is {self._segments[0].base_offset}, and it began at offset {known} or before"
+            raise self._lost(problem)
+        self._damage_offset = known
 
     def _void_checkpoints(self, start_offset: int) -> None:
         """What is appended from now on must not be taken for what they say was durable here. The high watermark stands: as
@@ -150,7 +197,7 @@ class Opener(AfterClose, AfterCrash, Contents):
             base_offset=self._segments[-1].base_offset,
             position=self._segments[-1].size_bytes,
             end_offset=self._end_offset,
-            start_offset=start_offset,
+            start_offset=start_offset if self._damage_offset is None else self._damage_offset,
             recovery_point=self._end_offset,
             high_watermark_max=self._high_watermark_max,
             is_anew=False,
@@ -189,8 +236,10 @@ class Opener(AfterClose, AfterCrash, Contents):
             raise AbsentLogError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self._directory} holds no segment of a log"
             )
-        if self._opening.recovery_point > self._opening.start_offset:
-            raise self._lost(f"no segments are left, the recovery point is {self._opening.recovery_point}")
+        if self._opening.durable_offset > self._opening.start_offset:
+            raise self._lost(
+                f"no segments are left, and it was durable up to offset {self._opening.durable_offset}"
+            )
         if topic_id is None and self._opening.topic_id is not None:
             yield from self._write_topic_id(self._opening.topic_id)
         segment = self._segment(self._opening.start_offset, 0)
@@ -214,9 +263,9 @@ class Opener(AfterClose, AfterCrash, Contents):
         self._disk.rename(path + naming.TEMPORARY, path)
 
     def _check_range(self, start_offset: int) -> None:
-        if self._end_offset < self._opening.recovery_point:
+        if self._end_offset < self._opening.durable_offset:
             raise self._lost(
-                f"it ends at {self._end_offset}, the recovery point is {self._opening.recovery_point}"
+                f"it ends at {self._end_offset}, and was durable up to offset {self._opening.durable_offset}"
             )
         if start_offset > self._end_offset:
             raise self._lost(f"it ends at {self._end_offset}, its start offset is {start_offset}")

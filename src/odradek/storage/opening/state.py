@@ -36,6 +36,13 @@ class Opening:
     topic_partition: TopicPartition
     clean: bool
     recovery_point: int
+    """Below it nothing has to be looked at."""
+    checkpointed_offset: int
+    """From there to the recovery point segments may have been written just before a crash: is none of them missing?"""
+    durable_offset: int
+    """Everything below it was durable, so that it must be here; at least the recovery point."""
+    first_offset: int | None
+    """Where the first segment began; None when nobody knows."""
     start_offset: int
     topic_id: UUID | None
     """None: whatever topic the directory belongs to."""
@@ -86,6 +93,8 @@ class OpenedLog:
     """What is not here any more, though it was durable; None when nothing is known to be missing."""
     lack_note: LackNote | None
     """What a note says of that, which outlives a crash."""
+    damage_offset: int | None
+    """From where on it must be fetched again, in front of what is here; None when what is missing comes behind that."""
 
 
 class OpeningState:
@@ -108,6 +117,7 @@ class OpeningState:
         self._truncation_noted = False
         self._high_watermark_max = OFFSET_MAX
         self._damage = damage
+        self._damage_offset: int | None = None
         self._sums: dict[int, int] | None = {}
         self._snapshot_offset = 0
         self._index_is_written = False

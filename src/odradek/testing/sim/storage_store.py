@@ -57,6 +57,9 @@ class Store:
     async def write_checkpoints(self) -> None:
         await self._directories.write_checkpoints()
 
+    async def write_extents(self) -> None:
+        await self._directories.write_extents()
+
     async def apply_retention(self, partition: Partition) -> None:
         now_ms = self._runtime.clock.wall_ms()
         await self._directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
