@@ -10,6 +10,7 @@ from zlib import crc32
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage import checkpoints, naming
+from odradek.storage.batch_walk import BrokenChain, walk
 from odradek.storage.checkpoints import BadCheckpointError
 from odradek.storage.damage import AbsentLogError, DamagedBatchError, LostRecordsError
 from odradek.storage.lack_notes import read_note
@@ -159,8 +160,11 @@ class Opener(AfterClose, AfterCrash, Contents):
         ]
         known, left = self._known_first(names), [file.offset for file in logs if not file.state]
         renamed = [file.offset for file in logs if file.state == naming.DELETED]
-        if known is None or not left or left[0] <= known or not renamed or renamed[0] > known:
+        renamed = [offset for offset in renamed if left and offset < left[0]]
+        if known is None or not renamed or left[0] <= known:
             return
+        if self._renamed_end(max(renamed), left[0]) < left[0]:
+            return  # what is missing is not what was deleted
         for offset in renamed:  # this makes space
             name = naming.offset_file(offset, naming.LOG) + naming.DELETED
             renamed_file = self._disk.open(naming.join(self._directory, name))
@@ -171,6 +175,22 @@ class Opener(AfterClose, AfterCrash, Contents):
         path = naming.join(self._directory, naming.START_OFFSET)
         self._disk.replace(path, checkpoints.format_start_offset(left[0]))
         names[:] = self._disk.list_directory(self._directory)
+
+    def _renamed_end(self, offset: int, following: int) -> int:
+        """The offset at which a renamed segment ends; `following` where that cannot be seen any more."""
+        name = naming.offset_file(offset, naming.LOG) + naming.DELETED
+        file, end_offset = self._disk.open(naming.join(self._directory, name)), offset
+        try:
+            size_bytes = file.length()
+            if not size_bytes:  # its space was needed
+                return following
+            for mark in walk(file, 0, size_bytes):
+                end_offset = mark.last_offset + 1
+        except BrokenChain:
+            return end_offset
+        finally:
+            file.close()
+        return end_offset
 
     def _known_first(self, names: list[str]) -> int | None:
         """Where the first segment begins, or before; None when nobody knows."""

@@ -81,6 +81,7 @@ class FollowerScenario:
 
     def __init__(self, world: World, seed: int, lives: Sequence[Sequence[DiskFault]] = ()) -> None:
         self._rng = stream(seed, "scenario")
+        self._noting = stream(seed, "noting")
         self._lives = lives
         self._plan = FollowerPlan.draw(seed)
         self._host: Host = world.host("broker")
@@ -247,6 +248,8 @@ class FollowerScenario:
             case _:
                 self._fetch(life, log)
         self._flush(life, directories, log)
+        if self._noting.random() < 0.3:
+            await directories.write_extents()
         if self._rng.random() < 0.7:
             await asyncio.gather(*self._flushes)
 

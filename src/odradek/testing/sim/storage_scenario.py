@@ -20,6 +20,7 @@ from odradek.model.ids import TopicPartition
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.storage import naming
+from odradek.storage.damage import LostRecordsError
 from odradek.storage.verification import UNVERIFIED
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
@@ -30,6 +31,7 @@ from odradek.testing.sim.ledger import Ledger
 from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.record_source import Batch, RecordSource
 from odradek.testing.sim.storage_store import Store, check_lookups, read_all, read_found
+from odradek.testing.sim.storage_thefts import steal
 from odradek.testing.sim.transaction_source import (
     TransactionSource,
     check_at_rest,
@@ -107,6 +109,10 @@ class StorageScenario:
         self._rng = stream(seed, "scenario")
         self._lives = lives
         self._plan = StoragePlan.draw(seed)
+        self._thefts = stream(seed, "thefts")
+        self._noting = stream(seed, "noting")
+        self._noted: dict[TopicPartition, int] = {}
+        """Up to where each log was written down as durable."""
         self._host: Host = world.host("broker")
         self._host.offload_delays = OffloadDelays(step_s=(0.0, self._plan.disk_step_s))
         self._host.disk_stall_s = self._plan.disk_stall_s
@@ -146,6 +152,7 @@ class StorageScenario:
         """Raises `ViolationError` when a promise was broken."""
         for number in range(_LIVES_MAX):
             self._rot_indexes()
+            await self._steal(0.4)
             life = self._host.boot(faults=self._lives[number] if number < len(self._lives) else ())
             finished = await self._live(life)
             if finished:
@@ -154,6 +161,7 @@ class StorageScenario:
             raise ViolationError(f"the storage does not come up: {_LIVES_MAX} lives ended")
         self._host.crash(CrashKind.POWER_LOSS)
         self._rot_indexes()
+        await self._steal(1.0)
         life = self._host.boot()
         await self._host.spawn(self._inspect(life))
 
@@ -164,6 +172,34 @@ class StorageScenario:
             if path.endswith((naming.OFFSET_INDEX, naming.TIME_INDEX)) and self._rng.random() < 0.4:
                 inode.overwrite(_rotten(bytes(inode.cache), self._rng))
                 self._world.trace.note("rot", path)
+
+    async def _steal(self, chance: float) -> None:
+        """Perhaps the disk loses what it must not, and this is noticed; then it is put back."""
+        name = self._thefts.choice(self._names)
+        if name not in self._noted or self._thefts.random() >= chance:
+            return
+        theft = steal(
+            self._host.medium,
+            self._plan.paths,
+            name,
+            self._thefts,
+            noted=self._noted[name],
+            removable_below=self._ledgers[name].removable_below,
+        )
+        if theft is None:
+            return
+        self._world.trace.note("theft", theft.what)
+        life = self._host.boot()
+        (outcome,) = await asyncio.gather(self._host.spawn(self._open(life)), return_exceptions=True)
+        self._host.crash(CrashKind.PROCESS_KILL)
+        theft.put_back()
+        if not isinstance(outcome, LostRecordsError):
+            raise ViolationError(f"{name}: {theft.what}, and nobody noticed: {outcome!r}")
+
+    async def _open(self, life: Life) -> Store:
+        store = Store(life.runtime, self._plan.paths, lambda: None)
+        await store.open(self._names, self._plan.config)
+        return store
 
     async def _live(self, life: Life) -> bool:
         """One boot until all is sent and closed cleanly; False when it crashed or had to be restarted."""
@@ -183,9 +219,7 @@ class StorageScenario:
         return True
 
     async def _inspect(self, life: Life) -> None:
-        store = Store(life.runtime, self._plan.paths, lambda: None)
-        await store.open(self._names, self._plan.config)
-        self._check(store)
+        self._check(await self._open(life))
 
     def _check(self, store: Store) -> None:
         for partition in store.partitions:
@@ -211,12 +245,14 @@ class StorageScenario:
             for partition in store.partitions
             for source in self._transactional[partition.name]
         ]
-        others = [self._keep(store), self._read(life, store), self._fill_disk()]
+        others = [self._keep(store), self._note(store), self._read(life, store), self._fill_disk()]
         await asyncio.gather(*writers, *others)
         self._host.medium.capacity_bytes = None
         await store.repair()
         self._check(store)
+        ends = {partition.name: partition.log.end_offset for partition in store.partitions}
         await store.close()
+        self._noted.update(ends)
 
     def _directory_failed(self, life: Life) -> None:
         """What an operator does: restart. Some pull the plug."""
@@ -355,6 +391,17 @@ class StorageScenario:
             except KafkaError as error:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise
+
+    async def _note(self, store: Store) -> None:
+        """Write down what became durable, now and then."""
+        while not self._all_sent():
+            await asyncio.sleep(self._noting.uniform(0.001, 0.05))
+            if any(partition.retired is not None for partition in store.partitions):
+                return
+            durable = {partition.name: partition.log.flushed_offset for partition in store.partitions}
+            await store.write_extents()
+            if not any(directory.owes_extents for directory in store.directories.all()):
+                self._noted.update(durable)
 
     def _actions(self) -> list[Callable[[Store, Partition], Awaitable[None]]]:
         if self._plan.deletes_records:
