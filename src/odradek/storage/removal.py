@@ -81,6 +81,7 @@ class RemovalJob:
         file = self.disk.open(path)
         try:
             file.truncate(0)
+            file.sync()
         finally:
             file.close()
 

@@ -177,20 +177,18 @@ class Opener(AfterClose, AfterCrash, Contents):
         names[:] = self._disk.list_directory(self._directory)
 
     def _renamed_end(self, offset: int, following: int) -> int:
-        """The offset at which a renamed segment ends; `following` where that cannot be seen any more."""
+        """The offset at which a renamed segment ends; `following` where its space was needed, so that nobody can see that."""
         name = naming.offset_file(offset, naming.LOG) + naming.DELETED
         file, end_offset = self._disk.open(naming.join(self._directory, name)), offset
         try:
             size_bytes = file.length()
-            if not size_bytes:  # its space was needed
-                return following
             for mark in walk(file, 0, size_bytes):
                 end_offset = mark.last_offset + 1
         except BrokenChain:
-            return end_offset
+            return following
         finally:
             file.close()
-        return end_offset
+        return end_offset if size_bytes else following
 
     def _known_first(self, names: list[str]) -> int | None:
         """Where the first segment begins, or before; None when nobody knows."""

@@ -103,9 +103,11 @@ def _choices(
     """Number of a segment, and positions in it that may be flipped; without any the segment may be removed."""
     first, last = segments[0], segments[-1]
     is_known = not any(
-        name.endswith(naming.LOG + naming.DELETED) and isinstance(node, Inode) and not node.cache
+        name.endswith(naming.LOG + naming.DELETED)
+        and isinstance(node, Inode)
+        and not _is_whole(bytes(node.cache))
         for name, node in first.folder.names.items()
-    )  # a deletion on a full disk leaves no more than an empty file to tell of it
+    )  # a deletion on a full disk leaves no more than a name to tell of it
     if last.base_offset < noted and noted > removable_below:
         yield len(segments) - 1, []
         positions = [] if is_clean else list(_positions(bytes(last.inode.cache), noted))
@@ -114,6 +116,17 @@ def _choices(
     is_wanted = len(segments) > 1 and removable_below < segments[1].base_offset <= noted
     if is_known and is_wanted and first.inode.cache:
         yield 0, []
+
+
+def _is_whole(data: bytes) -> bool:
+    """Not cut to make space."""
+    position = 0
+    while position + _BATCH.size <= len(data):
+        base_offset, length = _BATCH.unpack_from(data, position)
+        if length <= 0 or base_offset < 0:
+            return False
+        position += _BATCH.size + length
+    return bool(data) and position == len(data)
 
 
 def _positions(data: bytes, noted: int) -> Iterator[int]:
