@@ -122,10 +122,7 @@ class Checkpointing:
     async def write_online(self) -> None:
         """What is known now, in every directory that works; what goes wrong is logged."""
         for directory in self._homes.online():
-            try:
-                await self.write(directory)
-            except KafkaError as error:
-                log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
+            await self._write_or_warn(directory)
 
     async def write(
         self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
@@ -134,8 +131,8 @@ class Checkpointing:
         async with self._writing:
             if is_asked:
                 self._note_high_watermarks(directory, high_watermarks)
-            self._truncated.pop(directory, None)
             checkpoint = self.of(directory)
+            self._truncated.pop(directory, None)
             notes = self._truncation_notes(directory)
             try:
                 if notes or not checkpoint.is_empty:

@@ -559,6 +559,7 @@ class LogDirectories:
         if self._has_made_logs:
             self._has_made_logs = False
             await self._checkpoints.write_online()
+
     async def write_extents(self) -> None:
         """Write down what of each log became durable since the last time. What goes wrong is logged."""
         await self._checkpoints.write_extents()

@@ -17,9 +17,9 @@ from odradek.runtime.ports import DirectoryLock, Disk
 from odradek.storage import checkpoints, naming
 from odradek.storage.checkpoints import BadCheckpointError
 from odradek.storage.durability import NO_DESCRIPTORS
-from odradek.storage.generation import DiskGeneration, format_generation, parse_generation
 from odradek.storage.extent_file import ExtentFile
 from odradek.storage.extents import Extent
+from odradek.storage.generation import DiskGeneration, format_generation, parse_generation
 from odradek.telemetry import events
 
 log = events.get("storage")

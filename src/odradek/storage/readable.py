@@ -101,8 +101,12 @@ class ReadableLog:
 
     @property
     def lacks_records(self) -> bool:
-        """It ends before what it had, or is an older copy: it must not lead. What a reader met damaged is another matter."""
-        return self.damage is not None and self._damage_offset is None
+        """It ends before what it had, begins behind that, or is an older copy: it must not lead. What a reader met damaged is
+        another matter.
+        """
+        if self.damage is None:
+            return False
+        return self._damage_offset is None or self._damage_offset < self._segments[0].base_offset
 
     @property
     def damage_offset(self) -> int | None:
