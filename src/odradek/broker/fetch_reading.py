@@ -28,6 +28,7 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.replication.partition import Partition
 from odradek.runtime.mapped_range import is_mapped
+from odradek.storage.readable_segment import ColdRange
 
 _UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11
@@ -82,6 +83,14 @@ class Reading:
         self._memory_room_bytes = 0
         """How much may be read into memory. What is sent from a mapping takes none."""
         self._is_first = True
+        self._looks_for_cold = True
+        self.cold: list[ColdRange] = []
+        """What is on the disk alone: to be brought by another thread (`bring`) before it is read here."""
+
+    def bring(self) -> None:
+        """Blocks, on any thread. The next `read` finds what is in `cold`."""
+        for one in self.cold:
+            one.bring()
 
     def read(self, wanted: Sequence[WantedPartition] | None = None) -> list[Result]:
         """`wanted`: in place of what was wanted at first, where something else has become worth looking at."""
@@ -90,6 +99,7 @@ class Reading:
         self.found_bytes = 0
         self.has_news = False
         self.partitions = {}
+        self._looks_for_cold, self.cold = self._is_first, []
         self._memory_room_bytes = self._parts.answer_room_bytes() if self.follower is None else _UNBOUNDED
         if self._is_first:
             self._note_follower()
@@ -178,7 +188,8 @@ class Reading:
             limit = min(limit, self._memory_room_bytes)
         at_least_one = self.found_bytes == 0 and (self._memory_room_bytes > 0 or self._sends_uncopied)
         _check_range(partition, wanted.fetch_offset)
-        if wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one):
+        is_at_end = wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one)
+        if is_at_end or (self._looks_for_cold and self._is_cold(partition, wanted.fetch_offset, limit)):
             return _found(partition, index, b"", none)
         doubted = self.follower is not None and self._is_doubted(partition, wanted.fetch_offset)
         read = partition.log.read(
@@ -199,6 +210,15 @@ class Reading:
             self._parts.replicas.leader_throttle.copied(len(read.records), now)
         aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
         return _found(partition, index, read.records, aborted)
+
+    def _is_cold(self, partition: Partition, fetch_offset: int, limit: int) -> bool:
+        """Whether it is to be brought first. It counts as found, so that no more is brought than one answer takes."""
+        cold = partition.log.cold_range(fetch_offset, max(limit, 0))
+        if cold is None:
+            return False
+        self.cold.append(cold)
+        self.found_bytes += cold.length
+        return True
 
     def _is_doubted(self, partition: Partition, fetch_offset: int) -> bool:
         """Whether the follower was sent these records before: it did not get them, or they are not sound."""

@@ -23,6 +23,10 @@ from odradek.runtime.ports import Buffer
 LOCK_FILE_NAME: Final = ".lock"
 _IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
 _FILE_MODE: Final = 0o644
+_KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
+_PROBE_BYTES: Final = 128 * 1024
+"""Between two probes of what is in the page cache: the kernel reads ahead by that much, and drops by more."""
+_BRING_BYTES: Final = 1 << 20
 
 
 def _sync_descriptor(number: int) -> None:
@@ -94,6 +98,25 @@ class PosixFile:
             length -= len(piece)
             position += len(piece)
         return b"".join(pieces)
+
+    def is_at_hand(self, length: int, position: int) -> bool:
+        if not _KNOWS_CACHE:
+            return False
+        number, probe = self._held().number, bytearray(1)
+        last = position + length - 1
+        try:
+            for at in (*range(position, last, _PROBE_BYTES), last):
+                os.preadv(number, [probe], at, os.RWF_NOWAIT)
+        except OSError:  # not there; or the file system cannot tell: then it may not be there
+            return False
+        return True
+
+    def bring(self, length: int, position: int) -> None:
+        descriptor, buffer = self._held(), bytearray(min(length, _BRING_BYTES))
+        end = position + length
+        with suppress(OSError):
+            while position < end and (count := os.preadv(descriptor.number, [buffer], position)):
+                position += count
 
     def map(self, length: int, position: int) -> memoryview | None:
         if not self._mappable or length <= 0:

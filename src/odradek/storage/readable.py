@@ -9,6 +9,7 @@ from odradek.storage.damage import DamagedBatchError, OnDamaged
 from odradek.storage.epochs import EpochEnd, EpochHistory
 from odradek.storage.faults import Health
 from odradek.storage.producers import Producers
+from odradek.storage.readable_segment import ColdRange
 from odradek.storage.reader import check_read, read_batches
 from odradek.storage.results import LogRead
 from odradek.storage.segment import OFFSET_MAX
@@ -67,6 +68,16 @@ class ReadableLog:
         except DamagedBatchError as damage:
             self._damaged(damage)
             raise
+
+    def cold_range(self, offset: int, max_bytes: int) -> ColdRange | None:
+        """What `read` from `offset` on would wait for a disk for: `bring` it on another thread first. None when it is at hand,
+        or when a read would fail anyway."""
+        if not self.start_offset <= offset < self.end_offset or self._health.is_broken:
+            return None
+        try:
+            return self._segments[self._segments.number_of(offset)].cold_range(offset, max_bytes)
+        except (OSError, KafkaError):  # whoever reads meets it
+            return None
 
     def verify(self, read: LogRead) -> LogRead:
         """The same, once the CRC of every batch in it was found right. DamagedBatchError (CORRUPT_MESSAGE) when one is not.

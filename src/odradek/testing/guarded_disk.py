@@ -109,6 +109,13 @@ class GuardedFile:
             check_off_loop(f"a read of {length} bytes", self._path)
         return self._file.pread(length, position)
 
+    def is_at_hand(self, length: int, position: int) -> bool:
+        return self._file.is_at_hand(length, position)
+
+    def bring(self, length: int, position: int) -> None:
+        check_off_loop(f"a read of {length} bytes ahead", self._path)
+        self._file.bring(length, position)
+
     def map(self, length: int, position: int) -> memoryview | None:
         return self._file.map(length, position)
 

@@ -60,6 +60,29 @@ def handle(
         return _refused(circumstances, request, error)
     reading = Reading(parts, circumstances, request, plan.wanted, follower)
     results = reading.read()
+    if reading.cold:
+        return _bring_first(parts, circumstances, request, plan, reading)
+    return _answer(parts, circumstances, request, plan, reading, results)
+
+
+async def _bring_first(
+    parts: Parts, circumstances: Circumstances, request: FetchRequest, plan: FetchPlan, reading: Reading
+) -> FetchResponse:
+    """Some of it is on the disk alone: another thread waits for that, and others are served meanwhile."""
+    await parts.runtime.offload.run(reading.bring)
+    answer = _answer(parts, circumstances, request, plan, reading, reading.read())
+    return answer if isinstance(answer, FetchResponse) else await answer
+
+
+def _answer(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: FetchRequest,
+    plan: FetchPlan,
+    reading: Reading,
+    results: list[Result],
+) -> FetchResponse | Awaitable[FetchResponse]:
+    follower = reading.follower
 
     def answer() -> FetchResponse:
         return _response(parts, circumstances, plan, reading.read())

@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Final
 from zlib import crc32
 
 from odradek.runtime.ports import Buffer
@@ -289,6 +290,9 @@ class SimLock:
         self._disk = None
 
 
+_COLD_SHARE: Final = 0.1
+
+
 class SimFile:
     """`DiskFile` of one mount. It keeps working when its name is removed, as POSIX has it."""
 
@@ -305,6 +309,14 @@ class SimFile:
     def map(self, length: int, position: int) -> memoryview | None:
         """Simulated files have no pages."""
         return None
+
+    def is_at_hand(self, length: int, position: int) -> bool:
+        """By chance: what the real machine keeps in memory is nobody's promise."""
+        self._disk.check_alive()
+        return self._disk.chance().random() >= _COLD_SHARE
+
+    def bring(self, length: int, position: int) -> None:
+        self._disk.settle(self._enter("bring", (length, position)), self._path)
 
     def pread(self, length: int, position: int) -> bytes:
         self._disk.settle(self._enter("pread", (length, position)), self._path)
