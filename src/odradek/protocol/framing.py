@@ -40,6 +40,9 @@ TRUSTED_BYTES: Final = 2 * 1024 * 1024
 """What an announced size may make us allocate before its bytes arrive. A new peer is trusted with `TRUSTED_BYTES_MIN`; one that
 has sent a large frame whole, with twice that frame, up to this: a producer's default request size, twice."""
 
+READ_BYTES_MAX: Final = 256 * 1024
+"""Of a mapped frame, whose pages the kernel has to clear first: no read takes long, for others wait meanwhile."""
+
 QUIET_READS: Final = 64
 """After so many reads in a row that needed little of the receive buffer, it shrinks by half."""
 
@@ -131,7 +134,9 @@ class FrameReader:
         """Where the next bytes go; never empty. Valid until the next `received`. The hint is of no interest."""
         if self._frame is None:
             return memoryview(self._received)[self._end :]
-        return memoryview(self._frame)[self._end : self._room_bytes]
+        if isinstance(self._frame, bytearray):
+            return memoryview(self._frame)[self._end : self._room_bytes]
+        return memoryview(self._frame)[self._end : min(self._room_bytes, self._end + READ_BYTES_MAX)]
 
     def received(self, count: int) -> list[memoryview]:
         """Take note of `count` bytes in the buffer given out last: the frames that they complete.
