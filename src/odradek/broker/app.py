@@ -285,7 +285,11 @@ class Broker:
         }
         for listener in config.listeners:
             opened = OpenListener(
-                name=listener.name, advertised=advertised.get(listener.name), broker_id=config.node_id
+                name=listener.name,
+                advertised=advertised.get(listener.name),
+                broker_id=config.node_id,
+                is_for_brokers=len(config.listeners) > 1
+                and listener.name == config.inter_broker_listener_name,
             )
             port = await server.listen(opened, listener.host, listener.port)
             self.addresses.append((listener.host, port))

@@ -66,6 +66,8 @@ class OpenListener:
     advertised: tuple[str, int] | None = None
     broker_id: int = -1
     """Of the broker that listens."""
+    is_for_brokers: bool = False
+    """Other brokers come through it, and clients have listeners of their own: no limit for all keeps brokers out."""
 
 
 class Server:
@@ -146,7 +148,9 @@ class Server:
         if self._stopping:
             return "the broker is stopping"
         if len(self._connections) >= self.limits.connections_max:
-            return f"max.connections={self.limits.connections_max} reached"
+            if not connection.listener.is_for_brokers:
+                return f"max.connections={self.limits.connections_max} reached"
+            self._close_longest_unused()
         if len(self._connections) >= self.limits.descriptors_max:
             return f"{self.limits.descriptors_max} connections are what the limit of open files has room for"
         host = connection.peer_host
@@ -160,6 +164,14 @@ class Server:
         if self._sweeper is None:
             self._schedule_sweep()
         return None
+
+    def _close_longest_unused(self) -> None:
+        """Of the clients' connections; as Kafka does where a broker needs the place."""
+        of_clients = [one for one in self._connections if not one.listener.is_for_brokers]
+        if of_clients:
+            unused = min(of_clients, key=lambda one: one.last_active)
+            _log.warning("connection_gives_way", peer=unused.peer, reason="a broker needs its place")
+            unused.abort()
 
     def forget(self, connection: Connection) -> None:
         self.hangups.resumed(connection)

@@ -232,6 +232,26 @@ async def test_connections_beyond_the_limits_are_closed_at_once() -> None:
             assert await read_frame(reader) == b"in"
 
 
+async def test_brokers_come_in_beyond_the_limit_and_the_longest_unused_client_gives_way() -> None:
+    clock, echo = Clock(), Echo()
+    server = Server(echo, ServerLimits(connections_max=2), now=clock)
+    port = await server.listen(OpenListener(name="CLIENTS"), "127.0.0.1", 0)
+    for_brokers = await server.listen(OpenListener(name="BROKERS", is_for_brokers=True), "127.0.0.1", 0)
+    async with connected(port) as (unused, _), connected(port) as (used_reader, used_writer):
+        await until(lambda: server.connection_count == 2)
+        clock.seconds += 1
+        used_writer.write(framed(b"used"))
+        assert await read_frame(used_reader) == b"used"
+        async with connected(for_brokers) as (broker_reader, broker_writer):
+            broker_writer.write(framed(b"broker"))
+            assert await read_frame(broker_reader) == b"broker"
+            with suppress(ConnectionResetError):
+                assert await unused.read() == b""
+            used_writer.write(framed(b"still here"))
+            assert await read_frame(used_reader) == b"still here"
+    await server.stop(drain_seconds=0)
+
+
 async def test_a_port_in_use_is_one_clear_sentence() -> None:
     async with serving(Echo()) as (_, port):
         other = Server(Echo(), ServerLimits(), now=real_runtime().clock.monotonic)
