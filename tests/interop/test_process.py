@@ -15,6 +15,7 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 from benchmarks.odradek_node import OdradekNode, serve_command, serve_environment
+from confluent_kafka.admin import AdminClient
 from tests.interop import wire
 from tests.interop.server import Server
 
@@ -285,6 +286,26 @@ def test_an_idle_broker_uses_no_measurable_cpu(start):
     for one in idle:
         one.close()
     assert used < 15_000_000, f"{used / 1e6:.1f} ms of CPU in 3 s"
+
+
+def test_the_space_of_a_deleted_topic_is_free_soon(start):
+    node = start()
+    server = Server(kind="odradek", node=node)
+    server.create_topic("t")
+    with wire.Connection(server.address) as peer:
+        assert wire.produce(peer, "t", wire.batch(wire.records(bytes(500_000)), 1)).error_code == 0
+    admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 2})
+    admin.delete_topics(["t"])["t"].result(20)
+    for _ in range(500):
+        left = [path.name for path in node.data_directory.iterdir() if path.name.startswith("t-0")]
+        if not left:
+            break
+        time.sleep(0.02)
+    assert left == []
+    open_files = [
+        link.readlink().name for link in Path(f"/proc/{node.pid}/fd").iterdir() if link.is_symlink()
+    ]
+    assert [name for name in open_files if "(deleted)" in name] == []
 
 
 def test_it_survives_running_out_of_file_descriptors(start):

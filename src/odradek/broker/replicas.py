@@ -282,6 +282,7 @@ class Replicas:
             )
         for topic, index in gone:
             await self._opening.remove(topic, index, self._why_gone(topic, index))
+        self._directories.remove_deleted_soon()
         await self._opening.open(wanted, are_new=are_new)
         if self._held.has_roles and self._directories.lack_notes:
             await self._opening.settle_lacks()

@@ -21,8 +21,11 @@ from odradek.telemetry import events
 
 Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
 """Called with the image before and after a change. What it cannot do for one partition must not stop the others."""
-_RECENT_COUNT: Final = 128
+_RECENT_COUNT_MAX: Final = 128
 """Images that deltas can start from."""
+_RECENT_COUNT_MIN: Final = 8
+_RECENT_TOPICS_MAX: Final = 160_000
+"""Of all those images together: each has a table of its topics of its own. A broker that lags further gets a snapshot."""
 _log = events.get("cluster")
 
 
@@ -34,7 +37,7 @@ class Publication:
         self.applied = image
         self._apply = apply
         self._applying: asyncio.Task[None] | None = None
-        self._recent: deque[ClusterImage] = deque([image], maxlen=_RECENT_COUNT)
+        self._recent: deque[ClusterImage] = deque([image])
         self._news = asyncio.Event()
         self._versions: dict[BrokerId, int] = {}
         """Applied by remote brokers."""
@@ -143,6 +146,9 @@ class Publication:
 
     def _remember(self, image: ClusterImage) -> None:
         self._recent.append(image)
+        count_max = _RECENT_TOPICS_MAX // max(len(image.topics), 1)
+        while len(self._recent) > min(max(count_max, _RECENT_COUNT_MIN), _RECENT_COUNT_MAX):
+            self._recent.popleft()
         self._wake()
 
     def _wake(self) -> None:

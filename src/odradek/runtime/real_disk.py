@@ -82,16 +82,17 @@ class PosixFile:
             first = os.pread(descriptor.number, length, position)
             if len(first) == length or not first:
                 return first
-            return first + self._pread_rest(descriptor, length - len(first), position + len(first))
+            return first + self._pread_rest(descriptor.number, length - len(first), position + len(first))
         except OSError as error:
             error.filename = self._path
+            del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
     @staticmethod
-    def _pread_rest(descriptor: _Descriptor, length: int, position: int) -> bytes:
+    def _pread_rest(number: int, length: int, position: int) -> bytes:
         pieces = []
         while length > 0:
-            piece = os.pread(descriptor.number, length, position)
+            piece = os.pread(number, length, position)
             if not piece:
                 break
             pieces.append(piece)
@@ -136,6 +137,7 @@ class PosixFile:
                 written += _progress(os.pwrite(descriptor.number, rest, position + written))
         except OSError as error:
             error.filename = self._path
+            del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
@@ -145,6 +147,7 @@ class PosixFile:
                 position = _write_vector(descriptor.number, buffers[start : start + _IOV_MAX], position)
         except OSError as error:
             error.filename = self._path
+            del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
     def truncate(self, length: int) -> None:
@@ -153,6 +156,7 @@ class PosixFile:
             os.ftruncate(descriptor.number, length)
         except OSError as error:
             error.filename = self._path
+            del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
     def sync(self) -> None:
@@ -161,6 +165,7 @@ class PosixFile:
             _sync_descriptor(descriptor.number)
         except OSError as error:
             error.filename = self._path
+            del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
     def length(self) -> int:

@@ -21,6 +21,7 @@ from odradek.storage import naming
 from odradek.storage.checkpointing import Checkpointing
 from odradek.storage.checkpoints import BadCheckpointError, kafka_id, parse_partition_metadata
 from odradek.storage.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
+from odradek.storage.deleted_directories import DeletedDirectories
 from odradek.storage.directory_identity import cluster_of
 from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.faults import FaultKind
@@ -86,7 +87,7 @@ class LogDirectories:
         self._has_made_logs = False
         self._named: set[TopicPartition] = set()
         """Logs that were found at the start, when their directories' names were made durable, all at once."""
-        self._doomed: list[str] = []
+        self._deleted = DeletedDirectories(runtime.disk, runtime.offload)
         self._checkpoints = Checkpointing(runtime.offload, self._homes, self._logs)
         self._making = MakingTogether(runtime.offload)
         self.cluster_id: Final = cluster_id
@@ -149,7 +150,7 @@ class LogDirectories:
             except OSError as error:
                 refuse_without_descriptors(directory.path, error)
                 directory.failed(error)
-        moves.settle(self._runtime.disk, self._homes, self._homes.moved_in, self._doomed.append)
+        moves.settle(self._runtime.disk, self._homes, self._homes.moved_in, self._deleted.add)
         for directory in self._directories:
             if directory.offline is not None:
                 log.error("log_directory_offline", path=directory.path, reason=directory.offline)
@@ -161,7 +162,7 @@ class LogDirectories:
             if moves.note(directory, name):
                 continue
             if name.endswith(naming.DELETED_DIRECTORY):
-                self._doomed.append(naming.join(directory.path, name))
+                self._deleted.add(naming.join(directory.path, name))
                 continue
             partition = naming.parse_partition_directory(name)
             if partition is not None and self._runtime.disk.is_directory(naming.join(directory.path, name)):
@@ -401,7 +402,7 @@ class LogDirectories:
             return None
 
     async def delete_log(self, name: TopicPartition) -> None:
-        """Take a partition's files out of sight, durably; `remove_deleted` removes them. Nothing happens without any."""
+        """Take a partition's files out of sight, durably; they are removed in the background. Nothing happens without any."""
         opened = self._logs.pop(name, None)
         if opened is not None:
             await self._runtime.offload.run(opened.abandon)
@@ -410,8 +411,15 @@ class LogDirectories:
             if directory.offline is None:
                 path = naming.join(directory.path, str(name))
                 target = self._retired_path(directory, name, naming.DELETED_DIRECTORY)
-                await self._rename(directory, path, target)
-                self._doomed.append(target)
+                try:
+                    await self._rename(directory, path, target)
+                except KafkaError as error:
+                    if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in DISK_FULL:
+                        raise
+                    # Even a name needs space, and deleting is what makes some.
+                    await self._runtime.offload.run(self._runtime.disk.remove_directory, path)
+                else:
+                    self._deleted.add(target)
                 directory.forget(name)
         for directory in self._homes.online():
             if name in directory.held:  # it was lost, and is wanted no longer
@@ -438,7 +446,7 @@ class LogDirectories:
 
     async def give_up_move(self, copy: FolderCopy) -> None:
         """Remove what was copied."""
-        self._doomed.append(copy.target)
+        self._deleted.add(copy.target)
         await self.remove_deleted()
 
     async def move_log(
@@ -478,7 +486,7 @@ class LogDirectories:
         self._named.discard(name)
         source.forget(name)
         await self._blocking(target, put_in_place, disk, copy.target, naming.join(target.path, str(name)))
-        self._doomed.append(replaced)
+        self._deleted.add(replaced)
         log.info("log_moved", partition=name, path=target.path)
         return await self._open(target, name, topic_id, config)
 
@@ -531,14 +539,13 @@ class LogDirectories:
                 opened.removed(job, now_ms)
         return deleted
 
+    def remove_deleted_soon(self) -> None:
+        """Remove the directories of deleted partitions in the background, those that a crash left, too."""
+        self._deleted.remove_soon()
+
     async def remove_deleted(self) -> None:
-        """Remove the directories of deleted partitions."""
-        while self._doomed:
-            path = self._doomed.pop()
-            try:
-                await self._runtime.offload.run(self._runtime.disk.remove_directory, path)
-            except OSError as error:
-                log.warning("directory_not_removed", path=path, error=error)
+        """Return when the directories of deleted partitions are gone."""
+        await self._deleted.remove()
 
     async def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Write down from where recovery would start, where logs begin, and their high watermarks. Of a log whose high
@@ -659,6 +666,7 @@ class LogDirectories:
 
     async def close_logs(self) -> None:
         """Make every log durable and close it, several at a time: their syncs share what the disk does for one."""
+        await self._deleted.close()
         waiting = deque(self._logs)
         await asyncio.gather(*(self._close_waiting(waiting) for _ in range(_CLOSED_AT_ONCE)))
 

@@ -97,10 +97,9 @@ class Tail:
             else:
                 file.pwritev([batch for _, batch in batches], segment.size_bytes)
         except OSError as error:
-            failure = self._health.failed(error)
             if error.errno not in NO_DESCRIPTORS:  # then the file was not even opened
                 self._cut_back(segment)
-            raise failure from error
+            raise self._health.failed(error) from error
         return segment
 
     def _cut_back(self, segment: Segment) -> None:

@@ -177,3 +177,22 @@ async def test_the_real_runtime_has_every_port(tmp_path: Path) -> None:
     assert runtime.clock.wall_ms() > 0
     assert isinstance(runtime.offload, ThreadOffload)
     runtime.offload.close()
+
+
+def test_an_error_that_somebody_keeps_does_not_keep_the_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"data")
+    file = PosixDisk().open(str(path), write=False)
+    kept = []
+    for use in (lambda: file.pwrite(b"x", 0), lambda: file.pwritev([b"x"], 0), lambda: file.truncate(1)):
+        with pytest.raises(OSError, match=str(path)) as refused:
+            use()
+        kept.append(refused)
+    assert _is_open(path)
+    file.close()
+    assert not _is_open(path)
+    assert len(kept) == 3
+
+
+def _is_open(path: Path) -> bool:
+    return any(os.path.realpath(link) == str(path) for link in Path("/dev/fd").iterdir())
