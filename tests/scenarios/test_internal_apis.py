@@ -23,6 +23,7 @@ from odradek.protocol.messages.cluster_sync import ClusterSyncRequest
 from odradek.protocol.messages.describe_quorum import DescribeQuorumRequest
 from odradek.protocol.messages.fetch import FetchRequest, ReplicaState
 from odradek.protocol.messages.forward import ForwardRequest
+from odradek.protocol.messages.identify_broker import IdentifyBrokerRequest
 from odradek.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
 
 STALE = 3
@@ -42,6 +43,12 @@ async def hostile(scene: Any, caplog: pytest.LogCaptureFixture) -> AsyncIterator
 
 def own_epoch(scene: Any) -> int:
     return int(scene.broker._parts.cluster.broker_epoch)
+
+
+async def test_a_process_says_which_broker_it_is(hostile: Any, scene: Any) -> None:
+    told = await hostile.call("IdentifyBroker", 0, IdentifyBrokerRequest(broker_id=77))
+    assert (told.error_code, told.broker_id) == (ErrorCode.NONE, 1)
+    assert told.incarnation == scene.broker._parts.cluster.incarnation
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ class Broker:
         )
         self._parts.quotas.update(image.client_quotas)
         coordinators.begin(self._parts)
-        identity = DiskIdentity(runtime, registry, directories, me)
+        identity = DiskIdentity(runtime, registry, directories, me, cluster.incarnation)
         await replicas.load(image, config, await identity.look())
         await self._listen(self._parts)
         await self._join(cluster, registry, directories, identity)

@@ -61,6 +61,8 @@ class ClusterLink:
         self._forwarding: Forwarding | None = None
         self._suspicion: Suspicion | None = None
         self._closing = False
+        self.incarnation: Final = runtime.entropy.uuid().hex
+        """Of this process."""
         self._gone: dict[BrokerId, tuple[BrokerImage, float]] = {}
         """Brokers that left the image lately, and until when they are named."""
         self._membership = Membership(self, registry, runtime.entropy)

@@ -11,8 +11,10 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.broker.replica_evidence import DiskFindings
+from odradek.broker.former_self import FormerSelf
+from odradek.broker.replica_evidence import ALL_THERE, DiskFindings
 from odradek.cluster.known_brokers import KNOWN, DiskClaim, Generation, KnownBroker, known_broker_from
+from odradek.cluster.registration import Registration
 from odradek.model.ids import BrokerId
 from odradek.registry import Registry
 from odradek.runtime.ports import Runtime
@@ -53,9 +55,17 @@ class DiskIdentity:
     """`look` at the start; `claim` and `claimed` around the registration; then `raise_generation`. Used on the event loop."""
 
     def __init__(
-        self, runtime: Runtime, registry: Registry, directories: LogDirectories, me: BrokerId
+        self,
+        runtime: Runtime,
+        registry: Registry,
+        directories: LogDirectories,
+        me: BrokerId,
+        incarnation: str,
     ) -> None:
+        """`incarnation` is what this process says when it is asked who it is."""
         self._runtime = runtime
+        self._incarnation = incarnation
+        self._findings = ALL_THERE
         self._registry = registry
         self._directories = directories
         self._me = me
@@ -79,7 +89,7 @@ class DiskIdentity:
             DiskState(one.path, one.directory_id, one.generation, one.generation_is_damaged) for one in online
         ]
         offline_count = len(self._directories.all()) - len(online)
-        findings = compared(self._known, disks, offline_count=offline_count)
+        findings = self._findings = compared(self._known, disks, offline_count=offline_count)
         if findings.is_gone:
             present = {disk.directory_id for disk in disks}
             missing = sorted(one for one in self._known if one not in present)
@@ -92,6 +102,17 @@ class DiskIdentity:
             if disk.generation is not None and disk.path not in findings.older
         }
         return findings
+
+    async def alone(self, registration: Registration) -> None:
+        """Returns when no other process is this broker: see `FormerSelf`."""
+        former = FormerSelf(
+            self._runtime,
+            self._registry,
+            registration,
+            incarnation=self._incarnation,
+            is_older_copy=lambda: bool(self._findings.older),
+        )
+        await former.gone()
 
     async def claim(self) -> DiskClaim:
         """The step for the registration of a life: a new one begins, or the one that goes on is still what the record names."""

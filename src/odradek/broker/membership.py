@@ -76,6 +76,9 @@ class Cluster(Protocol):
 class Identity(Protocol):
     """What a membership needs of a `DiskIdentity`."""
 
+    async def alone(self, registration: Registration) -> None:
+        """Returns when no other process is this broker; raises when one is."""
+
     async def claim(self) -> DiskClaim: ...
     async def claimed(self) -> None: ...
     async def confirmed(self) -> DiskClaim | None: ...
@@ -201,10 +204,12 @@ class Membership:
         while True:
             try:
                 self._note_session()
-                claim = None if self._identity is None else await self._identity.claim()
+                if self._identity is None:
+                    return await register(self._registry, registration)
+                await self._identity.alone(registration)
+                claim = await self._identity.claim()
                 epoch = await register(self._registry, registration, claim=claim)
-                if self._identity is not None:
-                    await self._identity.claimed()
+                await self._identity.claimed()
                 return epoch
             except RegistryError as error:
                 _log.warning("registration_retried", reason=str(error))

@@ -141,12 +141,13 @@ _ROWS: Final = (
     (92, "DeleteShareGroupOffsets", 0, 0, 0),
     (10000, "ClusterSync", 0, 0, 0),
     (10001, "Forward", 0, 0, 0),
+    (10002, "IdentifyBroker", 0, 0, 0),
 )
 
 _LATEST_STABLE: Final = {22: 5}
 """InitProducerId 6 carries two-phase commit (KIP-939), which Kafka 4.3 still marks unstable."""
 
-_INTERNAL: Final = frozenset({56, 58, 67, 83, 84, 85, 86, 87, 10000, 10001})
+_INTERNAL: Final = frozenset({56, 58, 67, 83, 84, 85, 86, 87, 10000, 10001, 10002})
 
 _ADVERTISED_MIN: Final = {0: 0}
 """librdkafka switches features off when Produce does not start at 0 (KAFKA-18659), so brokers advertise 0-2

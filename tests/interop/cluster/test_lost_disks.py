@@ -7,12 +7,16 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.interop.cluster.test_three_brokers import Acknowledged, create, read_all, topic_of, until
 
+from odradek import Consumer
+from odradek.cli.serving.broker_processes import BrokerProcess
+from odradek.model.errors import OdradekError
 from odradek.testing import Cluster
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -35,6 +39,83 @@ def admin_of(broker: Any) -> Any:
 def elect_uncleanly(broker: Any, partition: str) -> None:
     command = [sys.executable, "-m", "odradek.cli.main", "cluster", "elect", partition, "--unclean", "--yes"]
     subprocess.run([*command, "--bootstrap", broker.address], check=True, timeout=60, capture_output=True)
+
+
+def started_on(copy: Path, original: BrokerProcess) -> BrokerProcess:
+    """Another process, for the same broker."""
+    log_file = copy.with_suffix(".log")
+    broker = BrokerProcess(replace(original.terms, directory=copy, listen="127.0.0.1:0", log_file=log_file))
+    broker.start()
+    return broker
+
+
+def values_by_offset(address: str, topic: str, count: int) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    with Consumer(address) as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek_to_beginning()
+        while len(found) < count:
+            found.update((record.offset, record.value) for record in consumer.poll(timeout_s=10))
+    return found
+
+
+def test_a_copy_of_a_live_brokers_disk_does_not_evict_it(cluster: Cluster, tmp_path: Path) -> None:
+    original = cluster.brokers[0]
+    create(admin_of(original), "t", partitions=1, replicas=1)
+    until(lambda: topic_of(admin_of(original), "t").partitions[0].leader > 0)
+    leader = cluster.broker(topic_of(admin_of(original), "t").partitions[0].leader)
+    producer = Acknowledged(cluster.address)
+    producer.send("t", 0, 50)
+    producer.finish()
+    shutil.copytree(leader.terms.directory, tmp_path / "copy")
+    producer.send("t", 50, 50)
+    producer.finish()
+
+    copy = started_on(tmp_path / "copy", leader)
+    with pytest.raises(OdradekError, match="DUPLICATE_BROKER_REGISTRATION"):
+        copy.wait_until_ready()
+    copy.stop()
+
+    assert leader.is_alive
+    producer.send("t", 100, 50)
+    producer.finish()
+    expected = [str(number).encode() for number in range(150)]
+    assert [value for _, value in sorted(values_by_offset(leader.address, "t", 150).items())] == expected
+
+
+def test_an_older_copy_that_takes_the_place_of_the_disk_is_recognised(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    original, other, _ = cluster.brokers
+    create(admin_of(other), "shared", partitions=1)
+    create(admin_of(other), "alone", partitions=9, replicas=1)
+    own = next(
+        number
+        for number, one in topic_of(admin_of(other), "alone").partitions.items()
+        if one.leader == original.node_id
+    )
+    producer = Acknowledged(cluster.address)
+    producer.send("shared", 0, 50)
+    producer.finish()
+    shutil.copytree(original.terms.directory, tmp_path / "copy")
+    producer.send("shared", 50, 50)
+    producer.finish()
+    assert original.stop() == 0
+
+    restored = started_on(tmp_path / "copy", original)
+    try:
+        restored.wait_until_ready()
+        everybody = admin_of(other)
+        until(lambda: len(topic_of(everybody, "shared").partitions[0].isrs) == 3)
+        assert topic_of(everybody, "alone").partitions[own].leader == NO_LEADER
+        assert read_all(other.address, "shared", 100) == Counter(producer.values)
+        log_file = restored.terms.log_file
+        assert log_file is not None
+        assert "log_directory_is_an_older_copy" in log_file.read_text()
+        elect_uncleanly(other, f"alone-{own}")
+        until(lambda: topic_of(everybody, "alone").partitions[own].leader == original.node_id)
+    finally:
+        restored.stop()
 
 
 @pytest.mark.parametrize("what", ["t-0", "everything"])

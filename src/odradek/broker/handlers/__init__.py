@@ -83,6 +83,7 @@ _NAMES: Final = (
     "DeleteShareGroupOffsets",
     "ClusterSync",
     "Forward",
+    "IdentifyBroker",
 )
 """Every API that has a handler, by key."""
 DATA_PATH: Final = (

@@ -1,0 +1,20 @@
+"""IdentifyBroker (10002). Version 0: say which broker this process is, registered or not yet (`broker/former_self.py`)."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.former_self import IDENTIFY_BROKER
+from odradek.protocol.messages.identify_broker import IdentifyBrokerRequest, IdentifyBrokerResponse
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: IdentifyBrokerRequest
+) -> IdentifyBrokerResponse:
+    return IdentifyBrokerResponse(
+        broker_id=parts.config.node_id,
+        cluster_id=parts.image.cluster_id,
+        incarnation=parts.cluster.incarnation,
+    )
+
+
+SERVED = Served(IDENTIFY_BROKER, handle)

@@ -1,0 +1,242 @@
+"""A broker's disks against the record in the registry; and who is registered under its id."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.unit.cluster.conftest import FakeClock, FakeCluster, Session
+
+from odradek.broker.disk_identity import DiskIdentity, DiskState, compared
+from odradek.broker.former_self import FormerSelf, Sign
+from odradek.cluster.known_brokers import DiskClaim, Generation, KnownBroker, known_brokers
+from odradek.cluster.registration import Registration, register
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.registry import RegistryError
+from odradek.registry.tree import Tree
+from odradek.runtime.ports import Runtime
+from odradek.storage.directories import LogDirectories
+from odradek.storage.generation import DiskGeneration, format_generation, parse_generation
+from odradek.testing.sim import Medium, SimDisk, SimEntropy
+
+ME = BrokerId(1)
+KNOWN = {"a": Generation(5, "five"), "b": Generation(3, "three")}
+
+
+def disk(
+    directory_id: str, number: int = 5, token: str = "five", following: str = "six", **more: Any
+) -> DiskState:
+    generation = DiskGeneration(number=number, token=token, next_token=following)
+    return DiskState(f"/{directory_id}", directory_id, more.pop("generation", generation), **more)
+
+
+CURRENT_B = disk("b", 3, "three", "four")
+
+
+@pytest.mark.parametrize(
+    ("disks", "offline_count", "is_gone", "older"),
+    [
+        ([disk("a"), CURRENT_B], 0, False, set()),
+        ([disk("a"), CURRENT_B, disk("new", generation=None)], 0, False, set()),
+        ([disk("a")], 0, True, set()),
+        ([disk("a")], 1, False, set()),  # it may be the one that is offline
+        ([], 1, True, set()),
+        ([disk("a", 4, "four", "five"), CURRENT_B], 0, False, set()),  # it died before it noted the step
+        ([disk("a", 4, "four", "another"), CURRENT_B], 0, False, {"/a"}),
+        ([disk("a", 1, "one", "two"), CURRENT_B], 0, False, {"/a"}),
+        ([disk("a", 5, "twin", "x"), CURRENT_B], 0, False, {"/a"}),  # a copy that was raised as often
+        ([disk("a", 9, "nine", "ten"), CURRENT_B], 0, False, set()),  # the registry went back
+        ([disk("a", generation=None), CURRENT_B], 0, False, {"/a"}),
+        ([disk("a", generation=None, is_damaged=True), CURRENT_B], 0, False, set()),
+    ],
+)
+def test_disks_are_compared_with_the_record(
+    disks: list[DiskState], offline_count: int, is_gone: bool, older: set[str]
+) -> None:
+    findings = compared(KNOWN, disks, offline_count=offline_count)
+    assert (findings.is_gone, set(findings.older)) == (is_gone, older)
+
+
+def test_a_generation_reads_back() -> None:
+    generation = DiskGeneration(number=7, token="t", next_token="n")
+    assert parse_generation(format_generation(generation)) == generation
+
+
+class Inline:
+    async def run(self, work: Any, *arguments: object) -> Any:
+        return work(*arguments)
+
+
+class Machine:
+    """A broker's disk, and the store of its cluster."""
+
+    def __init__(self) -> None:
+        self.tree, self.medium, self.lives = Tree(), Medium(), 0
+        self.medium.make_durable_folder("/data")
+
+    def start(self) -> tuple[DiskIdentity, Session]:
+        self.lives += 1
+        disk = SimDisk(self.medium, rng=Random(self.lives), now_ms=lambda: 0)
+        runtime = Runtime(
+            clock=FakeClock(), entropy=SimEntropy(Random(self.lives)), disk=disk, offload=Inline()
+        )
+        self.directories = LogDirectories.open(runtime, ["/data"], node_id=1, cluster_id="c")
+        session: Any = Session(self.tree, self.lives)
+        return DiskIdentity(runtime, session, self.directories, ME, f"life {self.lives}"), session
+
+    def end(self) -> None:
+        self.directories.close()
+
+    def content(self) -> bytes:
+        return bytes(self.medium.file("/data/generation").cache)
+
+    def restore(self, content: bytes) -> None:
+        self.medium.file("/data/generation").overwrite(content)
+
+
+async def begin(identity: DiskIdentity) -> bool:
+    """A life begins, is registered, and goes on; whether its disk is an older copy."""
+    findings = await identity.look()
+    assert not findings.is_gone
+    await identity.raise_generation()
+    return bool(findings.older)
+
+
+async def test_each_start_and_each_checkpoint_makes_what_was_copied_before_an_older_copy() -> None:
+    machine = Machine()
+    identity, _ = machine.start()
+    assert not await begin(identity)
+    first = machine.content()
+    await identity.raise_generation()
+    second = machine.content()
+    machine.end()
+
+    machine.restore(second)  # the newest: nothing was lost
+    identity, _ = machine.start()
+    assert not await begin(identity)
+    machine.end()
+    for copy in (first, second):
+        machine.restore(copy)
+        identity, session = machine.start()
+        assert await begin(identity)
+        machine.end()
+    identity, session = machine.start()
+    assert not await begin(identity)
+    await identity.raise_generation(is_clean=True)
+    assert (await known_brokers(session))[ME].is_clean  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_crash_between_the_disk_and_the_registry_makes_no_copy(when: str) -> None:
+    machine = Machine()
+    identity, session = machine.start()
+    await begin(identity)
+    session.fails = [when]
+    with pytest.raises(RegistryError):
+        await identity.raise_generation()
+    machine.end()
+    identity, session = machine.start()
+    assert not await begin(identity)
+    session.fails = [when]
+    with pytest.raises(RegistryError):
+        await identity.raise_generation()
+    await identity.raise_generation()  # the same life finds out, too
+
+
+async def test_of_two_processes_on_copies_of_a_disk_one_goes_on() -> None:
+    machine = Machine()
+    identity, _ = machine.start()
+    await begin(identity)
+    machine.end()
+    content = machine.content()
+    first, _ = machine.start()
+    await first.look()
+    machine.end()
+    machine.restore(content)
+    second, _ = machine.start()
+    await second.look()
+
+    await second.raise_generation()
+    with pytest.raises(KafkaError) as caught:
+        await first.raise_generation()
+    assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    await second.raise_generation()
+
+
+async def test_a_step_of_a_former_life_that_comes_late_is_its_own() -> None:
+    machine = Machine()
+    identity, _ = machine.start()
+    await begin(identity)
+    late = await identity._next(is_clean=False)
+    machine.end()
+    identity, session = machine.start()
+    await identity.look()
+    await session.commit(await late.operations(session))  # type: ignore[arg-type]
+    await identity.raise_generation()
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+REGISTRATION = Registration(broker_id=ME, directory_id="d", host="h", port=9092)
+
+
+async def test_a_registration_takes_the_step_of_the_disks_with_it_or_is_refused(cluster: Any) -> None:
+    session = cluster.session()
+    one = DiskClaim(version=None, after=KnownBroker(broker_id=ME, directories={"d": Generation(1, "one")}))
+    epoch = await register(session, REGISTRATION, claim=one)
+    assert await register(session, REGISTRATION, claim=one) == epoch
+    assert (await known_brokers(session))[ME].directories == {"d": Generation(1, "one")}
+    twin = DiskClaim(version=None, after=KnownBroker(broker_id=ME, directories={"d": Generation(1, "twin")}))
+    with pytest.raises(KafkaError) as caught:
+        await register(cluster.session(), REGISTRATION, claim=twin)
+    assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+class Asked(FormerSelf):
+    """Gives the answers of a test."""
+
+    signs: list[Sign]
+
+    async def _ask(self, other: Registration) -> Sign:
+        return self.signs.pop(0)
+
+
+def former(session: Any, *signs: Sign, is_older: bool = False) -> Asked:
+    runtime: Any = Runtime(clock=FakeClock(), entropy=SimEntropy(Random(1)), disk=None, offload=Inline())  # type: ignore[arg-type]
+    asked = Asked(runtime, session, REGISTRATION, incarnation="me", is_older_copy=lambda: is_older)
+    asked.signs = list(signs)
+    return asked
+
+
+async def test_a_registration_of_a_dead_process_is_taken_over_and_of_a_live_one_never(cluster: Any) -> None:
+    assert await former(cluster.session()).gone() is None, "nobody is registered"
+    session = cluster.session()
+    await register(session, REGISTRATION)
+    assert await former(session).gone() is None, "it is our own"
+    await former(cluster.session(), Sign.IS_DEAD).gone()
+    with pytest.raises(KafkaError) as caught:
+        await former(cluster.session(), Sign.LIVES).gone()
+    assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+@pytest.mark.parametrize(("sign", "is_older"), [(Sign.IS_SILENT, False), (Sign.IS_DEAD, True)])
+async def test_what_does_not_answer_or_is_newer_than_our_disk_is_waited_for(
+    cluster: Any, sign: Sign, is_older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = cluster.session()
+    await register(session, REGISTRATION)
+    rounds: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rounds.append(seconds)
+        if len(rounds) == 3:
+            session.expire()
+
+    monkeypatch.setattr("odradek.broker.former_self.asyncio.sleep", sleep)
+    await former(cluster.session(), *[sign] * 3, is_older=is_older).gone()
+    assert len(rounds) == 3
