@@ -55,14 +55,13 @@ def judged(
     if me not in safe:
         return Judgement(repairable=others_have_it, if_absent=Absent.MAKE)
     lack = "its log directory is an older copy of what this broker had" if is_on_older else None
+    had_records = was_held or findings.is_gone or bool(findings.older)
     if is_new:
         absent = Absent.MAKE
-    elif others_have_it:
-        absent = Absent.LACKS
-    elif was_held or findings.is_gone or findings.older:
-        absent = Absent.LOST
-    else:
-        absent = Absent.MAKE
+    elif had_records:
+        absent = Absent.LACKS if others_have_it else Absent.LOST
+    else:  # all brokers may have died just when the topic was created: then somebody must lead
+        absent = Absent.DOUBTED if others_have_it else Absent.MAKE
     return Judgement(repairable=others_have_it, if_absent=absent, lack=lack)
 
 

@@ -59,6 +59,8 @@ class Absent(Enum):
 
     MAKE = "make"
     """Make an empty one: it is new, or nobody counts on it."""
+    DOUBTED = "doubted"
+    """Make an empty one, and let another replica lead if there is one: nothing says that it was here, or that it was not."""
     LACKS = "lacks"
     """Make an empty one, and note that it lacks what others have."""
     LOST = "lost"
@@ -218,7 +220,7 @@ class LogDirectories:
             try:
                 if lack is not None:
                     await self._note_lack(directory, name, LackNote(reason=lack))
-                must_exist = if_absent not in (None, Absent.MAKE)
+                must_exist = if_absent in (Absent.LACKS, Absent.LOST)
                 return await self._open(
                     directory, name, topic_id, config, repairable=repairable, must_exist=must_exist
                 )
@@ -245,7 +247,11 @@ class LogDirectories:
         if directory.is_stale(name):
             # The files must not go on speaking of an older partition of this name: recovery would miss its records.
             await self._checkpoints.write(directory)
-        return await self._open(directory, name, topic_id, config)
+        opened = await self._open(directory, name, topic_id, config)
+        if what is Absent.DOUBTED:
+            opened.is_only_doubted = True
+            opened.lacks(1, f"{name} was not found in a log directory, and may have been there")
+        return opened
 
     def was_held(self, name: TopicPartition, topic_id: UUID) -> bool:
         """Whether a log of the partition was made in one of the directories, as far as anything there tells."""

@@ -114,6 +114,8 @@ class Log(TruncatableLog, ShrinkingLog):
         self._lost_below = opening.durable_offset if self._damage_offset is None else OFFSET_MAX
         self.damage: str | None = opened.damage
         """What is not here, or not right, though it was durable once: another replica must give it back."""
+        self.is_only_doubted = False
+        """It was made, and nothing tells whether it was here before."""
         self.lack_note = opened.lack_note
         """What a note in the directory says about records that this log had, and lacks."""
         if self.lack_note is not None and self.lack_note.is_counted_on:

@@ -326,6 +326,10 @@ class LogDirectory:
             if name == naming.START_OFFSETS:
                 sums = checkpoints.format_sums([data, self._written.get(name, b"")])
                 self._disk.replace(naming.join(self.path, naming.START_OFFSETS_SUMS), sums)
+            if name == naming.HELD_REPLICAS:
+                self._disk.sync_directory(
+                    self.path
+                )  # a log that it speaks of must be there after a power cut
             self._disk.replace(naming.join(self.path, name), data)
             self._written[name] = data
 

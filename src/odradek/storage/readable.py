@@ -35,6 +35,7 @@ class ReadableLog:
     start_offset: int
     end_offset: int
     damage: str | None
+    is_only_doubted: bool
 
     def read(
         self,
@@ -115,7 +116,7 @@ class ReadableLog:
         """It ends before what it had, begins behind that, or is an older copy: it must not lead. What a reader met damaged is
         another matter.
         """
-        if self.damage is None:
+        if self.damage is None or self.is_only_doubted:
             return False
         return self._damage_offset is None or self._damage_offset < self._segments[0].base_offset
 

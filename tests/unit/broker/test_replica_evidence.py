@@ -20,7 +20,7 @@ from odradek.storage.lack_notes import LackNote
 
 ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 GONE, OLDER = DiskFindings(is_gone=True), DiskFindings(older=frozenset({"/data"}))
-MAKE, LACKS, LOST = Absent.MAKE, Absent.LACKS, Absent.LOST
+MAKE, DOUBTED, LACKS, LOST = Absent.MAKE, Absent.DOUBTED, Absent.LACKS, Absent.LOST
 
 
 def state(*isr: BrokerId, eligible: tuple[BrokerId, ...] = (), **more: Any) -> PartitionImage:
@@ -41,7 +41,8 @@ def state(*isr: BrokerId, eligible: tuple[BrokerId, ...] = (), **more: Any) -> P
         (state(OTHER), {}, MAKE),
         (state(OTHER), {"was_held": True, "findings": GONE}, MAKE),
         # others have the records
-        (state(ME, OTHER), {}, LACKS),
+        (state(ME, OTHER), {}, DOUBTED),
+        (state(ME, eligible=(OTHER,)), {}, DOUBTED),
         (state(ME, OTHER), {"was_held": True}, LACKS),
         (state(OTHER, eligible=(ME,)), {"findings": GONE}, LACKS),
         (state(ME, eligible=(OTHER,)), {"was_held": True}, LACKS),
