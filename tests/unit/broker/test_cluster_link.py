@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ from odradek.broker.cluster_link import ClusterLink
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.model.ids import BrokerId
 from odradek.runtime.ports import Runtime
+from odradek.testing.sim import SimEntropy
 
 
 class NoRegistry:
@@ -19,7 +21,7 @@ class NoRegistry:
 
 
 class NoRuntime:
-    entropy: Any = None
+    entropy: Any = SimEntropy(Random(1))
 
 
 def image(epoch: int, version: int, *brokers: BrokerImage) -> ClusterImage:
