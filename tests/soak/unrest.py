@@ -116,7 +116,7 @@ class Stranger(ClientThread):
                     peer.send(self._long_array())
                     peer.receive()
             if number % _UNFINISHED_EVERY == 0:
-                self._leave_unfinished(Peer(address))
+                self._leave_unfinished(Peer(self._chance.choice(self._addresses)))
         except OSError as error:
             self.troubles[type(error).__name__] += 1
 
