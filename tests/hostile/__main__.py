@@ -30,6 +30,7 @@ def main() -> int:
         seconds=chosen.seconds,
         frame_count=chosen.frames,
         first_batch=chosen.batch,
+        keep=chosen.keep,
     )
     _say(f"seed {seed}")
     outcomes: list[Outcome] = []
@@ -64,6 +65,7 @@ def _arguments() -> argparse.Namespace:
         "--batch", type=int, default=0, help="generated frames begin with this batch, which a fault names"
     )
     parser.add_argument("--short", action="store_true", help="as `make test` does it")
+    parser.add_argument("--keep", type=Path, help="a directory for the brokers' data and logs, kept")
     parser.add_argument(
         "--strict", action="store_true", help="latency targets decide, too: on a quiet machine"
     )

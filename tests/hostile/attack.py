@@ -44,6 +44,8 @@ class Scale:
     """Generated frames."""
     frame_seconds: float = 3600.0
     """Generated frames end by then, though fewer were sent."""
+    keep: Path | None = None
+    """A directory for the brokers' data and logs, kept; they go away without one."""
     first_batch: int = 0
     """Of generated frames: to play one again."""
 
@@ -70,6 +72,8 @@ class Attack:
     """The limit of each broker, soft and hard."""
     log_directories: tuple[str, ...] = ()
     """Of a lone broker, below its home; one of the usual kind without them."""
+    descriptors_kept_max: int = 24
+    """More than before, some seconds after it is over: segments that rolled, peers that came."""
     is_bystander_judged: bool = True
     """Whether the bystander's waiting says anything: not where brokers are stopped on purpose."""
     prepare: Callable[[Stage], None] | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -32,8 +32,6 @@ LATENCY_MS_MAX: Final = 250.0
 _LANES: Final = frozenset({"produce", "fetch", "heartbeat"})
 _START_SECONDS: Final = 30.0
 _RELEASE_SECONDS: Final = 10.0
-_SPARE_DESCRIPTORS: Final = 24
-"""Segments that rolled, peers that came: what a broker may hold more than before without a leak."""
 _LIMITED = 'ulimit -n {limit} && exec "$@"'
 
 
@@ -73,7 +71,7 @@ def try_attack(attack: Attack, brokers: int, scale: Scale, tell: Callable[[str],
     if outcome.absent is not None:
         return outcome
     with ExitStack() as ending:
-        home = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="odradek-hostile-")))
+        home = ending.enter_context(_home(attack, brokers, scale.keep))
         ending.enter_context(attack.directory_of(home) if attack.directory_of else nullcontext())
         fleet = _planned(attack, brokers, home)
         ending.enter_context(fleet)
@@ -84,6 +82,18 @@ def try_attack(attack: Attack, brokers: int, scale: Scale, tell: Callable[[str],
     outcome.wrongs += stage.wrongs
     outcome.notes = stage.notes
     return outcome
+
+
+@contextmanager
+def _home(attack: Attack, brokers: int, keep: Path | None) -> Iterator[Path]:
+    """An empty directory for one run."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="odradek-hostile-") as temporary:
+            yield Path(temporary)
+        return
+    home = keep / f"{attack.name.replace(' ', '-')}-{brokers}"
+    home.mkdir(parents=True)
+    yield home
 
 
 def _planned(attack: Attack, brokers: int, home: Path) -> Fleet:
@@ -161,7 +171,7 @@ def _weigh(stage: Stage, outcome: Outcome, logs: dict[int, int]) -> None:
         return
     before = outcome.before
     allowed_rss_bytes = before.rss_bytes + attack.kept_bytes_max
-    allowed_descriptors = before.descriptors + _SPARE_DESCRIPTORS
+    allowed_descriptors = before.descriptors + attack.descriptors_kept_max
     until(
         lambda: _is_released(stage.figures(), allowed_rss_bytes, allowed_descriptors),
         _RELEASE_SECONDS if stage.scale.is_full else _RELEASE_SECONDS / 2,

@@ -79,6 +79,7 @@ def _topics_to_the_limit(stage: Stage) -> None:
 ATTACKS: Final = (
     Attack(
         name="connections beyond the limit",
+        brokers_in_short=(1,),
         claim="more connections than descriptors: no storm of errors, and service afterwards",
         run=_too_many_connections,
         prepare=_prepare,
@@ -86,10 +87,13 @@ ATTACKS: Final = (
     ),
     Attack(
         name="topics beyond the limit",
+        brokers_in_short=(1,),
         claim="more topics than descriptors are refused, and older ones are there after a restart",
         run=_topics_to_the_limit,
         prepare=_prepare,
         settings={"auto.create.topics.enable": "true"},
+        descriptors_kept_max=_LIMIT,
+        is_bystander_judged=False,
         descriptors=_LIMIT,
     ),
 )

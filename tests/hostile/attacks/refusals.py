@@ -103,6 +103,7 @@ ATTACKS: Final = (
     ),
     Attack(
         name="strangers' log lines",
+        brokers_in_short=(1,),
         claim="what strangers send makes no more log than a limit for each cause allows",
         run=_strangers,
         log_bytes_max=MEBIBYTE // 4,
