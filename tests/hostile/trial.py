@@ -185,6 +185,8 @@ def _weigh(stage: Stage, outcome: Outcome, logs: dict[int, int]) -> None:
         outcome.loop_hold_count += loop_hold_count(log_of(broker), logs[broker.node_id])
         tracebacks = text.count(b"Traceback")
         stage.must(not tracebacks, f"{tracebacks} tracebacks in the log of broker {broker.node_id}")
+        forgotten = text.count(b"was never awaited")
+        stage.must(not forgotten, f"{forgotten} coroutines were never awaited by broker {broker.node_id}")
     stage.notes["logged_bytes"] = logged
     stage.must(
         grown <= attack.grown_bytes_max,

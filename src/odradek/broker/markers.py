@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.asking import AskPeer, by_leader
@@ -106,7 +107,9 @@ class LocalMarkers:
 
     async def write_for_another(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
         """Like `write`; REQUEST_TIMED_OUT for a partition whose marker is not durable soon."""
-        outcomes = await asyncio.gather(*(_soon(self._write_one(batch, one)) for one in batch.partitions))
+        outcomes = await asyncio.gather(
+            *(_soon(partial(self._write_one, batch, one)) for one in batch.partitions)
+        )
         return dict(zip(batch.partitions, outcomes, strict=True))
 
     async def _write_one(self, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
@@ -169,9 +172,10 @@ def _nothing(_machine: object, _now: Moment) -> Outcome[None]:
     return Outcome(None)
 
 
-async def _soon(written: Awaitable[ErrorCode]) -> ErrorCode:
+async def _soon(write: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
+    """Begins to write when it is run itself: if whoever asked has left by then, nothing was begun."""
     try:
         async with asyncio.timeout(_DURABLE_SECONDS_MAX):
-            return await written
+            return await write()
     except TimeoutError:
         return ErrorCode.REQUEST_TIMED_OUT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -339,3 +340,17 @@ async def test_a_closed_coordinator_waits_for_no_answer(here: Broker) -> None:
     markers.close()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_a_request_whose_sender_leaves_at_once_leaves_nothing_begun(other: Broker) -> None:
+    partition = other.lead(0)
+    end = partition.log.end_offset
+    asked = asyncio.create_task(other.local.write_for_another(batch(0)))
+    await asyncio.sleep(0)  # it is under way, and has begun with no partition
+
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    gc.collect()  # a coroutine that nobody awaited would say so, and fail the test
+
+    assert partition.log.end_offset == end
