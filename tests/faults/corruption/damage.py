@@ -10,6 +10,10 @@ from typing import Final
 
 KINDS: Final = {
     ".log": "*/*.log",
+    "first segment": "*/*.log",
+    "last segment": "*/*.log",
+    "end of the last segment": "*/*.log",
+    "log-extents": "log-extents",
     ".index": "*/*.index",
     ".timeindex": "*/*.timeindex",
     ".txnindex": "*/*.txnindex",
@@ -28,6 +32,12 @@ KINDS: Final = {
     "a partition's directory": "*-*[0-9]",
     "registry": "../registry/*journal*",
 }
+_ENDS: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
+    "first segment": (0, ("delete",)),
+    "last segment": (-1, ("delete",)),
+    "end of the last segment": (-1, ("flip at the end",)),
+}
+"""Kinds that are one segment of each log, by its number, and what befalls it."""
 REGISTRY: Final = "registry"
 IDENTITY: Final = "meta.properties"
 
@@ -47,6 +57,10 @@ def strike(home: Path, kind: str, rng: random.Random, *, doings: tuple[str, ...]
     files = sorted(
         path for path in home.glob(KINDS[kind]) if path.is_dir() or path.stat().st_size or kind[0] == ".k"
     )
+    if kind in _ENDS:
+        number, doings = _ENDS[kind]
+        logs = sorted({path.parent for path in files})
+        files = [sorted(path for path in files if path.parent == log)[number] for log in logs]
     if not files:
         return None
     path = rng.choice(files)
@@ -62,6 +76,15 @@ def strike(home: Path, kind: str, rng: random.Random, *, doings: tuple[str, ...]
 def _flip(path: Path, rng: random.Random) -> str:
     data = bytearray(path.read_bytes())
     position, bit = rng.randrange(len(data)), rng.randrange(8)
+    data[position] ^= 1 << bit
+    _overwrite(path, position, bytes(data[position : position + 1]))
+    return f"bit {bit} of byte {position} of {len(data)} flipped"
+
+
+def _flip_at_the_end(path: Path, rng: random.Random) -> str:
+    """Where a crash could have torn it, too."""
+    data = bytearray(path.read_bytes())
+    position, bit = len(data) - 1 - rng.randrange(min(40, len(data))), rng.randrange(8)
     data[position] ^= 1 << bit
     _overwrite(path, position, bytes(data[position : position + 1]))
     return f"bit {bit} of byte {position} of {len(data)} flipped"
@@ -115,6 +138,7 @@ def _overwrite(path: Path, position: int, data: bytes) -> None:
 
 _DOINGS: Final[dict[str, Callable[[Path, random.Random], str]]] = {
     "flip": _flip,
+    "flip at the end": _flip_at_the_end,
     "cut": _cut,
     "zero": _zero,
     "zero all": _zero_all,
