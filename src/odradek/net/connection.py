@@ -21,7 +21,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from odradek.model.errors import KafkaError
 from odradek.net.hangups import HangUp
@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
         self._transport = transport
         self._sending = Outgoing(transport, on_full=self.pause_writing, on_room=self._room)
         self.peer_host, self.peer_port = _endpoint(transport.get_extra_info("peername"))
