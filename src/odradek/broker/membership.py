@@ -24,6 +24,7 @@ from odradek.cluster.image import ClusterImage
 from odradek.cluster.known_brokers import DiskClaim
 from odradek.cluster.registration import BROKERS, Registration, register, removal
 from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, UpdateKind, apply_update
+from odradek.cluster.sync_pieces import in_turns
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.protocol import Message
@@ -432,8 +433,11 @@ class Membership:
                     self._now_applied()
             return
         if answer.kind is not UpdateKind.NOTHING:
-            known = self._cluster.image if self._has_applied else None
-            await self._cluster.take(apply_update(known, answer.payload))
+            present = self._cluster.image
+            image = await in_turns(apply_update(present if self._has_applied else None, answer.payload))
+            if self._cluster.image is not present:
+                return  # it became the controller meanwhile: the next question is another
+            await self._cluster.take(image)
             self._now_applied()
 
     def _now_applied(self) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from odradek.cluster.image import ClusterImage
 from odradek.cluster.sync import SyncAnswer, UpdateKind, delta, snapshot
+from odradek.cluster.sync_pieces import in_turns
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.runtime.shielded import outcome_of
@@ -41,7 +42,7 @@ class Publication:
         self._news = asyncio.Event()
         self._versions: dict[BrokerId, int] = {}
         """Applied by remote brokers."""
-        self._encoded: dict[tuple[int, int], bytes] = {}
+        self._encoded: dict[tuple[int, int], asyncio.Task[bytes]] = {}
         self._is_over = False
 
     def publish(self, image: ClusterImage) -> None:
@@ -92,7 +93,7 @@ class Publication:
         await self._news_within(
             max_wait_s, lambda: (epoch, version) != (self.latest.controller_epoch, self.latest.version)
         )
-        return self._update(epoch, version)
+        return await self._update(epoch, version)
 
     async def applied_since(self, version: int, *, max_wait_s: float) -> SyncAnswer:
         """For the local broker: what it has applied, as soon as that is a newer version. NOT_CONTROLLER after `end`."""
@@ -113,6 +114,7 @@ class Publication:
         self.end()
         if self._applying is not None:
             await asyncio.gather(self._applying, return_exceptions=True)
+        await asyncio.gather(*self._encoded.values(), return_exceptions=True)
 
     async def _news_within(self, seconds: float, is_there: Callable[[], bool]) -> None:
         with suppress(TimeoutError):
@@ -122,7 +124,7 @@ class Publication:
         if self._is_over:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
 
-    def _update(self, epoch: int, version: int) -> SyncAnswer:
+    async def _update(self, epoch: int, version: int) -> SyncAnswer:
         latest = self.latest
         kind = UpdateKind.NOTHING
         payload = b""
@@ -131,18 +133,21 @@ class Publication:
             if epoch == latest.controller_epoch:
                 start = next((image for image in self._recent if image.version == version), None)
             kind = UpdateKind.SNAPSHOT if start is None else UpdateKind.DELTA
-            payload = self._encode(start, latest)
+            payload = await self._encode(start, latest)
         return SyncAnswer(
             controller_epoch=latest.controller_epoch, version=latest.version, kind=kind, payload=payload
         )
 
-    def _encode(self, start: ClusterImage | None, latest: ClusterImage) -> bytes:
+    async def _encode(self, start: ClusterImage | None, latest: ClusterImage) -> bytes:
+        """Once for all who ask for the same, also while it is under way."""
         key = (-1 if start is None else start.version, latest.version)
-        payload = self._encoded.get(key)
-        if payload is None:
-            self._encoded = {one: told for one, told in self._encoded.items() if one[1] == latest.version}
-            payload = self._encoded[key] = snapshot(latest) if start is None else delta(start, latest)
-        return payload
+        encoding = self._encoded.get(key)
+        if encoding is None:
+            kept = {one: told for one, told in self._encoded.items() if one[1] == latest.version}
+            steps = snapshot(latest) if start is None else delta(start, latest)
+            encoding = asyncio.get_running_loop().create_task(in_turns(steps), name="encode image")
+            self._encoded = kept | {key: encoding}
+        return await asyncio.shield(encoding)
 
     def _remember(self, image: ClusterImage) -> None:
         self._recent.append(image)

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from odradek.cluster.documents import DOCUMENTS
-from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
+from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.sync_pieces import TURN, Steps, members
 from odradek.cluster.topic_documents import (
     partition_as_json,
     partition_from_json,
@@ -109,19 +110,35 @@ def _bytes(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def snapshot(image: ClusterImage) -> bytes:
+def snapshot(image: ClusterImage) -> Steps[bytes]:
     """The whole image."""
-    return _bytes(
-        {
-            **_head(image),
-            "brokers": [_broker_as_json(broker) for broker in image.brokers],
-            "documents": {one.path: one.encode(one.of(image)) for one in DOCUMENTS},
-            "topics": {topic.name: topic_as_json(topic) for topic in image.topics.values()},
-        }
-    )
+    told = {
+        **_head(image),
+        "brokers": [_broker_as_json(broker) for broker in image.brokers],
+        "documents": {one.path: one.encode(one.of(image)) for one in DOCUMENTS},
+    }
+    pieces = [_bytes(told)[:-1], b',"topics":{']
+    for number, topic in enumerate(image.topics.values()):
+        pieces.append(b"," * (number > 0) + _bytes(topic.name) + b":")
+        yield from _topic_pieces(topic, pieces)
+    pieces.append(b"}}")
+    return b"".join(pieces)
 
 
-def delta(before: ClusterImage, after: ClusterImage) -> bytes:
+def _topic_pieces(topic: TopicImage, pieces: list[bytes]) -> Steps[None]:
+    """Append `topic_as_json`, in portions."""
+    first = topic_as_json(replace(topic, partitions=()))
+    del first["partitions"]
+    pieces.append(_bytes(first)[:-1] + b',"partitions":[')
+    for start in range(0, len(topic.partitions), TURN):
+        portion = topic.partitions[start : start + TURN]
+        pieces.append(b"," * (start > 0) + _bytes([partition_as_json(one) for one in portion])[1:-1])
+        yield len(portion)
+    pieces.append(b"]}")
+    yield 1
+
+
+def delta(before: ClusterImage, after: ClusterImage) -> Steps[bytes]:
     """What leads from one image of a controller to a later one of the same."""
     told: dict[str, Any] = {**_head(after), "from": before.version}
     if after.brokers != before.brokers:
@@ -129,25 +146,34 @@ def delta(before: ClusterImage, after: ClusterImage) -> bytes:
     documents = {one.path: one.encode(one.of(after)) for one in DOCUMENTS if one.of(after) != one.of(before)}
     if documents:
         told["documents"] = documents
-    topics = {
-        name: _topic_change(before.topics.get(name), topic)
-        for name, topic in after.topics.items()
-        if before.topics.get(name) is not topic
-    }
-    if topics:
-        told["topics"] = topics
     gone = [name for name in before.topics if name not in after.topics]
     if gone:
         told["gone"] = gone
-    return _bytes(told)
+    pieces = [_bytes(told)[:-1]]
+    changed = [name for name, topic in after.topics.items() if before.topics.get(name) is not topic]
+    for number, name in enumerate(changed):
+        topic = after.topics[name]
+        pieces.append(b',"topics":{' if number == 0 else b",")
+        pieces.append(_bytes(name) + b":" + _bytes(_topic_change(before.topics.get(name), topic)))
+        yield len(topic.partitions)
+    pieces.append(b"}}" if changed else b"}")
+    return b"".join(pieces)
 
 
-def apply_update(image: ClusterImage | None, payload: bytes) -> ClusterImage:
+def apply_update(image: ClusterImage | None, payload: bytes) -> Steps[ClusterImage]:
     """The image that a snapshot or a delta leads to. UpdateDoesNotFit when the delta starts from another image than this."""
-    told = json.loads(payload)
+    told: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+    for key, value in members(payload.decode(), apart="topics"):
+        if key != "topics":
+            told[key] = value
+            continue
+        name, change = value
+        changes[name] = change
+        yield _size_of(change)
     since = told.get("from")
     if since is None:
-        return _from_snapshot(image, told)
+        return (yield from _from_snapshot(image, told, changes))
     if image is None or image.version != since or image.controller_epoch != told["controller_epoch"]:
         raise UpdateDoesNotFit(f"the update starts at version {since}, which this broker does not have")
     after = replace(image, version=told["version"], controller_id=BrokerId(told["controller"]))
@@ -156,12 +182,28 @@ def apply_update(image: ClusterImage | None, payload: bytes) -> ClusterImage:
     for document in DOCUMENTS:
         if document.path in told.get("documents", {}):
             after = document.into(after, document.decode(told["documents"][document.path]))
-    topics = {name: topic for name, topic in image.topics.items() if name not in told.get("gone", ())}
-    for name, change in told.get("topics", {}).items():
+    gone = frozenset(told.get("gone", ()))
+    topics = {name: topic for name, topic in image.topics.items() if name not in gone}
+    for name, change in changes.items():
         topics[name] = _changed_topic(topics.get(name), name, change)
-    if "topics" in told or "gone" in told:
+        yield _size_of(change)
+    if changes or gone:
         after = _with_topics(after, topics)
     return replace(after, version=told["version"])
+
+
+def _topic_from(name: str, stored: dict[str, Any]) -> Steps[TopicImage]:
+    partitions: list[PartitionImage] = []
+    for start in range(0, len(stored["partitions"]), TURN):
+        portion = stored["partitions"][start : start + TURN]
+        partitions += map(partition_from_json, portion)
+        yield len(portion)
+    return replace(topic_from_json(name, stored | {"partitions": []}), partitions=tuple(partitions))
+
+
+def _size_of(change: Mapping[str, Any]) -> int:
+    """In partitions."""
+    return 1 + len(change.get("changed", ())) + len(change.get("partitions", ()))
 
 
 def _head(image: ClusterImage) -> dict[str, Any]:
@@ -174,10 +216,12 @@ def _head(image: ClusterImage) -> dict[str, Any]:
     }
 
 
-def _from_snapshot(known: ClusterImage | None, told: dict[str, Any]) -> ClusterImage:
+def _from_snapshot(
+    known: ClusterImage | None, told: dict[str, Any], stored_topics: dict[str, Any]
+) -> Steps[ClusterImage]:
     topics = {}
-    for name, stored in told["topics"].items():
-        topic = topic_from_json(name, stored)
+    for name, stored in stored_topics.items():
+        topic = yield from _topic_from(name, stored)
         present = known.topics.get(name) if known is not None else None
         topics[name] = present if present is not None and present == topic else topic
     image = ClusterImage(

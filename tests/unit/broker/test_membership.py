@@ -13,6 +13,7 @@ from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration, register
 from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateKind, snapshot
+from odradek.cluster.sync_pieces import at_once
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, BrokerId, LeaderEpoch
 from odradek.net.peer_connection import PeerUnreachable
@@ -226,7 +227,7 @@ def registration(broker: BrokerId, *, directory: str = "") -> Registration:
 
 
 def told(epoch: int, topics: Sequence[TopicImage] = ()) -> ClusterSyncResponse:
-    payload = snapshot(image(OTHER, epoch, topics=topics))
+    payload = at_once(snapshot(image(OTHER, epoch, topics=topics)))
     return ClusterSyncResponse(
         controller_epoch=epoch, version=epoch << 32, kind=UpdateKind.SNAPSHOT, payload=payload
     )

@@ -16,6 +16,7 @@ from odradek.cluster.planning import ClusterDefaults, NewTopic
 from odradek.cluster.registration import Registration, register
 from odradek.cluster.standing import TopicRules
 from odradek.cluster.sync import BrokerReport, ReplicaId, SyncAnswer, UpdateKind, apply_update
+from odradek.cluster.sync_pieces import at_once
 from odradek.cluster.upkeep import UpkeepPolicy
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
@@ -156,7 +157,7 @@ class FakeBroker:
         """Ask the controller once, and apply what it tells."""
         answer = await self.cluster.controller.sync(self.report(), max_wait_s=max_wait_s)
         if answer.kind is not UpdateKind.NOTHING and self.cluster.controller_at is not self:
-            self.image = apply_update(self.image, answer.payload)
+            self.image = at_once(apply_update(self.image, answer.payload))
         return answer
 
     async def propose(self, topic: str, index: int, isr: Sequence[int]) -> PartitionImage | KafkaError:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.cluster import sync
 from odradek.cluster.image import (
     NO_LEADER,
     BrokerImage,
@@ -17,9 +22,23 @@ from odradek.cluster.image import (
     PartitionImage,
     TopicImage,
 )
-from odradek.cluster.sync import BrokerReport, UpdateDoesNotFit, apply_update, delta, snapshot
+from odradek.cluster.sync import BrokerReport, UpdateDoesNotFit
+from odradek.cluster.sync_pieces import TURN, at_once, in_turns, members
 from odradek.cluster.topic_documents import partition_from_json, topic_data, topic_from
 from odradek.model.ids import BrokerId, LeaderEpoch
+
+
+def snapshot(image: ClusterImage) -> bytes:
+    return at_once(sync.snapshot(image))
+
+
+def delta(before: ClusterImage, after: ClusterImage) -> bytes:
+    return at_once(sync.delta(before, after))
+
+
+def apply_update(image: ClusterImage | None, payload: bytes) -> ClusterImage:
+    return at_once(sync.apply_update(image, payload))
+
 
 ids = st.integers(1, 6).map(BrokerId)
 groups = st.lists(ids, max_size=4, unique=True).map(tuple)
@@ -148,3 +167,68 @@ def test_a_report_reads_back_and_an_empty_one_says_nothing() -> None:
     bare = replace(report, damaged=frozenset(), offline=frozenset(), is_leaving=False)
     assert bare.with_data(report.data()) == report
     assert report.with_data(b"") == bare
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    value=st.dictionaries(st.text(max_size=3), json_values, max_size=4),
+    topics=st.dictionaries(st.text(max_size=3), json_values, max_size=3),
+    indent=st.sampled_from([None, 1]),
+)
+def test_members_are_those_that_the_whole_would_give(
+    value: dict[str, Any], topics: dict[str, Any], indent: int | None
+) -> None:
+    value["topics"] = topics
+    read: dict[str, Any] = {"topics": {}}
+    for key, member in members(json.dumps(value, indent=indent), apart="topics"):
+        if key == "topics":
+            read["topics"][member[0]] = member[1]
+        else:
+            read[key] = member
+    assert read == value
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a"}', '{"a":1', '{"a":1,}', '{"a":1} x', '{"topics":[]}'])
+def test_what_is_no_object_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Expecting|Extra|Unterminated"):
+        list(members(text, apart="topics"))
+
+
+@pytest.mark.parametrize("topic_count", [1, 40])
+async def test_others_are_served_while_a_large_image_is_written_and_read(topic_count: int) -> None:
+    """Also where all partitions are of one topic."""
+    one = PartitionImage(
+        leader=BrokerId(1), leader_epoch=LeaderEpoch(7), replicas=(BrokerId(1),), isr=(BrokerId(1),)
+    )
+    each = 20 * TURN // topic_count
+    names = [f"t{number}" for number in range(topic_count)]
+    empty = ClusterImage(
+        version=1, cluster_id="c", controller_id=BrokerId(1), brokers=(), topics={}, topics_by_id={}
+    )
+    image = empty.with_only_topics(
+        {
+            name: TopicImage(name=name, topic_id=UUID(int=number + 1), partitions=(one,) * each, configs={})
+            for number, name in enumerate(names)
+        }
+    )
+    payload, rounds = await _rounds_during(in_turns(sync.snapshot(image)))
+    assert rounds >= 20
+    read, rounds = await _rounds_during(in_turns(sync.apply_update(None, payload)))
+    assert rounds >= 20
+    assert read == image
+
+
+async def _rounds_during(work: Coroutine[Any, Any, Any]) -> tuple[Any, int]:
+    """What it returned, and how often others had the loop meanwhile."""
+    task, rounds = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        rounds += 1
+    return task.result(), rounds

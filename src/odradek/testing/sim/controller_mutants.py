@@ -208,8 +208,8 @@ def deposed_controller_writes() -> Patches:
 def change_not_told() -> Patches:
     real = Publication._update
 
-    def update(self: Publication, epoch: int, version: int) -> Any:
-        answer = real(self, epoch, version)
+    async def update(self: Publication, epoch: int, version: int) -> Any:
+        answer = await real(self, epoch, version)
         is_lost = answer.payload and answer.version % 7 == 3 and epoch == answer.controller_epoch
         return answer._replace(payload=_renamed(answer.payload)) if is_lost else answer
 
