@@ -49,21 +49,35 @@ def resume_index(
 
 
 def resume_with(
-    file: DiskFile, base_offset: int, size_bytes: int, interval: int, index: ActiveIndex
+    file: DiskFile,
+    base_offset: int,
+    size_bytes: int,
+    interval: int,
+    index: ActiveIndex,
+    *,
+    is_own: bool = False,
 ) -> BuiltIndex | None:
-    """The same for an index that has only the entries of the first `size_bytes`."""
+    """The same for an index that has only the entries of the first `size_bytes`.
+
+    `is_own`: it was in memory, where this process made or checked it. Then only what lies behind its last entry is read; to check
+    the times of a file may take the whole segment.
+    """
     last = index.last
     tail_position = last.position if last is not None else 0
-    if not index.ascends or not offsets_are_sound(file, size_bytes, interval, last):
-        return None
-    if not times_are_sound(
-        file, size_bytes, tail_position if last is not None else -1, index.floor, index.last_time
-    ):
-        return None
+    if not is_own:
+        if not index.ascends or not offsets_are_sound(file, size_bytes, interval, last):
+            return None
+        if not times_are_sound(
+            file, size_bytes, tail_position if last is not None else -1, index.floor, index.last_time
+        ):
+            return None
     next_offset, leader_epoch = base_offset, -1
-    for mark in walk(file, tail_position, size_bytes):
-        index.note(size_bytes, mark.position, mark.size_bytes, mark.last_offset, mark.max_timestamp)
-        next_offset, leader_epoch = mark.last_offset + 1, mark.leader_epoch
+    try:
+        for mark in walk(file, tail_position, size_bytes):
+            index.note(size_bytes, mark.position, mark.size_bytes, mark.last_offset, mark.max_timestamp)
+            next_offset, leader_epoch = mark.last_offset + 1, mark.leader_epoch
+    except BrokenChain:
+        return None
     return BuiltIndex(index, next_offset, leader_epoch)
 
 

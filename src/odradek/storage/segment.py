@@ -94,7 +94,7 @@ class Segment(ReadableSegment):
         return stale
 
     def _index_of_first(self, position: int) -> ActiveIndex:
-        index = self.index
+        index, is_own = self.index, self.index is not None
         if index is None:
             offsets, times = (
                 self._disk.read(self.path(kind)) if self._disk.exists(self.path(kind)) else b""
@@ -105,7 +105,7 @@ class Segment(ReadableSegment):
                 self.base_offset, offsets, times[: len(times) // TIME_ENTRY.size * TIME_ENTRY.size]
             )
         arguments = self.log_file, self.base_offset, position, self.index_interval_bytes
-        built = resume_with(*arguments, index.cut(position))
+        built = resume_with(*arguments, index.cut(position), is_own=is_own)
         try:
             return built.index if built is not None else build_index(*arguments).index
         except BrokenChain as damage:

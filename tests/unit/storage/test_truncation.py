@@ -137,6 +137,20 @@ def test_times_that_are_gone_are_not_found(lab: Lab, small: LogConfig) -> None:
     assert log.offset_for_timestamp(1026).offset == 25
 
 
+def test_the_cut_of_an_active_segment_reads_no_more_than_its_end(lab: Lab) -> None:
+    """Also when all times are the same: the index in memory is known to be right."""
+    log = lab.open()
+    for _ in range(200):
+        lab.append(log, bytes(900), timestamps=(1000,))
+    lab.disk.points = []
+    log.truncate_to(190)
+    read = [point for point in lab.disk.points if point.operation == "pread"]
+    assert len(read) <= 4
+    assert log.max_timestamp_offset().offset == 0
+    lab.flush(log)
+    assert log.max_timestamp_offset().timestamp == 1000
+
+
 def test_files_that_go_are_renamed_and_removed_later(lab: Lab, small: LogConfig) -> None:
     log = lab.open(small)
     lab.fill(log, 60)
