@@ -1,9 +1,8 @@
 """A well-behaved client in a process of its own: `python -m tests.hostile.bystander ADDRESSES TOPIC`.
 
 Three lanes on connections of their own, twenty requests a second each: produces with acks=all, fetches of the topic's first
-records, and heartbeats of a group's member. Each request has a moment when it is due, and its latency counts from there: a
-broker that stands still for a second delays twenty requests, and not one. A line of JSON for each answer goes to standard
-output; the process ends when standard input does.
+records, and heartbeats of a group's member. A line of JSON for each answer goes to standard output; the process ends when
+standard input does.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Lane(ABC):
     def run(self) -> None:
         due = time.monotonic()
         while not self._stopping.is_set():
-            due += PERIOD_SECONDS
+            due = max(due + PERIOD_SECONDS, time.monotonic())
             self._stopping.wait(max(due - time.monotonic(), 0.0))
             trouble = self._until_answered()
             if not self._stopping.is_set():

@@ -32,9 +32,16 @@ _CORRELATION_POSITION: Final = 4
 _LEFT_OUT: Final = frozenset({"UnregisterBroker", "Forward", "ClusterSync"})
 """These may take a broker out of its cluster by what they say, rightly or not: they are for brokers."""
 _WISHES: Final = frozenset(
-    {"CreateTopics", "CreatePartitions", "AlterClientQuotas", "AlterConfigs", "IncrementalAlterConfigs"}
+    {
+        "CreateTopics",
+        "DeleteTopics",
+        "CreatePartitions",
+        "AlterClientQuotas",
+        "AlterConfigs",
+        "IncrementalAlterConfigs",
+    }
 )
-"""A changed byte may be a wish for thousands of partitions, or a quota for everybody: legal, and obeyed."""
+"""A changed byte may be a wish for thousands of partitions, the end of a topic, or a quota for everybody: legal, and obeyed."""
 _WAITING: Final = frozenset({"JoinGroup", "SyncGroup", "Fetch", "ShareFetch"})
 """They may wait, for others or for records."""
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from tests.hostile.bystander import PERIOD_SECONDS
+
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _END_SECONDS: Final = 40.0
 
@@ -32,7 +34,8 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """Of all requests that were due in one phase."""
+    """Of all requests that were due in one phase, and of those that would have been: while one waits for a second, a client
+    with twenty requests in a second has twenty that wait, the last of them hardly at all."""
 
     count: int
     p50_ms: float
@@ -43,14 +46,22 @@ class Latencies:
 
     @classmethod
     def of(cls, answers: Sequence[Answered]) -> Self:
-        values = sorted(answer.latency_ms for answer in answers)
+        values = sorted(latency_ms for answer in answers for latency_ms in _with_omitted(answer.latency_ms))
         return cls(
-            count=len(values),
+            count=len(answers),
             p50_ms=_quantile(values, 0.5),
             p99_ms=_quantile(values, 0.99),
             max_ms=values[-1] if values else 0.0,
             troubles=dict(Counter(trouble for answer in answers for trouble in answer.trouble).most_common()),
         )
+
+
+def _with_omitted(latency_ms: float) -> Iterator[float]:
+    """The latency itself, and those of the requests that were not sent meanwhile, though they were due."""
+    period_ms = PERIOD_SECONDS * 1000
+    yield latency_ms
+    while (latency_ms := latency_ms - period_ms) > 0:
+        yield latency_ms
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -64,13 +64,18 @@ def test_what_is_slow_is_bad_only_where_latency_decides() -> None:
     assert is_bad(outcome, is_strict=True)
 
 
-def test_a_latency_counts_from_when_the_request_was_due() -> None:
-    held = [Answered(kind="fetch", due=second / 20, done=2.0, trouble=()) for second in range(20)]
+def test_one_long_hold_counts_for_all_requests_that_would_have_waited() -> None:
+    quick = [
+        Answered(kind="fetch", due=number / 20, done=number / 20 + 0.001, trouble=()) for number in range(60)
+    ]
+    held = Answered(kind="fetch", due=3.0, done=5.0, trouble=())
 
-    latencies = Latencies.of(held)
+    latencies = Latencies.of([*quick, held])
 
+    assert latencies.count == 61
     assert latencies.max_ms == pytest.approx(2000.0)
-    assert latencies.p50_ms == pytest.approx(1550.0)
+    assert latencies.p99_ms == pytest.approx(1950.0, abs=60)
+    assert latencies.p50_ms == pytest.approx(1.0)
 
 
 def test_figures_of_several_brokers_are_the_largest_of_each() -> None:

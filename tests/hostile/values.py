@@ -292,6 +292,10 @@ class Wild:
         if isinstance(kind, StructKind):
             return self._struct(kind.cls, version)
         is_odd = chance.random() < 0.1
+        if owner.__name__.startswith("DeleteTopic") and kind.name in {"string", "uuid"}:
+            return leaf(
+                name, kind, owner, chance.randrange(1, 4), self._known
+            )  # of a topic that is not there
         if kind.name == "string":
             return self._wild_text(name, owner, is_odd)
         if is_odd and kind.name == "uuid":
