@@ -114,6 +114,10 @@ class PartitionLog:
             now_ms=now_ms,
         ).last_offset
 
+    def age_ms(self, offset: int) -> int | None:
+        age_s = self._partition.age_s(offset)
+        return None if age_s is None else int(age_s * 1000)
+
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
         self._check_epoch()
         return self._partition.acknowledgement(last_offset)

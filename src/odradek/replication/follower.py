@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -28,6 +29,8 @@ class FollowingReplica(Replica):
         for header, _ in batches:
             if header.attributes & TRANSACTIONAL_BIT:
                 self._note_transaction(header.producer_id, header.base_offset)
+        if self._arrivals is not None:
+            self._arrivals.note(self.log.end_offset, asyncio.get_running_loop().time())
         self._readers.appended(self.log.end_offset, self.log.size_bytes - size_bytes)
         self._settle()
 
@@ -81,6 +84,8 @@ class FollowingReplica(Replica):
         self._leader_high_watermark = self._leader_start_offset = 0
         # Never below the start, or it would be out of range when this replica is elected.
         self.high_watermark = Offset(max(min(self.high_watermark, log.end_offset), log.start_offset))
+        if self._arrivals is not None:
+            self._arrivals.forget()
         self._readers.forget_bytes()
         self._readers.end()
         self._settle()

@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from odradek.cluster.image import PartitionImage
+from odradek.cluster.image import INTERNAL_TOPICS, PartitionImage
 from odradek.config.topic import LogConfig
 from odradek.model.errors import KafkaError, Refusal
 from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek.replication.acknowledgements import Acknowledgements
+from odradek.replication.arrivals import Arrivals
 from odradek.replication.follower import FollowingReplica
 from odradek.replication.in_sync import InSync, IsrProposal
 from odradek.replication.leading import LeadingReplica
@@ -67,6 +68,7 @@ class Partition(LeadingReplica, FollowingReplica):
         self._member = member
         self._flushing = flushing
         self._acknowledgements = Acknowledgements()
+        self._arrivals = Arrivals() if name.topic in INTERNAL_TOPICS else None
         self._durable = Acknowledgements()
         self._cut = []
         self._low_watermark = Acknowledgements()

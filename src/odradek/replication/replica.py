@@ -12,6 +12,7 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError, Refusal
 from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek.replication.acknowledgements import Acknowledgements
+from odradek.replication.arrivals import Arrivals
 from odradek.replication.in_sync import FollowerState, InSync
 from odradek.replication.membership import Flushing, Membership
 from odradek.replication.readers import AppendWatcher, Readers, Watcher
@@ -23,6 +24,7 @@ class Replica(ABC):
 
     __slots__ = (
         "_acknowledgements",
+        "_arrivals",
         "_cut",
         "_durable",
         "_epoch_start_offset",
@@ -56,6 +58,8 @@ class Replica(ABC):
     _member: Membership | None
     _flushing: Flushing
     _acknowledgements: Acknowledgements
+    _arrivals: Arrivals | None
+    """Of the topics whose coordinators ask how old their records are."""
     _durable: Acknowledgements
     _cut: list[asyncio.Future[None]]
     """Who waits for the files to follow a truncation."""
@@ -122,6 +126,12 @@ class Replica(ABC):
         """Whether a leader does not know yet that what it was elected with is committed (KIP-207): the high watermark that it
         knows may be behind the one that its predecessor had shown."""
         return self.high_watermark < self._epoch_start_offset and self._in_sync is not None
+
+    def age_s(self, offset: int) -> float | None:
+        """How long ago the record was fetched from an earlier leader, at least; None when that is not known."""
+        if self._arrivals is None:
+            return None
+        return self._arrivals.age_s(offset, asyncio.get_running_loop().time())
 
     def ongoing_transaction(self, producer_id: int) -> int | None:
         """The first offset of the producer's open transaction; None when it has none here."""

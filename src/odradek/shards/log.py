@@ -46,6 +46,9 @@ class ShardLog(Protocol):
     ) -> int:
         """Append the end of a transaction; return its offset. INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
 
+    def age_ms(self, offset: int) -> int | None:
+        """How long ago, at least, an earlier leader wrote the record; None when that is not known."""
+
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
         """None when the record at `last_offset` is durable on every in-sync replica, else a future for that moment."""
 

@@ -19,6 +19,9 @@ class StoredRecord(NamedTuple):
     producer_id: int = -1
     producer_epoch: int = -1
     """Of the transaction that the record belongs to; -1 for a record that simply counts."""
+    age_ms: int | None = None
+    """Of a record that is read back: how long ago, at least, it was written, by this broker's monotonic clock; None when nobody
+    knows. Wall clocks differ, and jump."""
 
 
 class Machine(Protocol):

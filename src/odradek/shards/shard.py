@@ -390,7 +390,7 @@ class Shard(Generic[M]):
                 if not data:  # compaction left nothing from here to the end (KAFKA-9065)
                     break
                 for header, batch in split_batches(data):
-                    _replay_batch(machine, header, batch)
+                    _replay_batch(machine, header, batch, log.age_ms(header.next_offset - 1))
                     replayed += header.record_count
                     if replayed >= rest:
                         rest = replayed + _REPLAYS_A_TURN
@@ -404,7 +404,7 @@ class Shard(Generic[M]):
 _NOBODY: Final = BatchProducer(-1, -1)
 
 
-def _replay_batch(machine: Machine, header: BatchHeader, batch: memoryview) -> None:
+def _replay_batch(machine: Machine, header: BatchHeader, batch: memoryview, age_ms: int | None) -> None:
     if header.is_control:
         # A marker without its record: compaction took all of its transaction.
         kind = read_control(batch).kind if header.record_count else None
@@ -416,7 +416,7 @@ def _replay_batch(machine: Machine, header: BatchHeader, batch: memoryview) -> N
     producer = (header.producer_id, header.producer_epoch) if header.is_transactional else _NOBODY
     for record in decode_batch(batch, header):
         machine.replay(
-            StoredRecord(record.key or b"", record.value, record.offset, record.timestamp, *producer)
+            StoredRecord(record.key or b"", record.value, record.offset, record.timestamp, *producer, age_ms)
         )
 
 

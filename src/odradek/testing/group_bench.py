@@ -111,7 +111,8 @@ class GroupBench:
         machine = GroupMachine(self._surroundings, self._kinds)
         for entry in self.written:
             if isinstance(entry, StoredRecord):
-                machine.replay(entry)
+                # The next coordinator fetched it as a follower, when it was written.
+                machine.replay(entry._replace(age_ms=self.wall_ms - entry.timestamp))
             else:
                 machine.replay_marker(entry[0], entry[1], is_commit=entry[2])
         machine.loaded(self._now)

@@ -83,6 +83,9 @@ class Leadership:
     def append_marker(self, producer_id: int, producer_epoch: int, **end: Any) -> int:
         raise AssertionError("there are no transactions here")
 
+    def age_ms(self, offset: int) -> int | None:
+        return None
+
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
         self.check_writable()
         if self._disk.high_watermark > last_offset:

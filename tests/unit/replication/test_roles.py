@@ -69,19 +69,26 @@ class Seen:
 class World:
     """Broker 1's replica on a real log. It is flushed when a test says so, and proposals are kept."""
 
-    def __init__(self, directory: Path, *, high_watermark: int | None = None, **config: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        high_watermark: int | None = None,
+        name: TopicPartition = NAME,
+        **config: Any,
+    ) -> None:
         self.proposed: list[IsrProposal] = []
         self.requested = 0
         self.log = Log.open(
             real_runtime(),
-            str(directory / "t-0"),
+            str(directory / str(name)),
             replace(LogConfig(), **config),
-            topic_partition=NAME,
+            topic_partition=name,
             clean=True,
             recovery_point=0,
         )
         self.partition = Partition(
-            NAME,
+            name,
             UUID(int=1),
             self.log,
             LeaderEpoch(0),
@@ -612,3 +619,24 @@ async def test_who_was_removed_is_not_proposed_again_before_it_fetches(tmp_path:
     assert world.proposed == [proposal]
     world.fetched(TWO, 1, now=20.0)
     assert len(world.proposed) == 2
+
+
+async def test_a_follower_knows_how_old_records_of_coordinators_are_until_its_log_is_cut(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, name=TopicPartition("__consumer_offsets", 0))
+    world.follow()
+    world.take(3)
+    age_s = world.partition.age_s(2)
+    assert age_s is not None
+    assert age_s >= 0
+    assert world.partition.age_s(3) is None
+    world.flush()
+    world.partition.restart_at(0)
+    assert world.partition.age_s(2) is None
+
+
+async def test_of_other_topics_nobody_asks_how_old_records_are(world: World) -> None:
+    world.follow()
+    world.take(3)
+    assert world.partition.age_s(2) is None

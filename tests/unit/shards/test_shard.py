@@ -34,9 +34,13 @@ class MemoryLog:
         self.batch_bytes_max = 100_000
         self.refusal: KafkaError | None = None
         self.unwritable: KafkaError | None = None
+        self.age: int | None = None
         self._durable = durable
         self._batches: list[tuple[int, bytes]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def age_ms(self, offset: int) -> int | None:
+        return self.age
 
     def check_writable(self) -> None:
         if self.unwritable:
@@ -137,8 +141,10 @@ def listen(machine: Words, now: Moment) -> Outcome[list[str]]:
     return Outcome(list(machine.words))
 
 
-async def ready(log: MemoryLog, *, patience_seconds: float = 30.0) -> Shard[Words]:
-    shard = Shard(log, Words, SystemClock(), lambda: patience_seconds)
+async def ready(
+    log: MemoryLog, *, patience_seconds: float = 30.0, machine: type[Words] = Words
+) -> Shard[Words]:
+    shard = Shard(log, machine, SystemClock(), lambda: patience_seconds)
     for _ in range(10):
         await asyncio.sleep(0)
         log.sync()
@@ -195,6 +201,22 @@ async def test_what_was_written_is_there_after_a_restart() -> None:
     await first.execute(say("three"))
     first.close()
     assert await (await ready(log)).execute(listen) == ["one", "two", "three"]
+
+
+async def test_what_is_loaded_says_how_old_it_is_and_what_was_just_written_does_not() -> None:
+    ages: list[int | None] = []
+
+    class Ageing(Words):
+        def replay(self, record: StoredRecord) -> None:
+            ages.append(record.age_ms)
+            super().replay(record)
+
+    log = MemoryLog()
+    await (await ready(log)).execute(say("one"))
+    log.age = 7
+    shard = await ready(log, machine=Ageing)
+    await shard.execute(say("two"))
+    assert ages == [7, None]
 
 
 async def test_a_log_whose_last_offsets_were_compacted_away_is_loaded() -> None:

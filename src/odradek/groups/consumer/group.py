@@ -25,7 +25,7 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from odradek.protocol.messages.sync_group import SyncGroupRequest
-from odradek.shards import Moment, NewRecord, Ticket
+from odradek.shards import Moment, NewRecord, StoredRecord, Ticket
 
 if TYPE_CHECKING:
     from odradek.groups.machine import GroupMachine
@@ -82,6 +82,7 @@ class ConsumerGroup:
         "kind",
         "members",
         "metadata_hash",
+        "noted",
         "owners",
         "regexes",
         "statics",
@@ -105,6 +106,8 @@ class ConsumerGroup:
         """Partition -> the member that has it, whether to use or to give back."""
         self.has_partition_metadata = False
         """Kafka 4.0 left a record that nobody reads any more: it is deleted with the next change of the group's epoch."""
+        self.noted: dict[str, StoredRecord] = {}
+        """The newest record about each member itself, without its content. A draft has those of the real group."""
         self.checked_version = -1
         """Soft: the version of the cluster's topics that the group was last compared with."""
         self._conduct = conduct
@@ -117,6 +120,7 @@ class ConsumerGroup:
             setattr(other, name, getattr(self, name))
         for name in _TABLES:
             setattr(other, name, getattr(self, name).copy())
+        other.noted = self.noted
         return other
 
     # -- what the machine asks of every kind
@@ -270,6 +274,15 @@ class ConsumerGroup:
                 )
             case formats.PartitionMetadataKey(), _:
                 self.has_partition_metadata = value is not None
+
+    def note(self, record: GroupRecord, stored: StoredRecord) -> None:
+        """The same record as it was stored, once it was replayed."""
+        key = record.key
+        if isinstance(key, formats.MemberKey | formats.CurrentKey):
+            if record.value is None:
+                self.noted.pop(key.member_id, None)
+            else:
+                self.noted[key.member_id] = stored._replace(key=b"", value=None)
 
     def _profile(self, member_id: str, profile: Profile) -> None:
         before = self.members.get(member_id)

@@ -70,6 +70,8 @@ def heartbeat(
     retarget(draft, situation.topics, situation.settings, situation.now)
     after = settle(draft, member_id, situation, owned, subscription_changed=changed)
     situation.timers.heard_of(after, situation.settings)
+    if after.current is member.current:
+        _note_sign_of_life(draft, after, situation)
     finish(machine, draft, situation, step)
     tell = is_joining or is_full(request) or _has_other_partitions(member, after)
     return ConsumerGroupHeartbeatResponse(
@@ -78,6 +80,15 @@ def heartbeat(
         heartbeat_interval_ms=situation.settings.heartbeat_interval_ms,
         assignment=Assignment(topic_partitions=listed(after.current.assigned)) if tell else None,
     )
+
+
+def _note_sign_of_life(draft: Draft, member: Member, situation: Situation) -> None:
+    """Write a member once more that has not been written about for long: see `MemberTimers.loaded`."""
+    noted = draft.group.noted.get(member.member_id)
+    if noted is None:  # it is new: its first records are in this draft
+        return
+    if not 0 <= situation.now.wall_ms - noted.timestamp < situation.settings.note_interval_ms:
+        draft.write_current(member.member_id, member.current)
 
 
 def _has_other_partitions(before: Member, after: Member) -> bool:

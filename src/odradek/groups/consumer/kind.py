@@ -102,6 +102,7 @@ class ConsumerGroups:
                 machine.forget(group)
             elif group is not None:
                 group.replay(record)
+                group.note(record, stored)
             return
         if group is None:
             if found is not None:
@@ -109,6 +110,7 @@ class ConsumerGroups:
             group = ConsumerGroup(record.group_id, _Bound(self, machine))
             machine.groups[record.group_id] = group
         group.replay(record)
+        group.note(record, stored)
 
     def _member_due(self, machine: GroupMachine, due: Due, step: Step) -> None:
         group = machine.groups.get(due.group_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX
@@ -27,6 +28,9 @@ class MigrationPolicy(Enum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
+_NOTES_A_SESSION: Final = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
     """Kafka's defaults. Times are milliseconds."""
@@ -39,6 +43,11 @@ class ConsumerSettings:
     assignors: tuple[str, ...] = ("uniform", "range")
     """The first is for groups whose members prefer none."""
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    @property
+    def note_interval_ms(self) -> int:
+        """How often it is written that a member is heard of: so long a session may last too long after its coordinator died."""
+        return self.session_timeout_ms // _NOTES_A_SESSION
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ConsumerSettings:

@@ -9,7 +9,7 @@ from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import Member
 from odradek.groups.consumer.settings import ConsumerSettings
 from odradek.groups.deadlines import Deadlines, Due
-from odradek.shards import Moment
+from odradek.shards import Moment, StoredRecord
 
 
 class ConsumerTimer(Enum):
@@ -27,6 +27,7 @@ class ConsumerTimer(Enum):
     """It has become one: its members are to join again, and share among them what the last other member had."""
 
 
+_HEARTBEATS_AFTER_LOADING: Final = 3
 MEMBER_TIMERS: Final = (
     ConsumerTimer.SESSION,
     ConsumerTimer.REBALANCE,
@@ -90,8 +91,26 @@ class MemberTimers:
             self.begin(ConsumerTimer.DOWNGRADE, 0)
 
     def loaded(self, group: ConsumerGroup, settings: ConsumerSettings) -> None:
-        """After a restart nobody is late: every member has all its time again."""
+        """Sessions go on, as far as the log says when a member was heard of.
+
+        A member that is heard of is written about every `note_interval_ms`, so it was not heard of later than that after its
+        newest record. How old that is, a broker knows that fetched it as a follower; where nobody knows, and for members of the
+        classic protocol, all their time begins again. There is time for a few heartbeats in any case: they could not be sent
+        while there was no coordinator, and an older version of this broker wrote nothing about them.
+        """
         for member in group.members.values():
-            self.heard_of(member, settings)
+            if member.is_classic:
+                self.heard_of(member, settings)
+            else:
+                left_ms = _left_of_session(group.noted.get(member.member_id), settings)
+                self.begin(ConsumerTimer.SESSION, left_ms, member.member_id)
             self.moved(member)
         self.look_whether_to_downgrade(group)
+
+
+def _left_of_session(noted: StoredRecord | None, settings: ConsumerSettings) -> int:
+    session_ms = settings.session_timeout_ms
+    if noted is None or noted.age_ms is None:
+        return session_ms
+    least_ms = min(_HEARTBEATS_AFTER_LOADING * settings.heartbeat_interval_ms, session_ms)
+    return max(least_ms, min(settings.note_interval_ms + session_ms - noted.age_ms, session_ms))
