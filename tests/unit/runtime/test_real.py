@@ -172,7 +172,7 @@ def test_entropy_gives_random_ids_and_fractions() -> None:
 
 async def test_the_real_runtime_has_every_port(tmp_path: Path) -> None:
     runtime = real_runtime(threads=1)
-    runtime.disk.replace(str(tmp_path / "a"), runtime.entropy.uuid().bytes)
+    await runtime.offload.run(runtime.disk.replace, str(tmp_path / "a"), runtime.entropy.uuid().bytes)
     assert await runtime.offload.run(runtime.disk.length, str(tmp_path / "a")) == 16
     assert runtime.clock.wall_ms() > 0
     assert isinstance(runtime.offload, ThreadOffload)
