@@ -42,6 +42,7 @@ from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term
 from odradek.replication.partition import Membership as ReplicaMembership
 from odradek.runtime.ports import Runtime
+from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
 from odradek.storage.directories import LogDirectories
 from odradek.telemetry import events
@@ -86,6 +87,8 @@ class Broker:
         self._producer_ids: ProducerIds | None = None
         self._coordinators = Coordinators()
         self._handlers = Handlers()
+        self.turns = Turns(runtime.clock.monotonic)
+        """The event loop, as long work shares it."""
         self.addresses: list[tuple[str, int]] = []
         self.fatal = asyncio.Event()
         self.loop_watch: LoopWatch | None = None
@@ -158,6 +161,7 @@ class Broker:
             coordinators=coordinators,
             quotas=Quotas(quota_terms(config)),
             moves=LogMoves(replicas, runtime.offload),
+            turns=self.turns,
         )
         self._parts.quotas.update(image.client_quotas)
         coordinators.begin(self._parts)
@@ -275,6 +279,7 @@ class Broker:
             dispatcher := Dispatcher(parts, self._handlers, parts.quotas),
             _limits(config, self._runtime),
             now=self._runtime.clock.monotonic,
+            turns=parts.turns,
         )
         server.pace = partial(_pace, parts)
         server.on_drained = self._return_free_memory

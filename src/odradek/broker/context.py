@@ -17,6 +17,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.net.connection import Connection, Reply
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
+from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Parts:
     coordinators: Coordinators
     quotas: Quotas
     moves: LogMoves
+    turns: Turns
+    """For handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
     """How much a fetch may put into memory: `queued.max.response.bytes` less what clients have not read yet."""
     serve: Callable[[Connection, memoryview], Reply] = lambda connection, frame: None
@@ -109,5 +112,10 @@ class Served:
 
     api_key: int
     handle: Callable[[Parts, Circumstances, Any], Message | Awaitable[Message] | Holding | None]
+    is_quick: bool = False
+    """Whether `handle` is a coroutine that most often ends without waiting, and waits for nothing but its turns (`Turn`) before
+    it waits for anything else: its first step is made outside a task, so it must not ask for the current one. Later requests of
+    the connection wait for its end.
+    """
     holds: bool = False
     """Whether later requests of the connection wait while a future of this one is pending: for long polls."""

@@ -8,7 +8,7 @@ leadership, epoch, work. What fails the first three has no response that the pee
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -18,13 +18,25 @@ from odradek.broker.refusals import log_refusals
 from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
-from odradek.protocol import APIS, Api, Message, RequestHeader, decode, decode_request_header, encode_response
+from odradek.protocol import (
+    APIS,
+    Api,
+    Message,
+    RequestHeader,
+    TooManyElements,
+    decode,
+    decode_request_header,
+    encode_response,
+)
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
+from odradek.runtime.turns import Begun
 from odradek.security.quotas import Quotas
 
 _API_VERSIONS: Final = 18
+_FEW_ELEMENTS: Final = 1000
+"""Of all arrays of a message: what has more is read, or written, in steps (`broker/large_messages.py`)."""
 
 
 class UnfitResponse(Exception):
@@ -50,7 +62,30 @@ class Dispatcher:
             if header.api_key != _API_VERSIONS:
                 raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
             return self._refuse_api_versions(header.correlation_id)
-        request, _ = decode(api.request, version, frame, position)
+        try:
+            request, _ = decode(api.request, version, frame, position, _FEW_ELEMENTS)
+        except TooManyElements:
+            # Held: what the connection asks next must not overtake this.
+            return Held(self._handle_large(connection, header, frame, position))
+        return self._handle(connection, header, request, frame)
+
+    async def _handle_large(
+        self, connection: Connection, header: RequestHeader, frame: memoryview, position: int
+    ) -> Chunks | None:
+        from odradek.broker.large_messages import read, refusal
+
+        try:
+            request = await read(self._parts, header, frame, position)
+        except TooManyElements:
+            return await _settled(
+                self._encoded(connection, header, None, refusal(self._parts.config, header))
+            )
+        return await _settled(self._handle(connection, header, request, frame))
+
+    def _handle(
+        self, connection: Connection, header: RequestHeader, request: Message, frame: memoryview
+    ) -> Reply:
+        api = APIS[header.api_key]
         if self._for_brokers is not None and connection.listener.name != self._for_brokers:
             # Not imported before there are such listeners.
             from odradek.broker.between_brokers import is_between_brokers
@@ -62,7 +97,7 @@ class Dispatcher:
             and not self._parts.cluster.leads
             and not is_local(header.api_key, request)
         ):
-            return self._forward(connection, bytes(frame))
+            return self._forward(connection, header, bytes(frame))
         return self._serve(connection, header, request, len(frame))
 
     def _serve(
@@ -90,10 +125,21 @@ class Dispatcher:
         if isinstance(response, Holding):
             return Held(self._finish(response.response, connection, header, charge))
         if isinstance(response, Awaitable):
+            if charge is None and served.is_quick:
+                return self._begun(response, connection, header)
             return self._finish(response, connection, header, charge)
         return self._encoded(connection, header, charge, response)
 
-    def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Chunks:
+    def _begun(self, response: Awaitable[Message], connection: Connection, header: RequestHeader) -> Reply:
+        """Most often the work is done by its first step, and a task for it would cost more than the work."""
+        assert isinstance(response, Coroutine)
+        try:
+            wanted = response.send(None)
+        except StopIteration as end:
+            return self._encoded(connection, header, None, end.value)
+        return Held(self._finish(Begun(response, wanted), connection, header, None))
+
+    def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Reply:
         from odradek.broker.between_brokers import refusal
 
         answer = refusal(api)
@@ -101,19 +147,22 @@ class Dispatcher:
             raise PeerError(f"{api.name} is served at listener {self._for_brokers} only")
         return self._encoded(connection, header, None, answer)
 
-    async def _forward(self, connection: Connection, frame: bytes) -> Chunks | None:
+    async def _forward(self, connection: Connection, header: RequestHeader, frame: bytes) -> Chunks | None:
         """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
         answer = await self._parts.cluster.forwarding.answer(
             frame, ANONYMOUS, connection.peer_host, lambda: connection.peer_finished
         )
         if answer is not None or connection.peer_finished:
             return answer
-        header, position = decode_request_header(frame)
-        request, _ = decode(APIS[header.api_key].request, header.api_version, frame, position)
-        reply = self._serve(connection, header, request, len(frame))
-        if isinstance(reply, Held):
-            reply = reply.chunks
-        return await reply if isinstance(reply, Awaitable) else reply
+        _, position = decode_request_header(frame)
+        cls = APIS[header.api_key].request
+        try:
+            request, _ = decode(cls, header.api_version, frame, position, _FEW_ELEMENTS)
+        except TooManyElements:
+            from odradek.broker.large_messages import read
+
+            request = await read(self._parts, header, frame, position)
+        return await _settled(self._serve(connection, header, request, len(frame)))
 
     def _route(self, api_key: int) -> tuple[Api, Served]:
         if api_key not in self._served:
@@ -137,20 +186,26 @@ class Dispatcher:
         charge: Charge | None,
     ) -> Chunks | None:
         message = await (response if charge is None else charge.timed_steps(response))
-        return None if message is None else self._encoded(connection, header, charge, message)
+        return None if message is None else await _settled(self._encoded(connection, header, charge, message))
 
     def _encoded(
         self, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message
-    ) -> Chunks:
+    ) -> Chunks | Held:
         """The response's bytes; what it refuses goes into the log."""
         key, version = header.api_key, header.api_version
         api = APIS[key].name
         try:
             if charge is None:
-                chunks = encode_response(key, version, header.correlation_id, message)
+                chunks = encode_response(key, version, header.correlation_id, message, _FEW_ELEMENTS)
             else:
-                encode = partial(encode_response, key, version, header.correlation_id)
+                encode = partial(
+                    encode_response, key, version, header.correlation_id, elements_max=_FEW_ELEMENTS
+                )
                 chunks = charge.encoded(version, message, encode)
+        except TooManyElements:
+            from odradek.broker.large_messages import write
+
+            return Held(write(self._parts, connection, header, charge, message))
         except OdradekError as error:
             raise UnfitResponse(f"{api} version {header.api_version}: {error}") from error
         log_refusals(connection, header, api, message, self._parts.runtime.clock.monotonic)
@@ -158,7 +213,7 @@ class Dispatcher:
 
 
 def _encoded_later(
-    source: asyncio.Future[Any], encode: Callable[[Any], Chunks]
+    source: asyncio.Future[Any], encode: Callable[[Any], Chunks | Held]
 ) -> asyncio.Future[Chunks | None]:
     """The bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
     target: asyncio.Future[Chunks | None] = source.get_loop().create_future()
@@ -172,9 +227,14 @@ def _encoded_later(
             target.set_exception(error)
         else:
             try:
-                target.set_result(encode(done.result()))
+                chunks = encode(done.result())
             except Exception as unfit:  # noqa: BLE001 - a connection waits for this: it must hear of any end
                 target.set_exception(unfit)
+                return
+            if isinstance(chunks, Held):
+                asyncio.ensure_future(chunks.chunks).add_done_callback(partial(_copy, target))
+            else:
+                target.set_result(chunks)
 
     def cancel(done: asyncio.Future[Chunks | None]) -> None:
         if done.cancelled():
@@ -183,6 +243,24 @@ def _encoded_later(
     source.add_done_callback(settle)
     target.add_done_callback(cancel)
     return target
+
+
+def _copy(target: asyncio.Future[Chunks | None], source: asyncio.Future[Chunks | None]) -> None:
+    if target.done():
+        return
+    if source.cancelled():
+        target.cancel()
+    elif (error := source.exception()) is not None:
+        target.set_exception(error)
+    else:
+        target.set_result(source.result())
+
+
+async def _settled(reply: Reply) -> Chunks | None:
+    """What a reply comes to."""
+    if isinstance(reply, Held):
+        reply = reply.chunks
+    return await reply if isinstance(reply, Awaitable) else reply
 
 
 async def with_timeout(work: Awaitable[None], timeout_ms: int) -> bool:

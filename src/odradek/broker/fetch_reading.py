@@ -9,7 +9,7 @@ mapping of the file, is found however much others leave unread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,7 @@ from odradek.protocol.messages.fetch import (
 from odradek.replication.partition import Partition
 from odradek.runtime.mapped_range import is_mapped
 from odradek.storage.readable_segment import ColdRange
+from odradek.runtime.turns import in_one_go
 
 _UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11
@@ -96,16 +97,30 @@ class Reading:
         """`wanted`: in place of what was wanted at first, where something else has become worth looking at."""
         if wanted is not None:
             self._wanted = wanted
+        self._begin()
+        if self._is_first:
+            in_one_go(self._note_follower())
+        return [self._read_one(wanted) for wanted in self._wanted]
+
+    def read_steps(self) -> Generator[None, None, list[Result]]:
+        """The same, for many partitions: it yields between them."""
+        self._begin()
+        if self._is_first:
+            yield from self._note_follower()
+        results = []
+        for wanted in self._wanted:
+            yield
+            results.append(self._read_one(wanted))
+        return results
+
+    def _begin(self) -> None:
         self.found_bytes = 0
         self.has_news = False
         self.partitions = {}
         self._looks_for_cold, self.cold = self._is_first, []
         self._memory_room_bytes = self._parts.answer_room_bytes() if self.follower is None else _UNBOUNDED
-        if self._is_first:
-            self._note_follower()
-        return [self._read_one(wanted) for wanted in self._wanted]
 
-    def _note_follower(self) -> None:
+    def _note_follower(self) -> Generator[None, None, None]:
         """The follower's progress, of all partitions before any is read: the answer says where their marks are then."""
         self._is_first = False
         follower = self.follower
@@ -113,6 +128,7 @@ class Reading:
             return
         now = self._parts.runtime.clock.monotonic()
         for wanted in self._wanted:
+            yield
             try:
                 partition = self._partition(wanted)
                 if _divergence(partition, wanted) is None:

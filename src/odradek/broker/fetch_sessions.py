@@ -202,6 +202,10 @@ class FetchPlan:
         return self.session.session_id if self.session is not None else NO_SESSION
 
 
+SESSION_PARTITIONS_MAX: Final = 10_000
+"""Of a client: one that fetches more has no session, and says each time what it wants."""
+
+
 class FetchSessions:
     """All sessions of a broker, at most `slots` of them."""
 
@@ -247,6 +251,13 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began with the other kind of topic names"
+            )
+        if not is_follower and len(session.partitions) + len(wanted) > SESSION_PARTITIONS_MAX + len(
+            forgotten
+        ):
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                f"fetch session {session_id} would have too many partitions",
             )
         session.update(wanted, forgotten)
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1

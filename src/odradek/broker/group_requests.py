@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
 from odradek.broker.context import Circumstances, Parts
 from odradek.groups.kinds import Caller
@@ -11,6 +13,10 @@ from odradek.groups.offsets.committing import CommitRequest
 from odradek.groups.offsets.table import Place
 from odradek.groups.service import commit_refusal
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.runtime.turns import Turn, slices
+
+OFFSETS_AT_ONCE: Final = 500
+"""Offsets that one operation of a coordinator reads, writes or deletes."""
 
 
 def caller(circumstances: Circumstances) -> Caller:
@@ -57,6 +63,18 @@ async def commit_in_time(parts: Parts, request: CommitRequest) -> Verdicts:
     if isinstance(found, KafkaError):
         raise found
     return found
+
+
+async def committed_in_slices(parts: Parts, turn: Turn, request: CommitRequest) -> Verdicts:
+    """A commit of many offsets, a few at a time: what refuses some of them is their verdict."""
+    verdicts: Verdicts = {}
+    for some in slices(request.commits, OFFSETS_AT_ONCE):
+        await turn.step()
+        try:
+            verdicts |= await commit_in_time(parts, replace(request, commits=list(some)))
+        except KafkaError as error:
+            verdicts |= dict.fromkeys((one.place for one in some), error.code)
+    return verdicts
 
 
 def _outcome(verdicts: asyncio.Future[Verdicts]) -> Verdicts | KafkaError:

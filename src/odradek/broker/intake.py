@@ -15,15 +15,18 @@ from typing import Final
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError
 from odradek.records import (
-    BatchBuilder,
+    DEFAULT_LIMITS,
     BatchHeader,
     Codec,
+    ExpandsTooFar,
+    Limits,
     Record,
     RecordsSummary,
     assign,
     check_crc,
     decode_batch,
     read_header,
+    recompressed,
     split_batches,
     validate_records,
 )
@@ -33,8 +36,13 @@ ZSTD_SINCE_PRODUCE: Final = 7
 ZSTD_SINCE_FETCH: Final = 10
 RECORDS_NAMED_MAX: Final = 1000
 """How many records of a refused batch are named."""
-RECORDS_SEARCHED_MAX: Final = 100_000
-"""In a batch of more records none is named: small batches may expand to millions, and all would be in memory at once."""
+RECORDS_SEARCHED_MAX: Final = 10_000
+"""In a batch of more records none is named: small batches may expand to millions, and all would be in memory at once, and made
+in one call that no other thread can interrupt."""
+INLINE_BYTES_MAX: Final = 2 << 20
+"""What one request may have checked on the event loop, counted once expanded: a few milliseconds."""
+_RECOMPRESSING_COSTS: Final = 16
+"""To compress costs so many times what it costs to check."""
 
 Batches = list[tuple[BatchHeader, memoryview]]
 
@@ -56,8 +64,29 @@ class Terms:
     now_ms: int
 
 
-def checked_batches(records: Buffer | None, terms: Terms) -> Batches:
+class TakesLong(Exception):
+    """The check would hold up the event loop: repeat it on another thread. Nothing was done."""
+
+
+class InlineWork:
+    """What is left of the bytes that one request may have checked on the event loop."""
+
+    __slots__ = ("left_bytes",)
+
+    def __init__(self, left_bytes: int = INLINE_BYTES_MAX) -> None:
+        self.left_bytes = left_bytes
+
+    def take(self, expanded_bytes: int) -> None:
+        self.left_bytes -= expanded_bytes
+        if self.left_bytes < 0:
+            raise TakesLong
+
+
+def checked_batches(records: Buffer | None, terms: Terms, inline: InlineWork | None = None) -> Batches:
     """The one batch that a Produce request may hold for a partition, checked, with offsets yet to be assigned.
+
+    With `inline`, TakesLong before more is expanded, or done, than it allows: a batch may expand to a thousand
+    times its bytes.
 
     Raises INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE or UNSUPPORTED_FOR_MESSAGE_FORMAT.
@@ -82,7 +111,7 @@ def checked_batches(records: Buffer | None, terms: Terms) -> Batches:
         )
     if header.is_transactional and header.producer_id < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
-    summary = validate_records(batch, header)
+    summary = _summary(batch, header, inline)
     _check_content(summary, terms, batch, header)
     if summary.max_timestamp != header.max_timestamp:
         # Indexes and retention go by the header, so it must not lie about what is inside.
@@ -90,9 +119,29 @@ def checked_batches(records: Buffer | None, terms: Terms) -> Batches:
         header = read_header(batch)
     target = _TARGET_CODEC.get(terms.config.compression_type)
     if target is not None and target is not header.codec:
+        if inline is not None:
+            inline.take(summary.records_bytes * _RECOMPRESSING_COSTS)
         header, batch = _recompressed(header, batch, target, terms.config)
         _check_size(header, terms.config)
     return [(header, batch)]
+
+
+def _summary(batch: memoryview, header: BatchHeader, inline: InlineWork | None) -> RecordsSummary:
+    if inline is None:
+        return validate_records(batch, header)
+    inline.take(header.size_bytes)
+    if header.codec is Codec.NONE:
+        return validate_records(batch, header)
+    allowed_bytes = DEFAULT_LIMITS.allowed_bytes(header.size_bytes)
+    if inline.left_bytes >= allowed_bytes:
+        summary = validate_records(batch, header)
+    else:
+        try:
+            summary = validate_records(batch, header, limits=Limits(decompressed_bytes_max=inline.left_bytes))
+        except ExpandsTooFar:
+            raise TakesLong from None
+    inline.take(summary.records_bytes)
+    return summary
 
 
 def _check_size(header: BatchHeader, config: LogConfig) -> None:
@@ -154,15 +203,5 @@ def _recompressed(
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
     }.get(codec)
-    builder = BatchBuilder(codec, level=level)
-    for record in decode_batch(batch, header):
-        builder.append(record.timestamp, record.key, record.value, record.headers)
-    rebuilt = memoryview(
-        builder.build(
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            transactional=header.is_transactional,
-        )
-    )
+    rebuilt = memoryview(recompressed(batch, header, codec, level))
     return read_header(rebuilt), rebuilt

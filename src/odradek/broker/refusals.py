@@ -6,8 +6,9 @@ A client that repeats its mistake is not repeated in the log: one event a connec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count, islice
 from typing import Any, Final, NamedTuple
 
 from odradek.model.errors import ErrorCode
@@ -18,6 +19,8 @@ from odradek.telemetry import events
 
 _log = events.caused_by_peers("broker")
 _QUIET_SECONDS: Final = 60.0
+_LARGE_REFUSALS_MAX: Final = 100
+_LARGE_VISITED_MAX: Final = 1000
 _CODE: Final = "error_code"
 _NAMES: Final = ("name", "topic", "resource_name", "log_dir", "topic_id")
 _NO_MISTAKE: Final = frozenset(
@@ -69,9 +72,40 @@ def log_refusals(
     connection: Connection, header: RequestHeader, api: str, response: Message, now: Callable[[], float]
 ) -> None:
     """One event if the response refuses anything, naming the first and how many more there are."""
-    found = refusals(response)
-    if not found:
-        return
+    if found := refusals(response):
+        _log_found(connection, header, api, found, now)
+
+
+def log_first_refusals(
+    connection: Connection, header: RequestHeader, api: str, response: Message, now: Callable[[], float]
+) -> None:
+    """The same for a large response, of which only the beginning is looked at."""
+    found = list(islice(_first_refusals(_ways(type(response)), (response,), count()), _LARGE_REFUSALS_MAX))
+    if found:
+        _log_found(connection, header, api, found, now)
+
+
+def _first_refusals(ways: _Ways, path: tuple[Struct, ...], visited: Iterator[int]) -> Iterator[Refusal]:
+    struct = path[-1]
+    if ways.here and getattr(struct, _CODE):
+        yield Refusal(path)
+    for name, inner in ways.structs:
+        if (value := getattr(struct, name)) is not None:
+            yield from _first_refusals(inner, (*path, value), visited)
+    for name, inner in ways.arrays:
+        for value in getattr(struct, name) or ():
+            if next(visited) >= _LARGE_VISITED_MAX:
+                return
+            yield from _first_refusals(inner, (*path, value), visited)
+
+
+def _log_found(
+    connection: Connection,
+    header: RequestHeader,
+    api: str,
+    found: list[Refusal],
+    now: Callable[[], float],
+) -> None:
     first = next((one for one in found if one.code not in _NO_MISTAKE), None)
     if first is None:
         return

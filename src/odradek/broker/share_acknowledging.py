@@ -95,7 +95,9 @@ async def acknowledge(
     """By partition. Everything is taken in before anything is waited for."""
     verdicts: dict[ReadPlace, Verdict] = {}
     waiting: list[tuple[ReadPlace, Awaitable[None]]] = []
+    turn = parts.turns.begin()
     for read_place, batches in said:
+        await turn.step()
         try:
             live = await parts.shares.get(SharePlace(key.group_id, *read_place))
             _check_types(batches, renews=renews and live.settings.renews)

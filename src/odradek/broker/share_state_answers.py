@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from odradek.broker.context import SHARE_GROUP_STATE, Parts
@@ -11,11 +11,11 @@ from odradek.broker.share_keeper import shard_key
 from odradek.groups.share.state import ShareStates
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
+from odradek.runtime.turns import slices
 from odradek.shards import Moment, Outcome
 
 Operation = Callable[[ShareStates, Moment], Outcome[Any]]
-Outcomes = list[tuple[UUID, list[tuple[int, Any]]]]
-"""By topic id: partitions, each with the reply, or with the KafkaError that refused it. In the request's order."""
+R = TypeVar("R")
 
 
 class _Topic(Protocol):
@@ -33,23 +33,24 @@ class _Request(Protocol):
 
 
 async def kept(
-    parts: Parts, request: _Request, operation: Callable[[SharePlace, Any], Operation]
-) -> Outcomes:
-    """Carry out what `operation` makes of each place and its part of the request. All are begun before any is waited for."""
-    begun = [
-        (
-            topic.topic_id,
-            [
-                (one.partition, _begin(parts, request.group_id, topic, one, operation))
-                for one in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return [
-        (topic_id, [(partition, await _outcome(reply)) for partition, reply in replies])
-        for topic_id, replies in begun
-    ]
+    parts: Parts,
+    request: _Request,
+    operation: Callable[[SharePlace, Any], Operation],
+    result: Callable[[int, Any], R],
+) -> list[tuple[UUID, list[R]]]:
+    """Carry out what `operation` makes of each place and its part of the request: some are begun before any is waited for.
+
+    By topic id, in the request's order: what `result` makes of each partition and its reply, or the KafkaError that refused it.
+    """
+    turn = parts.turns.begin()
+    places = [(number, topic, one) for number, topic in enumerate(request.topics) for one in topic.partitions]
+    outcomes: list[tuple[UUID, list[R]]] = [(topic.topic_id, []) for topic in request.topics]
+    for some in slices(places):
+        await turn.step()
+        begun = [_begin(parts, request.group_id, topic, one, operation) for _, topic, one in some]
+        for (number, _, one), reply in zip(some, begun, strict=True):
+            outcomes[number][1].append(result(one.partition, await _outcome(reply)))
+    return outcomes
 
 
 def _begin(

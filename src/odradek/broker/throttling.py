@@ -111,6 +111,14 @@ class Charge:
             return encode(message.replace(throttle_time_ms=delay_ms))
         return chunks
 
+    def told(self, version: int, message: Message) -> Message:
+        """A response that says how long the client must wait, as far as is known before it is written."""
+        delay_ms = math.ceil(self._delay * 1000)
+        is_more = delay_ms > getattr(message, "throttle_time_ms", 0)
+        if is_more and version in _versions_with_delay(type(message)):
+            return message.replace(throttle_time_ms=delay_ms)
+        return message
+
     def _count(self, kind: QuotaKind, amount: float) -> None:
         delay = self._quotas.record(kind, self._user, self._client_id, amount, self._now())
         if delay > self._delay:

@@ -57,6 +57,7 @@ where it is from.
 - **`queued.max.request.bytes`** is 256 MiB, or twice `socket.request.max.bytes` if that is more. Kafka's -1, no limit, lets
   clients that send half a request fill the memory.
 - **`queued.max.response.bytes`** is ours: it bounds what is held in memory for clients that do not read.
+- **`max.request.elements`** is ours: it bounds the elements in all arrays of one request.
 
 """
 

@@ -136,6 +136,13 @@ class NetworkConfig(ShareConfig):
         "A line in the log says what held the event loop, when that took longer than this. 0: nobody looks.",
         at_least(0),
     )
+    max_request_elements: int = setting_field(
+        "max.request.elements",
+        INT,
+        250_000,
+        "The most elements in all arrays of one request. Odradek's own: a larger one is refused before it is read.",
+        at_least(1000),
+    )
     num_io_threads: int = setting_field(
         "num.io.threads",
         INT,

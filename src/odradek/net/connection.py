@@ -4,6 +4,9 @@ How it works. Bytes are received straight into the frame reader's buffer. Each c
 handler at once, in order, so that the effects of pipelined requests happen in order; a handler may answer later, and a
 queue of slots keeps the replies in request order (Kafka's contract: responses on a connection never overtake).
 
+A connection that sends many requests at once is served for a millisecond or so, then it queues with others that have much to do
+(`runtime/turns.py`), so that it holds up nobody else.
+
 Limits keep memory bounded. A connection with `in_flight_max` unanswered requests, one whose peer does not read what was
 written, or one that waits for a `Held` reply (a long poll, whose answer may be large) is not served, nor read from, until
 that is over. Frames already received wait in `_backlog`, at most one buffer's worth. (Who makes such a reply may want to know
@@ -115,6 +118,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held: _Slot | None = None
         self._mute: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
+        self._place: asyncio.Future[None] | None = None
+        """In the queue of those that have much to do."""
         self._outgoing_bytes = 0
         self._peer_reads = True
         self._reading = True
@@ -176,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._mute, self._lingering):
             if timer is not None:
                 timer.cancel()
+        if self._place is not None:
+            self._place.cancel()
         self._let_go_of_memory()
         self._server.forget(self)
         for tell in list(self.on_lost.values()):
@@ -412,11 +419,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._serving:  # resume_writing may come from inside a write
             return
         self._serving = True
+        turn = None
         try:
             while self._backlog and not self._closing and self._may_serve():
                 self._serve(self._backlog.popleft())
                 if self._outgoing_bytes > _ENOUGH_BYTES:
                     self._write_out()  # which may find that the peer does not read
+                if turn is None:
+                    if self._backlog:  # a lone request costs no look at the clock
+                        turn = self._server.turns.begin()
+                elif turn.is_over and self._backlog:
+                    self._place = self._server.turns.queue()
+                    self._place.add_done_callback(self._in_turn)
         finally:
             self._serving = False
         self._write_out()
@@ -425,10 +439,15 @@ class Connection(asyncio.BufferedProtocol):
                 tell()
         self._update_reading()
 
+    def _in_turn(self, place: asyncio.Future[None]) -> None:
+        self._place = None
+        if not place.cancelled():
+            self._serve_backlog()
+
     def _may_serve(self) -> bool:
         if self._finishing:
             return False
-        if self._held is not None or self._mute is not None:
+        if self._held is not None or self._mute is not None or self._place is not None:
             return False
         return (
             self._peer_reads

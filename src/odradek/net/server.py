@@ -18,6 +18,7 @@ from odradek.net.connection import Connection, RequestHandler
 from odradek.net.hangups import Hangups
 from odradek.net.request_budget import RequestBudget
 from odradek.net.unread_answers import UnreadAnswers
+from odradek.runtime.turns import Turns
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("net")
@@ -73,10 +74,19 @@ class OpenListener:
 class Server:
     """Accepts connections on any number of addresses and hands their frames to one handler."""
 
-    def __init__(self, handler: RequestHandler, limits: ServerLimits, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        handler: RequestHandler,
+        limits: ServerLimits,
+        *,
+        now: Callable[[], float],
+        turns: Turns | None = None,
+    ) -> None:
+        """`turns` are those of the handler's own work: connections with many requests queue for them, too."""
         self._handler = handler
         self.limits = limits
         self.now = now
+        self.turns = turns or Turns(now)
         self._listeners: list[Listening] = []
         self._connections: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()

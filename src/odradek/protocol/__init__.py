@@ -6,12 +6,13 @@ Messages themselves are imported from their own modules, `odradek.protocol.messa
 """
 
 from odradek.protocol.api import APIS, Api, api_by_key, api_by_name, api_of
-from odradek.protocol.compiled import decode, encode, encode_chunks
+from odradek.protocol.compiled import Steps, decode, decode_steps, encode, encode_chunks
 from odradek.protocol.errors import (
     FieldNotInVersion,
     FrameTooLarge,
     InvalidFrame,
     MalformedMessage,
+    TooManyElements,
     UnencodableMessage,
     UnknownVersion,
 )
@@ -25,6 +26,7 @@ from odradek.protocol.headers import (
     encode_request,
     encode_request_chunks,
     encode_response,
+    encode_response_steps,
 )
 from odradek.protocol.schema import Buffer, Message, Struct
 from odradek.protocol.versions import VersionRange
@@ -40,7 +42,9 @@ __all__ = [
     "MalformedMessage",
     "Message",
     "RequestHeader",
+    "Steps",
     "Struct",
+    "TooManyElements",
     "UnencodableMessage",
     "UnknownVersion",
     "VersionRange",
@@ -52,9 +56,11 @@ __all__ = [
     "decode_request_header",
     "decode_response",
     "decode_response_header",
+    "decode_steps",
     "encode",
     "encode_chunks",
     "encode_request",
     "encode_request_chunks",
     "encode_response",
+    "encode_response_steps",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Generator
 from types import FrameType, TracebackType
 from typing import Any, Final, TypeVar
 
@@ -24,21 +25,30 @@ from odradek.protocol.errors import (
 from odradek.protocol.schema import Buffer, Message
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+ANY_COUNT: Final = 2**63
+"""As many elements as there are."""
+Steps = Generator[None, None, T]
+"""Work that yields now and then, so that something else may be done."""
 
 _INDEX = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _PLACES: Final[dict[str, list[tuple[Place, ...]]]] = {}
 """Title of a compiled codec -> the places that each of its lines works on."""
 
 
-def encode_chunks(message: Message, version: int, head: bytearray | None = None) -> list[Buffer]:
+def encode_chunks(
+    message: Message, version: int, head: bytearray | None = None, elements_max: int = ANY_COUNT
+) -> list[Buffer]:
     """The message in one or more buffers, in order; records of 16 KiB and more are the caller's own buffers.
 
-    `head` holds bytes that go before the message, and becomes the first buffer.
-    Raises FieldNotInVersion, UnencodableMessage, UnknownVersion.
+    `head` holds bytes that go before the message, and becomes the first buffer. `elements_max` bounds the elements of all
+    arrays together, those of numbers aside, and with them the time that it takes.
+    Raises FieldNotInVersion, TooManyElements, UnencodableMessage, UnknownVersion.
     """
     codec = message._encoders.get(version) or _compile_encoder(type(message), version)
     try:
-        chunks: list[Buffer] = codec(message, bytearray() if head is None else head)
+        chunks: list[Buffer] = codec(message, bytearray() if head is None else head, elements_max)
         return chunks
     except (Fault, struct.error, AttributeError, TypeError, ValueError, OverflowError) as exception:
         error = _encoding_error(message, version, exception)
@@ -48,21 +58,41 @@ def encode_chunks(message: Message, version: int, head: bytearray | None = None)
         del error  # or the error and this frame would keep each other alive
 
 
+def encode_steps(message: Message, version: int, head: bytearray) -> Steps[list[Buffer]]:
+    """`encode_chunks` for a large message."""
+    codec = message._stepped_encoders.get(version)
+    if codec is None:
+        codec = _compiled(EncoderSource, type(message), version, "encode", in_steps=True)
+        message._stepped_encoders[version] = codec
+    try:
+        chunks: list[Buffer] = yield from codec(message, head, ANY_COUNT)
+        return chunks
+    except (Fault, struct.error, AttributeError, TypeError, ValueError, OverflowError) as exception:
+        error = _encoding_error(message, version, exception)
+    try:
+        raise error
+    finally:
+        del error
+
+
 def encode(message: Message, version: int) -> bytes:
     """The whole message in one piece, without header. Raises like `encode_chunks`."""
     chunks = encode_chunks(message, version)
     return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
 
 
-def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
+def decode(
+    cls: type[M], version: int, buffer: Buffer, position: int = 0, elements_max: int = ANY_COUNT
+) -> tuple[M, int]:
     """Read a message that starts at `position`: (message, position after it).
 
     Records are slices of `buffer`, everything else is copied out of it. Bytes after the message are the
-    caller's affair. Raises MalformedMessage, UnknownVersion.
+    caller's affair. `elements_max` bounds the elements of all arrays together, and with them time and memory.
+    Raises MalformedMessage, TooManyElements, UnknownVersion.
     """
     codec = cls._decoders.get(version) or _compile_decoder(cls, version)
     try:
-        message, end = codec(buffer, position, len(buffer))
+        message, end = codec(buffer, position, len(buffer), elements_max)
         return message, end
     except (Fault, IndexError, struct.error, UnicodeDecodeError) as exception:
         # Not raised from here: as its context, the exception would hold on to the frames it went through.
@@ -71,6 +101,25 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tup
         raise error
     finally:
         del error  # or the error and this frame, and with it the buffer, would keep each other alive
+
+
+def decode_steps(
+    cls: type[M], version: int, buffer: Buffer, position: int, elements_max: int
+) -> Steps[tuple[M, int]]:
+    """`decode` for a large message."""
+    codec = cls._stepped_decoders.get(version)
+    if codec is None:
+        codec = _compiled(DecoderSource, cls, version, "decode", in_steps=True)
+        cls._stepped_decoders[version] = codec
+    try:
+        message, end = yield from codec(buffer, position, len(buffer), elements_max)
+        return message, end
+    except (Fault, IndexError, struct.error, UnicodeDecodeError) as exception:
+        error = _decoding_error(cls, exception, len(buffer))
+    try:
+        raise error
+    finally:
+        del error
 
 
 def source_of(cls: type[Message], version: int, direction: str) -> str:
@@ -89,13 +138,16 @@ def _compile_decoder(cls: type[Message], version: int) -> Any:
     return codec
 
 
-def _compiled(source: Any, cls: type[Message], version: int, direction: str) -> Any:
+def _compiled(
+    source: Any, cls: type[Message], version: int, direction: str, *, in_steps: bool = False
+) -> Any:
     if version not in cls.VERSIONS:
         raise UnknownVersion(cls.__name__, version)
-    writer: Writer = source(cls, version).write()
-    title = f"<odradek {direction} {cls.__name__} v{version}>"
+    writer: Writer = source(cls, version, in_steps=in_steps).write()
+    way = f"{direction} in steps" if in_steps else direction
+    title = f"<odradek {way} {cls.__name__} v{version}>"
     if title in _PLACES:  # records of different logs may have messages of one name
-        title = f"<odradek {direction} {cls.__module__}.{cls.__qualname__} v{version}>"
+        title = f"<odradek {way} {cls.__module__}.{cls.__qualname__} v{version}>"
     _PLACES[title] = writer.places
     return writer.compile(title)
 

@@ -3,7 +3,7 @@
 Neighbouring fixed-width fields, the length of the variable field that follows them, and the byte that opens
 the tagged section are unpacked in one call. `MetadataRequest` version 4, without the reading of a topic:
 
-    def codec(buf, p, end):
+    def codec(buf, p, end, left):
         if type(buf) is not bytes: buf = bytes(buf)
         x1 = new(MetadataRequest)
         x1.include_cluster_authorized_operations = False
@@ -14,6 +14,8 @@ the tagged section are unpacked in one call. `MetadataRequest` version 4, withou
             x1.topics = None
         else:
             if n2 * 2 > end - p: raise Fault(...)
+            left -= n2
+            if left < 0: raise TooManyElements
             x1.topics = a3 = []
             for i4 in range(n2):
                 ...
@@ -24,8 +26,10 @@ the tagged section are unpacked in one call. `MetadataRequest` version 4, withou
 
 Bounds. `p` only grows. Reading a fixed-width value past the end of `buf` raises by itself (IndexError,
 struct.error); slices do not, so each variable field compares its end with `end` first. An array's count is
-compared with the bytes that are left before anything is allocated for it. Structs nest as
-deep as they are declared, in one function.
+compared with the bytes that are left before anything is allocated for it, and taken from `left`, the elements
+that the caller allows in all arrays together. Structs nest as deep as they are declared, in one function.
+
+Steps. Of the same declaration comes a generator that yields every `STEP_ELEMENTS` elements, for large messages.
 """
 
 from __future__ import annotations
@@ -34,9 +38,9 @@ from struct import Struct as Layout
 from typing import Any
 
 from odradek.protocol.codegen import Place, Writer, holds_records, shape_of, size_min
-from odradek.protocol.errors import Fault
+from odradek.protocol.errors import Fault, TooManyElements
 from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, Message, Struct, StructKind
-from odradek.protocol.wire import ArrayReaders, UuidCache, read_uvarint, skip_tags
+from odradek.protocol.wire import TAGS_MAX, ArrayReaders, UuidCache, read_uvarint, skip_tags
 
 _READERS = {
     (character, compact): ArrayReaders(character, compact)
@@ -44,13 +48,17 @@ _READERS = {
     for compact in (False, True)
 }
 _UUIDS = UuidCache()
+STRING_BYTES_MAX = 32767
+"""In every version, as in Kafka, though a compact length could say more."""
+STEP_ELEMENTS = 64
 
 
 class DecoderSource:
-    """Source for one version of one message."""
+    """Source for one version of one message, in one go or `in_steps`."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
         self.cls = cls
+        self.in_steps = in_steps
         self.version = version
         self.flexible = version in cls.FLEXIBLE
         self.zero_copy = holds_records(cls, version)
@@ -58,6 +66,7 @@ class DecoderSource:
         self.writer.scope |= {
             "new": object.__new__,
             "Fault": Fault,
+            "TooManyElements": TooManyElements,
             "read_uvarint": read_uvarint,
             "skip_tags": skip_tags,
             "uuids": _UUIDS,
@@ -66,7 +75,9 @@ class DecoderSource:
 
     def write(self) -> Writer:
         writer = self.writer
-        with writer.block("def codec(buf, p, end):"):
+        with writer.block("def codec(buf, p, end, left):"):
+            if self.in_steps:
+                writer.line("yield")
             # Slices of bytes are far cheaper than slices of a memoryview; only records must stay where they
             # are.
             if self.zero_copy:
@@ -113,6 +124,7 @@ class DecoderSource:
                 return
             number, size, stop = writer.fresh("n"), writer.fresh("n"), writer.fresh("e")
             writer.line(f"{marker}, p = read_uvarint(buf, p - 1)")
+            writer.line(f'if {marker} > {TAGS_MAX}: raise Fault(f"{{{marker}}} tagged fields in one place")')
             with writer.block(f"for _ in range({marker}):"):
                 writer.line(f"{number}, p = read_uvarint(buf, p)")
                 writer.line(f"{size}, p = read_uvarint(buf, p)")
@@ -187,6 +199,9 @@ class DecoderSource:
         writer = self.writer
         length, null = self._length("h" if kind.name == "string" else "i")
         stop = writer.fresh("e")
+        if self.flexible and kind.name == "string":
+            problem = f"a string of {{{length} - 1}} bytes"
+            writer.line(f'if {length} > {STRING_BYTES_MAX + 1}: raise Fault(f"{problem}")')
         with writer.block(f"if {null}:"):
             writer.line(f"{target} = None" if nullable else 'raise Fault("null where a value is required")')
         with writer.block("else:"):
@@ -217,6 +232,7 @@ class DecoderSource:
             needed = count if least == 1 else f"{count} * {least}"
             problem = f"{{{count}}} elements cannot fit into {{end - p}} bytes"
             writer.line(f'if {needed} > end - p: raise Fault(f"{problem}")')
+            self._charge(count)
             self._elements(kind.element, target, count)
 
     def _numbers(self, kind: Kind[Any], target: str, count: str, null: str) -> None:
@@ -227,20 +243,29 @@ class DecoderSource:
         read = f"{target} = list({readers}[{count}](buf, p))"
         step = f"p += {count} * {kind.size}{f' - {kind.size}' if self.flexible else ''}"
         if not null:
+            self._charge(count)
             writer.line(read)
             writer.line(step)
             return
         with writer.block(f"if {null}:"):
             writer.line(f"{target} = None")
         with writer.block("else:"):
+            self._charge(count)
             writer.line(read)
             writer.line(step)
+
+    def _charge(self, count: str) -> None:
+        """Take an array's elements from those that are allowed."""
+        self.writer.line(f"left -= {count}")
+        self.writer.line("if left < 0: raise TooManyElements")
 
     def _elements(self, kind: Kind[Any], target: str, count: str) -> None:
         writer = self.writer
         items, index = writer.fresh("a"), writer.fresh("i")
         writer.line(f"{target} = {items} = []")
         with writer.block(f"for {index} in range({count}):"), writer.at(f"[{{{index}}}]"):
+            if self.in_steps:
+                writer.line(f"if not {index} % {STEP_ELEMENTS}: yield")
             if isinstance(kind, StructKind):
                 value = self._struct(kind.cls)
             else:

@@ -3,6 +3,8 @@
 The function appends to a bytearray and returns the chunks of the message: that bytearray alone or, when there
 are large records, pieces of it with the caller's own record buffers between them, uncopied.
 
+What the elements of its arrays cost is bounded by `left`, as in `decoder.py`; and there is a generator, too.
+
 Neighbouring fixed-width fields, and the length of the variable field that follows them, are packed in one
 call. Arrays of numbers are looked up whole, see `wire.EncodedArrays`.
 """
@@ -14,7 +16,8 @@ from struct import Struct as Layout
 from typing import Any
 
 from odradek.protocol.codegen import Place, Writer, holds_records, shape_of
-from odradek.protocol.errors import Fault
+from odradek.protocol.decoder import STEP_ELEMENTS
+from odradek.protocol.errors import Fault, TooManyElements
 from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, Message, Struct, StructKind
 from odradek.protocol.wire import EncodedArrays, tag_prefix, uvarint
 
@@ -42,20 +45,28 @@ class _Run:
 
 
 class EncoderSource:
-    """Source for one version of one message."""
+    """Source for one version of one message, in one go or `in_steps`."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
         self.cls = cls
+        self.in_steps = in_steps
         self.version = version
         self.flexible = version in cls.FLEXIBLE
         self.chunked = holds_records(cls, version)
         self.writer = Writer()
-        self.writer.scope |= {"Fault": Fault, "uvarint": uvarint, "tag_prefix": tag_prefix}
+        self.writer.scope |= {
+            "Fault": Fault,
+            "TooManyElements": TooManyElements,
+            "uvarint": uvarint,
+            "tag_prefix": tag_prefix,
+        }
         self._run = _Run()
 
     def write(self) -> Writer:
         writer = self.writer
-        with writer.block("def codec(x, out):"):
+        with writer.block("def codec(x, out, left):"):
+            if self.in_steps:
+                writer.line("yield; done = 0")
             if self.chunked:
                 writer.line("chunks = []")
             self._struct(self.cls, "x")
@@ -212,8 +223,13 @@ class EncoderSource:
         else:
             writer.line(f"{count} = len({items})")
         self._length(count, "i")
+        writer.line(f"left -= {count}")
+        writer.line("if left < 0: raise TooManyElements")
         item = writer.fresh("x")
         with writer.block(f"for {item} in {items}:"), writer.at(f"[{{{items}:{item}}}]"):
+            if self.in_steps:
+                writer.line("done += 1")
+                writer.line(f"if not done % {STEP_ELEMENTS}: yield")
             if isinstance(element, StructKind):
                 self._struct(element.cls, item)
             else:

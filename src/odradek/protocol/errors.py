@@ -20,6 +20,13 @@ class MalformedMessage(KafkaError):
         super().__init__(ErrorCode.INVALID_REQUEST, f"{where}at byte {position}: {problem}")
 
 
+class TooManyElements(KafkaError):
+    """The arrays of a message hold more elements than were allowed. It says nothing of the bytes that were not looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, "a message has more elements than are allowed")
+
+
 class UnencodableMessage(OdradekError, ValueError):
     """The caller put a value into a message that its field cannot carry; `path` names the field."""
 

@@ -15,7 +15,7 @@ from struct import Struct as Layout
 from typing import Final, NamedTuple
 
 from odradek.protocol.api import API_VERSIONS_KEY, APIS, api_by_key
-from odradek.protocol.compiled import decode, encode_chunks
+from odradek.protocol.compiled import ANY_COUNT, Steps, decode, encode_chunks, encode_steps
 from odradek.protocol.errors import Fault, MalformedMessage, UnencodableMessage
 from odradek.protocol.schema import Buffer, Message
 from odradek.protocol.wire import skip_tags
@@ -92,12 +92,28 @@ def encode_request(header: RequestHeader, message: Message) -> bytes:
     return b"".join(encode_request_chunks(header, message))
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, message: Message) -> list[Buffer]:
-    """A response with its size in front; large records stay buffers of their own, in order."""
+def encode_response(
+    api_key: int, version: int, correlation_id: int, message: Message, elements_max: int = ANY_COUNT
+) -> list[Buffer]:
+    """A response with its size in front; large records stay buffers of their own, in order. Raises like `encode_chunks`."""
+    head = _response_head(api_key, version, correlation_id)
+    return _with_size(encode_chunks(message, version, head, elements_max))
+
+
+def encode_response_steps(
+    api_key: int, version: int, correlation_id: int, message: Message
+) -> Steps[list[Buffer]]:
+    """`encode_response` for a large message."""
+    head = _response_head(api_key, version, correlation_id)
+    chunks = yield from encode_steps(message, version, head)
+    return _with_size(chunks)
+
+
+def _response_head(api_key: int, version: int, correlation_id: int) -> bytearray:
     head = bytearray(_SIZE_AND_CORRELATION.pack(0, correlation_id))
     if _tagged_response_header(api_key, version):
         head.append(0)
-    return _with_size(encode_chunks(message, version, head))
+    return head
 
 
 def decode_response(api_key: int, version: int, buffer: Buffer, position: int = 0) -> tuple[int, Message]:

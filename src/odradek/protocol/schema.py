@@ -280,10 +280,15 @@ class Message(Struct):
         cls.FLEXIBLE = parse_versions(flexible)
         cls._encoders = {}
         cls._decoders = {}
+        cls._stepped_encoders = {}
+        cls._stepped_decoders = {}
 
     _encoders: ClassVar[dict[int, Any]] = {}
     """Version -> compiled encoder, filled by `compiled.py`; likewise `_decoders`."""
     _decoders: ClassVar[dict[int, Any]] = {}
+    _stepped_encoders: ClassVar[dict[int, Any]] = {}
+    """The same for large messages: generators that yield every few elements."""
+    _stepped_decoders: ClassVar[dict[int, Any]] = {}
 
 
 def _brief(value: Any) -> str:

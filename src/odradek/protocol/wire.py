@@ -14,6 +14,8 @@ from odradek.protocol.errors import Fault
 
 UVARINT_BYTES_MAX: Final = 5
 LENGTH_MAX: Final = 0x7FFFFFFF
+TAGS_MAX: Final = 1000
+"""Tagged fields of one struct; no message of Kafka's has more than ten. To step over a million of them takes a second."""
 _INT32: Final = Layout(">i")
 _CACHED_COUNT_MAX: Final = 256
 _CACHED_NUMBERS_MAX: Final = 8
@@ -52,6 +54,8 @@ def skip_tags(buffer: Sequence[int], position: int, end: int) -> int:
     count, position = read_uvarint(buffer, position)
     if count * 2 > end - position:
         raise Fault(f"{count} tagged fields cannot fit into {end - position} bytes")
+    if count > TAGS_MAX:
+        raise Fault(f"{count} tagged fields in one place")
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

@@ -14,8 +14,9 @@ from odradek.records.batch import (
 )
 from odradek.records.builder import BatchBuilder
 from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, compress, decompress
-from odradek.records.content import RecordsSummary, decode_batch, validate_records
+from odradek.records.content import RecordsSummary, decode_batch, recompressed, validate_records
 from odradek.records.control import ControlKind, ControlMarker, control_batch, read_control
+from odradek.records.faults import ExpandsTooFar
 from odradek.records.isolation import data_batches
 from odradek.records.partition import murmur2, partition_of
 from odradek.records.record import Header, Record, TimestampType
@@ -29,6 +30,7 @@ __all__ = [
     "Codec",
     "ControlKind",
     "ControlMarker",
+    "ExpandsTooFar",
     "Header",
     "Limits",
     "Record",
@@ -46,6 +48,7 @@ __all__ = [
     "partition_of",
     "read_control",
     "read_header",
+    "recompressed",
     "split_batches",
     "stamp_producer",
     "validate_records",

@@ -8,8 +8,16 @@ from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import engine
-from odradek.records.batch import CONTROL_BIT, HEADER_BYTES, TIMESTAMP_TYPE_BIT, BatchHeader, read_header
-from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, decompress
+from odradek.records.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_header,
+    write_header,
+)
+from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, compress, decompress
 from odradek.records.faults import corrupt, invalid
 from odradek.records.frame import Frame
 from odradek.records.record import Record
@@ -86,6 +94,15 @@ def records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
     if codec is Codec.NONE or not packed:
         return packed
     return decompress(codec, packed, limits)
+
+
+def recompressed(batch: Buffer, header: BatchHeader, codec: Codec, level: int | None) -> bytearray:
+    """The same batch under another codec. The records stay the bytes they are: none is read."""
+    packed = compress(codec, records_of(batch, header, DEFAULT_LIMITS), level)
+    rebuilt = bytearray(HEADER_BYTES + len(packed))
+    rebuilt[HEADER_BYTES:] = packed
+    write_header(rebuilt, header._replace(attributes=codec | (header.attributes & TRANSACTIONAL_BIT)))
+    return rebuilt
 
 
 def _frame(header: BatchHeader) -> Frame:

@@ -24,6 +24,12 @@ def damaged(codec_name: str, reason: object) -> KafkaError:
     return invalid(f"the batch's {codec_name} data is damaged: {reason}")
 
 
-def expands_too_far(codec_name: str, compressed_bytes: int, allowed_bytes: int) -> KafkaError:
-    """Compressed data would become more than it may."""
-    return invalid(f"{compressed_bytes} bytes of {codec_name} expand beyond the {allowed_bytes} allowed")
+class ExpandsTooFar(KafkaError):
+    """Compressed data would become more than it may; no more than that was made of it."""
+
+
+def expands_too_far(codec_name: str, compressed_bytes: int, allowed_bytes: int) -> ExpandsTooFar:
+    return ExpandsTooFar(
+        ErrorCode.INVALID_RECORD,
+        f"{compressed_bytes} bytes of {codec_name} expand beyond the {allowed_bytes} allowed",
+    )

@@ -22,6 +22,8 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
+from odradek.runtime.real_clock import SystemClock
+from odradek.runtime.turns import Turns
 from odradek.transactions.state import Identity, TransactionVersion
 
 HERE, OTHER = BrokerId(1), BrokerId(2)
@@ -92,6 +94,7 @@ class Coordinator:
 class World:
     def __init__(self, image: ClusterImage = LED_ELSEWHERE) -> None:
         self.image = image
+        self.turns = Turns(SystemClock().monotonic)
         self.coordinator = Coordinator()
         self.config = SimpleNamespace(
             node_id=1,

@@ -25,6 +25,7 @@ from odradek.replication.in_sync import IsrProposal
 from odradek.replication.partition import Membership, Partition
 from odradek.runtime.real import real_runtime
 from odradek.runtime.real_clock import SystemClock
+from odradek.runtime.turns import Turns
 from odradek.shards import Shards
 from odradek.storage.log import Log
 
@@ -44,6 +45,7 @@ class Parts:
         self.image = ClusterImage(
             version=0, cluster_id="c", controller_id=ONE, brokers=live, topics={}, topics_by_id={}
         )
+        self.turns = Turns(SystemClock().monotonic)
         self.made: list[NewTopic] = []
         self.refusal = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
         self.cluster = self
@@ -70,7 +72,7 @@ class Parts:
         )
         parts: Any = self
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=list(keys))
-        response: Any = SERVED.handle(parts, circumstances, request)
+        response: Any = await SERVED.handle(parts, circumstances, request)  # type: ignore[misc]
         return [(one.error_code, one.node_id, one.host) for one in response.coordinators]
 
 

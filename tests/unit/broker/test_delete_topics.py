@@ -15,6 +15,7 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.runtime.real import real_runtime
+from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
 
 OLD, NEW = (TopicImage(name="t", topic_id=UUID(int=number), partitions=()) for number in (1, 2))
@@ -47,7 +48,8 @@ async def code_of_deleting(topic_id: UUID, controller: Controller) -> int:
         image=EMPTY.with_topic(OLD),
         controller=controller,
         quotas=Quotas(),
-        runtime=real_runtime(),
+        runtime=(runtime := real_runtime()),
+        turns=Turns(runtime.clock.monotonic),
     )
     circumstances = Circumstances(connection=cast(Any, None), api_version=6, client_id="test")
     request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1)

@@ -30,6 +30,7 @@ from odradek.replication.in_sync import IsrProposal
 from odradek.replication.partition import Membership, Partition
 from odradek.runtime.real import real_runtime
 from odradek.runtime.real_clock import SystemClock
+from odradek.runtime.turns import Turns
 from odradek.storage.log import Log
 from odradek.storage.verification import Guard
 from odradek.testing.guarded_disk import off_loop
@@ -92,7 +93,10 @@ class Broker:
 
     async def serve(self, request: WriteTxnMarkersRequest) -> Any:
         runtime = SimpleNamespace(clock=SystemClock())
-        parts: Any = SimpleNamespace(coordinators=self, replicas=self, runtime=runtime, image=self.image)
+        turns = Turns(SystemClock().monotonic)
+        parts: Any = SimpleNamespace(
+            coordinators=self, replicas=self, runtime=runtime, image=self.image, turns=turns
+        )
         return await SERVED.handle(parts, None, request)  # type: ignore[arg-type, misc]
 
 

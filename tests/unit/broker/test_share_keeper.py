@@ -23,6 +23,7 @@ from odradek.model.ids import BrokerId, LeaderEpoch
 from odradek.protocol import APIS, Message, decode, encode
 from odradek.records import assign, read_header
 from odradek.runtime.real_clock import SystemClock
+from odradek.runtime.turns import Turns
 from odradek.shards import ShardLog
 
 HERE, OTHER = BrokerId(1), BrokerId(2)
@@ -65,6 +66,7 @@ class Broker:
 
     def __init__(self, broker_id: BrokerId, leader: BrokerId) -> None:
         self.config = SimpleNamespace(node_id=broker_id)
+        self.turns = Turns(SystemClock().monotonic)
         self.image = image(leader)
         self.coordinators = Coordinators()
         parts: Any = self

@@ -8,8 +8,8 @@ OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED from v2; before, INVALID_PRODUCER_EPOCH
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
@@ -59,12 +59,8 @@ async def _of_client(
 
 
 async def _of_brokers(parts: Parts, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-    found = await asyncio.gather(
-        *(
-            _codes(parts, one, client_version=TransactionVersion.EPOCH_FOR_EACH, knows_fenced=True)
-            for one in request.transactions
-        )
-    )
+    codes_of = partial(_codes, parts, client_version=TransactionVersion.EPOCH_FOR_EACH, knows_fenced=True)
+    found = await parts.turns.begin().gather(codes_of, request.transactions)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(

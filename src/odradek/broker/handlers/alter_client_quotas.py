@@ -27,7 +27,9 @@ async def handle(
     entries: dict[Named, EntryData] = {}
     wanted: dict[Named, tuple[Entity, list[Change]]] = {}
     refused: dict[Named, KafkaError] = {}
+    turn = parts.turns.begin()
     for entry in request.entries:
+        await turn.step()
         named = tuple(sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=str))
         try:
             if named in entries:

@@ -21,27 +21,34 @@ from odradek.protocol.messages.alter_partition import (
     PartitionResult,
     TopicResult,
 )
+from odradek.runtime.turns import slices
 
 _SINCE_EPOCHS: Final = 3
+_AT_ONCE: Final = 250
 _RECOVERING: Final = 1
 
 
 async def handle(
     parts: Parts, circumstances: Circumstances, request: AlterPartitionRequest
 ) -> AlterPartitionResponse:
-    proposals = {
-        (topic.topic_id, one.partition_index): _proposal(one, circumstances.api_version)
-        for topic in request.topics
-        for one in topic.partitions
-    }
+    turn = parts.turns.begin()
+    proposals = {}
+    for topic in request.topics:
+        for one in topic.partitions:
+            await turn.step()
+            proposals[topic.topic_id, one.partition_index] = _proposal(one, circumstances.api_version)
+    outcomes: dict[tuple[UUID, int], PartitionImage | KafkaError] = {}
     try:
-        outcomes = await parts.controller.alter_partitions(
-            BrokerId(request.broker_id), request.broker_epoch, proposals
-        )
+        for some in slices(list(proposals.items()), _AT_ONCE):
+            await turn.step()
+            outcomes |= await parts.controller.alter_partitions(
+                BrokerId(request.broker_id), request.broker_epoch, dict(some)
+            )
     except KafkaError as error:
         return AlterPartitionResponse(error_code=error.code)
     results: dict[UUID, list[PartitionResult]] = {}
     for (topic_id, index), outcome in outcomes.items():
+        await turn.step()
         results.setdefault(topic_id, []).append(_result(index, outcome, request.broker_id))
     return AlterPartitionResponse(
         topics=[

@@ -17,9 +17,10 @@ from odradek.protocol.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
+    turn = parts.turns.begin()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -27,6 +28,7 @@ def handle(
                 topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=[])
             )
             for index in topic.partitions:
+                await turn.step()
                 code = _begin(parts, directory.path, topic.name, index)
                 result.partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
@@ -45,4 +47,4 @@ def _begin(parts: Parts, path: str, topic: str, index: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-SERVED = Served(34, handle)
+SERVED = Served(34, handle, is_quick=True)

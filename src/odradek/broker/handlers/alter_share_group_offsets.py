@@ -19,6 +19,7 @@ from odradek.protocol.messages.alter_share_group_offsets import (
     TopicAnswer,
     TopicAsked,
 )
+from odradek.runtime.turns import Turn
 
 
 async def handle(
@@ -45,24 +46,23 @@ async def handle(
             await parts.groups.begin_share_topics(group_id, begun)
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-    return AlterShareGroupOffsetsResponse(
-        responses=[await _topic(parts, group_id, topic) for topic in request.topics]
-    )
+    turn = parts.turns.begin()
+    responses = []
+    for topic in request.topics:
+        await turn.step()
+        responses.append(await _topic(parts, turn, group_id, topic))
+    return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-async def _topic(parts: Parts, group_id: str, topic: TopicAsked) -> TopicAnswer:
+async def _topic(parts: Parts, turn: Turn, group_id: str, topic: TopicAsked) -> TopicAnswer:
     image = parts.image.topics.get(topic.topic_name)
     topic_id = ZERO_UUID if image is None else image.topic_id
-    return TopicAnswer(
-        topic_name=topic.topic_name,
-        topic_id=topic_id,
-        partitions=[
-            await _partition(
-                parts, topic.topic_name, SharePlace(group_id, topic_id, one.partition_index), one
-            )
-            for one in topic.partitions
-        ],
-    )
+    partitions = []
+    for one in topic.partitions:
+        await turn.step()
+        place = SharePlace(group_id, topic_id, one.partition_index)
+        partitions.append(await _partition(parts, topic.topic_name, place, one))
+    return TopicAnswer(topic_name=topic.topic_name, topic_id=topic_id, partitions=partitions)
 
 
 async def _partition(parts: Parts, topic: str, place: SharePlace, asked: PartitionAsked) -> PartitionAnswer:

@@ -18,11 +18,13 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
+    turn = parts.turns.begin()
     results: dict[str, AlterUserScramCredentialsResult] = {}
     for added in request.upsertions:
+        await turn.step()
         mechanism = _MECHANISMS.get(added.mechanism, f"mechanism {added.mechanism}")
         results[added.name] = AlterUserScramCredentialsResult(
             user=added.name,
@@ -30,6 +32,7 @@ def handle(
             error_message=f"this broker does not authenticate clients yet, by {mechanism} or otherwise",
         )
     for gone in request.deletions:
+        await turn.step()
         results.setdefault(gone.name, _not_deleted(gone))
     return AlterUserScramCredentialsResponse(results=list(results.values()))
 
@@ -44,4 +47,4 @@ def _not_deleted(gone: ScramCredentialDeletion) -> AlterUserScramCredentialsResu
     return AlterUserScramCredentialsResult(user=gone.name, error_code=code, error_message=message)
 
 
-SERVED = Served(51, handle)
+SERVED = Served(51, handle, is_quick=True)

@@ -15,7 +15,11 @@ from odradek.protocol.messages.consumer_group_describe import (
 async def handle(
     parts: Parts, circumstances: Circumstances, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    groups = [await _described(parts, group_id) for group_id in dict.fromkeys(request.group_ids)]
+    turn = parts.turns.begin()
+    groups = []
+    for group_id in dict.fromkeys(request.group_ids):
+        await turn.step()
+        groups.append(await _described(parts, group_id))
     if request.include_authorized_operations:
         groups = [
             group.replace(authorized_operations=GROUP_OPERATIONS)

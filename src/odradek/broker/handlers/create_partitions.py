@@ -24,12 +24,14 @@ async def handle(
     names = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
     mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
-    results = [
-        await _grow(
-            parts, topic, mutations, doubled=names[topic.name] > 1, validate_only=request.validate_only
+    turn = parts.turns.begin()
+    results = []
+    for topic in unique.values():
+        await turn.step()
+        doubled = names[topic.name] > 1
+        results.append(
+            await _grow(parts, topic, mutations, doubled=doubled, validate_only=request.validate_only)
         )
-        for topic in unique.values()
-    ]
     return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_time_ms, results=results)
 
 

@@ -20,6 +20,7 @@ from odradek.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.runtime.turns import slices
 
 _SINCE_QUOTA_ERROR = 6
 
@@ -27,11 +28,13 @@ _SINCE_QUOTA_ERROR = 6
 async def handle(
     parts: Parts, circumstances: Circumstances, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
+    turn = parts.turns.begin()
     names = Counter(topic.name for topic in request.topics)
     mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
     planned: dict[str, NewTopic] = {}
     outcomes: dict[str, TopicImage | KafkaError] = {}
     for topic in request.topics:
+        await turn.step()
         try:
             if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
@@ -41,12 +44,12 @@ async def handle(
             planned[topic.name] = new
         except KafkaError as error:
             outcomes[topic.name] = error
-    made = await parts.controller.create_topics(list(planned.values()), validate_only=request.validate_only)
-    outcomes.update(zip(planned, made, strict=True))
-    return CreateTopicsResponse(
-        throttle_time_ms=mutations.throttle_time_ms,
-        topics=[_result(parts, name, outcomes[name]) for name in names],
-    )
+    for some in slices(list(planned.values())):
+        await turn.step()
+        made = await parts.controller.create_topics(some, validate_only=request.validate_only)
+        outcomes.update((new.name, outcome) for new, outcome in zip(some, made, strict=True))
+    topics = await turn.map(lambda name: _result(parts, name, outcomes[name]), names)
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, topics=topics)
 
 
 def _partition_count(parts: Parts, new: NewTopic) -> int:

@@ -15,9 +15,12 @@ from odradek.protocol.messages.delete_groups import (
 async def handle(
     parts: Parts, circumstances: Circumstances, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[await _delete(parts, group_id) for group_id in dict.fromkeys(request.groups_names)]
-    )
+    turn = parts.turns.begin()
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        await turn.step()
+        results.append(await _delete(parts, group_id))
+    return DeleteGroupsResponse(results=results)
 
 
 async def _delete(parts: Parts, group_id: str) -> DeletableGroupResult:

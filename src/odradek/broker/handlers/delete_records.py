@@ -9,7 +9,7 @@ so with those that follow. Who is not done when time is up is REQUEST_TIMED_OUT;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from functools import partial
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.dispatch import with_timeout
@@ -23,54 +23,48 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from odradek.replication.partition import Partition
+from odradek.runtime.turns import Turn
 
 _TO_HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    waits = unreadable(_led_here(parts, request))
-    if waits:
-        return _deleted_later(waits, parts, request)
-    work = _Work(parts, request)
-    return work.finished(request.timeout_ms) if work.waiting else work.response()
-
-
-def _led_here(parts: Parts, request: DeleteRecordsRequest) -> Iterator[Partition]:
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            try:
-                yield parts.replicas.leader(topic.name, wanted.partition_index)
-            except KafkaError:
-                continue  # said in the answer
-
-
-async def _deleted_later(
-    waits: list[asyncio.Future[None]], parts: Parts, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     now = parts.runtime.clock.monotonic
     deadline = now() + request.timeout_ms / 1000
-    await readable(waits, min(request.timeout_ms, FLUSH_MS_MAX))
-    work = _Work(parts, request)
+    turn = parts.turns.begin()
+    waits = unreadable(await _led_here(parts, turn, request))
+    if waits:
+        await readable(waits, min(request.timeout_ms, FLUSH_MS_MAX))
+    work = _Work()
+    for topic in request.topics:
+        results = await turn.map(partial(work.delete, parts, topic.name), topic.partitions)
+        work.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     left_ms = int((deadline - now()) * 1000)
     return await work.finished(left_ms) if work.waiting else work.response()
+
+
+async def _led_here(parts: Parts, turn: Turn, request: DeleteRecordsRequest) -> list[Partition]:
+    led = []
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            await turn.step()
+            try:
+                led.append(parts.replicas.leader(topic.name, wanted.partition_index))
+            except KafkaError:
+                continue  # said in the answer
+    return led
 
 
 class _Work:
     """One request's deletions, and what they wait for."""
 
-    def __init__(self, parts: Parts, request: DeleteRecordsRequest) -> None:
+    def __init__(self) -> None:
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """By the identity of the result that waits, which is alive for as long as this is."""
-        self.topics = [
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[self.delete(parts, topic.name, wanted) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+        self.topics: list[DeleteRecordsTopicResult] = []
 
     def delete(
         self, parts: Parts, topic: str, wanted: DeleteRecordsPartition

@@ -20,9 +20,12 @@ async def handle(
         await parts.groups.check_share_unused(request.group_id)
     except KafkaError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-    return DeleteShareGroupOffsetsResponse(
-        responses=[await _topic(parts, request.group_id, topic.topic_name) for topic in request.topics]
-    )
+    turn = parts.turns.begin()
+    responses = []
+    for name in dict.fromkeys(topic.topic_name for topic in request.topics):
+        await turn.step()
+        responses.append(await _topic(parts, request.group_id, name))
+    return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
 async def _topic(parts: Parts, group_id: str, name: str) -> TopicAnswer:

@@ -19,14 +19,10 @@ from odradek.protocol.messages.delete_share_group_state import (
 async def handle(
     parts: Parts, circumstances: Circumstances, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
-    outcomes = await kept(parts, request, lambda place, _: partial(ShareStates.delete, place=place))
+    outcomes = await kept(parts, request, lambda place, _: partial(ShareStates.delete, place=place), _result)
     return DeleteShareGroupStateResponse(
         results=[
-            DeleteStateResult(
-                topic_id=topic_id,
-                partitions=[_result(partition, outcome) for partition, outcome in partitions],
-            )
-            for topic_id, partitions in outcomes
+            DeleteStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
         ]
     )
 

@@ -30,12 +30,15 @@ async def handle(
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     named = Counter((topic.name, topic.topic_id) for topic in wanted)
     mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
-    responses = [
-        await _delete(parts, circumstances, DeleteTopicState(name=name, topic_id=topic_id), mutations)
-        if times == 1
-        else _named_twice(name, topic_id)
-        for (name, topic_id), times in named.items()
-    ]
+    turn = parts.turns.begin()
+    responses = []
+    for (name, topic_id), times in named.items():
+        await turn.step()
+        if times > 1:
+            responses.append(_named_twice(name, topic_id))
+            continue
+        state = DeleteTopicState(name=name, topic_id=topic_id)
+        responses.append(await _delete(parts, circumstances, state, mutations))
     return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, responses=responses)
 
 

@@ -1,10 +1,13 @@
 """DescribeConfigs (32). Versions 1-4: settings, where each value comes from, what would stand in for it, and what it means.
 
 Of topics; of this broker, or by the name "" the dynamic settings of all brokers; of the broker's loggers; of any group, whether
-it exists or not; of subscriptions to clients' metrics.
+it exists or not; of subscriptions to clients' metrics. What is named twice is answered once, for the answer is a thousand times
+as long as the question.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from odradek.broker.config_resources import (
     BROKER_LOGGER,
@@ -41,12 +44,15 @@ from odradek.protocol.messages.describe_configs import (
 from odradek.telemetry.levels import loggers
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(parts, request, resource) for resource in request.resources]
-    )
+    unique = {
+        (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one
+        for one in request.resources
+    }
+    results = await parts.turns.begin().map(partial(_describe, parts, request), unique.values())
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(
@@ -120,4 +126,4 @@ def _entry(request: DescribeConfigsRequest, setting: DescribedSetting) -> Descri
     )
 
 
-SERVED = Served(32, handle)
+SERVED = Served(32, handle, is_quick=True)

@@ -25,17 +25,13 @@ _SINCE_NOT_FOUND: Final = 6
 async def handle(
     parts: Parts, circumstances: Circumstances, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(
-        groups=[
-            await _describe(
-                parts,
-                group_id,
-                circumstances.api_version,
-                GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED,
-            )
-            for group_id in dict.fromkeys(request.groups)
-        ]
-    )
+    turn = parts.turns.begin()
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = []
+    for group_id in dict.fromkeys(request.groups):
+        await turn.step()
+        groups.append(await _describe(parts, group_id, circumstances.api_version, operations))
+    return DescribeGroupsResponse(groups=groups)
 
 
 async def _describe(parts: Parts, group_id: str, version: int, operations: int) -> DescribedGroup:

@@ -5,6 +5,8 @@ A partition that this broker does not lead, or whose name nobody can have, is re
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import check_topic_name
@@ -18,16 +20,17 @@ from odradek.protocol.messages.describe_producers import (
 from odradek.storage import producers
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    turn = parts.turns.begin()
+    topics: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_partition(parts, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
+            TopicResponse(name=name, partitions=await turn.map(partial(_partition, parts, name), indexes))
+            for name, indexes in topics.items()
         ]
     )
 
@@ -58,4 +61,4 @@ def _producer(state: producers.ProducerState) -> ProducerState:
     )
 
 
-SERVED = Served(61, handle)
+SERVED = Served(61, handle, is_quick=True)

@@ -17,6 +17,7 @@ from odradek.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
     Listener,
     Node,
+    PartitionData,
     QuorumState,
     QuorumTopic,
     ReplicaState,
@@ -28,20 +29,19 @@ _SINCE_NODES: Final = 2
 _UNKNOWN: Final = "this broker has no such partition"
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     version = circumstances.api_version
     asked = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
     knows = asked == [(CLUSTER_METADATA, 0)]
+    turn = parts.turns.begin()
+
+    def quorum(one: PartitionData) -> QuorumState:
+        return _quorum(parts, version) if knows else _unknown(one.partition_index, version)
+
     topics = [
-        QuorumTopic(
-            topic_name=topic.topic_name,
-            partitions=[
-                _quorum(parts, version) if knows else _unknown(one.partition_index, version)
-                for one in topic.partitions
-            ],
-        )
+        QuorumTopic(topic_name=topic.topic_name, partitions=await turn.map(quorum, topic.partitions))
         for topic in request.topics
     ]
     if version < _SINCE_NODES:
@@ -95,4 +95,4 @@ def _nodes(parts: Parts, circumstances: Circumstances) -> list[Node]:
     return nodes
 
 
-SERVED = Served(55, handle)
+SERVED = Served(55, handle, is_quick=True)

@@ -22,6 +22,7 @@ from odradek.protocol.messages.describe_share_group_offsets import (
     PartitionAnswer,
     TopicAnswer,
 )
+from odradek.runtime.turns import Turn
 
 _SINCE_LAG = 1
 
@@ -30,11 +31,15 @@ async def handle(
     parts: Parts, circumstances: Circumstances, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     with_lag = circumstances.api_version >= _SINCE_LAG
-    groups = [await _group(parts, asked, with_lag=with_lag) for asked in request.groups]
+    turn = parts.turns.begin()
+    groups = []
+    for asked in request.groups:
+        await turn.step()
+        groups.append(await _group(parts, turn, asked, with_lag=with_lag))
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-async def _group(parts: Parts, asked: GroupAsked, *, with_lag: bool) -> DescribedGroup:
+async def _group(parts: Parts, turn: Turn, asked: GroupAsked, *, with_lag: bool) -> DescribedGroup:
     try:
         if asked.topics is None:
             wanted: list[tuple[str, Sequence[int]]] = [
@@ -43,28 +48,27 @@ async def _group(parts: Parts, asked: GroupAsked, *, with_lag: bool) -> Describe
             ]
         else:
             wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
-        topics = [
-            await _topic(parts, asked.group_id, name, partitions, with_lag=with_lag)
-            for name, partitions in wanted
-        ]
+        topics = []
+        for name, partitions in wanted:
+            await turn.step()
+            topics.append(await _topic(parts, turn, asked.group_id, name, partitions, with_lag=with_lag))
     except KafkaError as error:
         return DescribedGroup(group_id=asked.group_id, error_code=error.code, error_message=error.message)
     return DescribedGroup(group_id=asked.group_id, topics=topics)
 
 
 async def _topic(
-    parts: Parts, group_id: str, name: str, partitions: Sequence[int], *, with_lag: bool
+    parts: Parts, turn: Turn, group_id: str, name: str, partitions: Sequence[int], *, with_lag: bool
 ) -> TopicAnswer:
     image = parts.image.topics.get(name)
     topic_id = ZERO_UUID if image is None else image.topic_id
-    return TopicAnswer(
-        topic_name=name,
-        topic_id=topic_id,
-        partitions=[
+    answers = []
+    for index in partitions:
+        await turn.step()
+        answers.append(
             await _partition(parts, name, SharePlace(group_id, topic_id, index), with_lag=with_lag)
-            for index in partitions
-        ],
-    )
+        )
+    return TopicAnswer(topic_name=name, topic_id=topic_id, partitions=answers)
 
 
 async def _partition(parts: Parts, topic: str, place: SharePlace, *, with_lag: bool) -> PartitionAnswer:

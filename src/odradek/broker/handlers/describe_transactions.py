@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from itertools import groupby
 
 from odradek.broker.context import Circumstances, Parts, Served
@@ -18,7 +18,8 @@ from odradek.protocol.messages.describe_transactions import (
 async def handle(
     parts: Parts, circumstances: Circumstances, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    states = await asyncio.gather(*(_describe(parts, one) for one in request.transactional_ids))
+    unique = list(dict.fromkeys(request.transactional_ids))
+    states = await parts.turns.begin().gather(partial(_describe, parts), unique)
     return DescribeTransactionsResponse(transaction_states=states)
 
 

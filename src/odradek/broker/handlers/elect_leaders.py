@@ -17,10 +17,12 @@ from odradek.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from odradek.runtime.turns import slices
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 _SINCE_ERROR: Final = 1
+_AT_ONCE: Final = 250
 
 
 async def handle(
@@ -29,7 +31,7 @@ async def handle(
     try:
         outcomes = await _elect(parts, request)
     except KafkaError as refusal:
-        told = _results(dict.fromkeys(_named(request), refusal))
+        told = await _results(parts, dict.fromkeys(_named(request), refusal))
         if circumstances.api_version < _SINCE_ERROR:
             return ElectLeadersResponse(replica_election_results=told)
         return ElectLeadersResponse(error_code=refusal.code, replica_election_results=told)
@@ -40,9 +42,11 @@ async def handle(
             if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
         }
         return ElectLeadersResponse(
-            replica_election_results=_results(news, topics=dict.fromkeys(name.topic for name in outcomes))
+            replica_election_results=await _results(
+                parts, news, topics=dict.fromkeys(name.topic for name in outcomes)
+            )
         )
-    return ElectLeadersResponse(replica_election_results=_results(outcomes))
+    return ElectLeadersResponse(replica_election_results=await _results(parts, outcomes))
 
 
 async def _elect(parts: Parts, request: ElectLeadersRequest) -> dict[TopicPartition, KafkaError | None]:
@@ -53,7 +57,14 @@ async def _elect(parts: Parts, request: ElectLeadersRequest) -> dict[TopicPartit
         )
     unclean = request.election_type == _UNCLEAN
     wanted = None if request.topic_partitions is None else _named(request)
-    outcomes = await parts.controller.elect_leaders(wanted, unclean=unclean)
+    outcomes: dict[TopicPartition, KafkaError | None] = {}
+    if wanted is None:
+        outcomes = await parts.controller.elect_leaders(None, unclean=unclean)
+    else:
+        turn = parts.turns.begin()
+        for some in slices(list(dict.fromkeys(wanted)), _AT_ONCE):
+            await turn.step()
+            outcomes |= await parts.controller.elect_leaders(some, unclean=unclean)
     for name in outcomes:
         if parts.replicas.is_offline(name) and _is_only_replica(parts, name):
             outcomes[name] = KafkaError(
@@ -78,12 +89,14 @@ def _named(request: ElectLeadersRequest) -> list[TopicPartition]:
     ]
 
 
-def _results(
-    outcomes: dict[TopicPartition, KafkaError | None], topics: dict[str, None] | None = None
+async def _results(
+    parts: Parts, outcomes: dict[TopicPartition, KafkaError | None], topics: dict[str, None] | None = None
 ) -> list[ReplicaElectionResult]:
     """By topic; `topics` are named even if nothing is told about them."""
     results: dict[str, list[PartitionResult]] = {name: [] for name in topics or ()}
+    turn = parts.turns.begin()
     for name, error in outcomes.items():
+        await turn.step()
         result = PartitionResult(
             partition_id=name.partition,
             error_code=ErrorCode.NONE if error is None else error.code,

@@ -17,12 +17,15 @@ may not see (CVE-2018-1288).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Generator, Iterable, Iterator
+from functools import partial
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.fetch_reading import FetchingBroker, Reading, Result, failed
 from odradek.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    SESSION_PARTITIONS_MAX,
     FetchPlan,
     FetchSession,
     Told,
@@ -36,28 +39,39 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, Offset
 from odradek.protocol.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
 from odradek.replication.partition import Partition
+from odradek.runtime.turns import in_one_go
 
 _SINCE_SESSIONS: Final = 7
 _SINCE_TOPIC_IDS: Final = 13
 _SINCE_REPLICA_STATE: Final = 15
 _SINCE_HINTS: Final = 16
+_FEW_PARTITIONS: Final = 200
+"""Fetches of more are planned, read and answered in turns."""
 
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: FetchRequest
-) -> FetchResponse | Awaitable[FetchResponse]:
+) -> FetchResponse | Awaitable[FetchResponse] | Holding:
     try:
         follower = _follower(parts, circumstances, request)
-        plan = _plan(parts, circumstances, request, follower)
+        if _names_many(request):
+            return Holding(_plan_many(parts, circumstances, request, follower))
+        make = partial(_wanted, by_id=circumstances.api_version >= _SINCE_TOPIC_IDS)
+        wanted = [make(pair) for pair in _pairs(request)]
+        plan = _plan(parts, circumstances, request, follower, wanted)
     except KafkaError as error:
         return _refused(circumstances, request, error)
+    if len(plan.wanted) > _FEW_PARTITIONS:
+        return Holding(_fetch_many(parts, circumstances, request, follower, plan))
     reading = Reading(parts, circumstances, request, plan.wanted, follower)
     results = reading.read()
     if reading.cold:
@@ -87,8 +101,7 @@ def _answer(
     def answer() -> FetchResponse:
         return _response(parts, circumstances, plan, reading.read())
 
-    waits = request.max_wait_ms > 0 and (bool(plan.wanted) or plan.session is not None)
-    if not waits or reading.found_bytes >= request.min_bytes or reading.has_news:
+    if not _waits(request, plan, reading):
         return _response(parts, circumstances, plan, results)
     wait_s = request.max_wait_ms / 1000
     missing_bytes = request.min_bytes - reading.found_bytes
@@ -101,6 +114,76 @@ def _answer(
         missing_bytes=missing_bytes,
         committed_only=reading.committed_only,
     ).response
+
+
+def _waits(request: FetchRequest, plan: FetchPlan, reading: Reading) -> bool:
+    may_wait = request.max_wait_ms > 0 and (bool(plan.wanted) or plan.session is not None)
+    return may_wait and reading.found_bytes < request.min_bytes and not reading.has_news
+
+
+# -- fetches of many partitions: the same, in turns
+
+
+def _names_many(request: FetchRequest) -> bool:
+    topics = request.topics
+    return (
+        len(topics) > _FEW_PARTITIONS
+        or len(request.forgotten_topics_data) > _FEW_PARTITIONS
+        or any(len(topic.partitions) > _FEW_PARTITIONS for topic in topics)
+    )
+
+
+async def _plan_many(
+    parts: Parts, circumstances: Circumstances, request: FetchRequest, follower: FetchingBroker | None
+) -> FetchResponse:
+    turn = parts.turns.begin()
+    make = partial(_wanted, by_id=circumstances.api_version >= _SINCE_TOPIC_IDS)
+    wanted = await turn.map(make, _pairs(request))
+    if follower is None and len(wanted) > SESSION_PARTITIONS_MAX:
+        if request.session_epoch > 0:
+            error = KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "a session may not have so many partitions"
+            )
+            return _refused(circumstances, request, error)
+        request = request.replace(session_epoch=FINAL_EPOCH)  # without a session, as the client may be told
+    try:
+        plan = _plan(parts, circumstances, request, follower, wanted)
+    except KafkaError as error:
+        return _refused(circumstances, request, error)
+    return await _fetch_many(parts, circumstances, request, follower, plan)
+
+
+async def _fetch_many(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: FetchRequest,
+    follower: FetchingBroker | None,
+    plan: FetchPlan,
+) -> FetchResponse:
+    turn = parts.turns.begin()
+    reading = Reading(parts, circumstances, request, plan.wanted, follower)
+    results = await turn.drive(reading.read_steps())
+    if _waits(request, plan, reading):
+        wait_s = request.max_wait_ms / 1000
+        missing_bytes = request.min_bytes - reading.found_bytes
+        if follower is not None:
+            return await _follower_waits(parts, circumstances, plan, reading, results, wait_s, missing_bytes)
+        await ConsumerWaiting(
+            reading.partitions,
+            FetchResponse,  # what it answers does not matter: there is too much to read for whoever brings the news
+            wait_s=wait_s,
+            missing_bytes=missing_bytes,
+            committed_only=reading.committed_only,
+        ).response
+        results = await turn.drive(reading.read_steps())
+    kept = []
+    for result in results:
+        await turn.step()
+        if _is_told(plan, result):
+            kept.append(result)
+    hints = _hints(parts, circumstances)
+    response = await turn.drive(_response_steps(plan, kept, hints))
+    return response if hints is None else _with_endpoints(response, hints)
 
 
 def _follower_waits(
@@ -206,23 +289,31 @@ def _follower(parts: Parts, circumstances: Circumstances, request: FetchRequest)
     return FetchingBroker(broker_id=BrokerId(replica_id), broker_epoch=state.replica_epoch)
 
 
+def _pairs(request: FetchRequest) -> Iterator[tuple[FetchTopic, FetchPartition]]:
+    return ((topic, item) for topic in request.topics for item in topic.partitions)
+
+
+def _wanted(pair: tuple[FetchTopic, FetchPartition], *, by_id: bool) -> WantedPartition:
+    topic, item = pair
+    return WantedPartition(
+        key=identified(topic.topic_id, item.partition) if by_id else named(topic.topic, item.partition),
+        fetch_offset=item.fetch_offset,
+        max_bytes=item.partition_max_bytes,
+        current_leader_epoch=item.current_leader_epoch,
+        last_fetched_epoch=item.last_fetched_epoch,
+        log_start_offset=item.log_start_offset,
+        high_watermark=item.high_watermark,
+    )
+
+
 def _plan(
-    parts: Parts, circumstances: Circumstances, request: FetchRequest, follower: FetchingBroker | None
+    parts: Parts,
+    circumstances: Circumstances,
+    request: FetchRequest,
+    follower: FetchingBroker | None,
+    wanted: list[WantedPartition],
 ) -> FetchPlan:
     by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
-    wanted = [
-        WantedPartition(
-            key=identified(topic.topic_id, item.partition) if by_id else named(topic.topic, item.partition),
-            fetch_offset=item.fetch_offset,
-            max_bytes=item.partition_max_bytes,
-            current_leader_epoch=item.current_leader_epoch,
-            last_fetched_epoch=item.last_fetched_epoch,
-            log_start_offset=item.log_start_offset,
-            high_watermark=item.high_watermark,
-        )
-        for topic in request.topics
-        for item in topic.partitions
-    ]
     forgotten = [
         identified(topic.topic_id, number) if by_id else named(topic.topic, number)
         for topic in request.forgotten_topics_data
@@ -249,22 +340,35 @@ def _plan(
 def _response(
     parts: Parts, circumstances: Circumstances, plan: FetchPlan, results: Iterable[Result]
 ) -> FetchResponse:
+    kept = [result for result in results if _is_told(plan, result)]
+    hints = _hints(parts, circumstances)
+    steps = _response_steps(plan, kept, hints)
+    response = in_one_go(steps)
+    return response if hints is None else _with_endpoints(response, hints)
+
+
+def _is_told(plan: FetchPlan, result: Result) -> bool:
     session = plan.session
-    if session is not None:
-        kept = [result for result in results if session.changed(_told(result)) or not plan.incremental]
-    else:
-        kept = list(results)
-    hints = LeaderHints(parts, circumstances) if circumstances.api_version >= _SINCE_HINTS else None
+    return session is None or session.changed(_told(result)) or not plan.incremental
+
+
+def _hints(parts: Parts, circumstances: Circumstances) -> LeaderHints | None:
+    return LeaderHints(parts, circumstances) if circumstances.api_version >= _SINCE_HINTS else None
+
+
+def _response_steps(
+    plan: FetchPlan, kept: Iterable[Result], hints: LeaderHints | None
+) -> Generator[None, None, FetchResponse]:
     topics: dict[tuple[str, object], FetchableTopicResponse] = {}
     for result in kept:
+        yield
         key = result.key
         topic = topics.get((key.topic, key.topic_id))
         if topic is None:
             topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
             topics[key.topic, key.topic_id] = topic
         topic.partitions.append(_hinted(result, hints))
-    response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
-    return response if hints is None else _with_endpoints(response, hints)
+    return FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
 
 
 def _hinted(result: Result, hints: LeaderHints | None) -> PartitionData:

@@ -6,7 +6,8 @@ so that the answer can be used at once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
@@ -27,9 +28,9 @@ _NO_ERROR = "NONE"
 """What Kafka says in the versions for one key; those for several leave the message empty."""
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+) -> FindCoordinatorResponse:
     batched = circumstances.api_version >= _SINCE_BATCHES
     keys = request.coordinator_keys if batched else [request.key]
     topic = _TOPICS.get(request.key_type)
@@ -37,9 +38,13 @@ def handle(
     if refusal is not None:
         return _response(batched, [_refused(key, refusal) for key in keys])
     assert topic is not None
-    if topic in parts.image.topics or not parts.coordinators.has(topic) or not _makes_sense(topic, keys):
-        return _response(batched, [_one(parts, circumstances, topic, key) for key in keys])
-    return _make_then_answer(parts, circumstances, topic, keys, batched=batched)
+    if topic not in parts.image.topics and parts.coordinators.has(topic) and _makes_sense(topic, keys):
+        try:
+            await parts.coordinators.ensure_topic(topic)
+        except KafkaError as error:
+            return _response(batched, [_refused(key, error) for key in keys])
+    found = await parts.turns.begin().map(partial(_one, parts, circumstances, topic), keys)
+    return _response(batched, found)
 
 
 def _refusal(
@@ -52,16 +57,6 @@ def _refusal(
             ErrorCode.INVALID_REQUEST, f"share groups need FindCoordinator version {_SINCE_SHARE_GROUPS}"
         )
     return None
-
-
-async def _make_then_answer(
-    parts: Parts, circumstances: Circumstances, topic: str, keys: list[str], *, batched: bool
-) -> FindCoordinatorResponse:
-    try:
-        await parts.coordinators.ensure_topic(topic)
-    except KafkaError as error:
-        return _response(batched, [_refused(key, error) for key in keys])
-    return _response(batched, [_one(parts, circumstances, topic, key) for key in keys])
 
 
 def _one(parts: Parts, circumstances: Circumstances, topic: str, key: str) -> Coordinator:

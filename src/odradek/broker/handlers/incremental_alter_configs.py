@@ -19,12 +19,12 @@ from odradek.protocol.messages.incremental_alter_configs import (
 async def handle(
     parts: Parts, circumstances: Circumstances, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            await _alter(parts, resource, refusal, validate_only=request.validate_only)
-            for resource, refusal in each_once(request.resources)
-        ]
-    )
+    turn = parts.turns.begin()
+    responses = []
+    for resource, refusal in each_once(request.resources):
+        await turn.step()
+        responses.append(await _alter(parts, resource, refusal, validate_only=request.validate_only))
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 async def _alter(

@@ -28,13 +28,11 @@ async def handle(
         lambda place, one: partial(
             ShareStates.initialize, place=place, state_epoch=one.state_epoch, start_offset=one.start_offset
         ),
+        _result,
     )
     return InitializeShareGroupStateResponse(
         results=[
-            InitializeStateResult(
-                topic_id=topic_id,
-                partitions=[_result(partition, outcome) for partition, outcome in partitions],
-            )
+            InitializeStateResult(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in outcomes
         ]
     )

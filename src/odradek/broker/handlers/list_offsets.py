@@ -13,9 +13,7 @@ What depends on the end waits for records that were acknowledged with acks=1 and
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterator
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.end_offsets import readable, unreadable
@@ -28,6 +26,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from odradek.replication.partition import Partition
+from odradek.runtime.turns import Turn
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = (
     -1,
@@ -44,55 +43,53 @@ _READ_COMMITTED = 1
 _OF_THE_START = frozenset({_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING})
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    waits = unreadable(_ends_asked_for(parts, request))
+) -> ListOffsetsResponse:
+    turn = parts.turns.begin()
+    waits = unreadable(await _ends_asked_for(parts, turn, request))
     if waits:
-        return _answered_later(waits, parts, circumstances, request)
-    return _answered(parts, circumstances, request)
+        await turn.next()  # from here on this is a task of its own
+        await readable(waits)
+    return await _answered(parts, turn, circumstances, request)
 
 
-def _ends_asked_for(parts: Parts, request: ListOffsetsRequest) -> Iterator[Partition]:
+async def _ends_asked_for(parts: Parts, turn: Turn, request: ListOffsetsRequest) -> list[Partition]:
     """The partitions led here whose end decides what is answered."""
+    ends = []
     for topic in request.topics:
         for wanted in topic.partitions:
             if wanted.timestamp not in _OF_THE_START:
+                await turn.step()
                 try:
-                    yield parts.replicas.leader(topic.name, wanted.partition_index)
+                    ends.append(parts.replicas.leader(topic.name, wanted.partition_index))
                 except KafkaError:
                     continue  # said in the answer
+    return ends
 
 
-async def _answered_later(
-    waits: list[asyncio.Future[None]], parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+async def _answered(
+    parts: Parts, turn: Turn, circumstances: Circumstances, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    await readable(waits)
-    return _answered(parts, circumstances, request)
-
-
-def _answered(parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest) -> ListOffsetsResponse:
     committed_only = request.isolation_level == _READ_COMMITTED
     asked = Counter(
         (topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions
     )
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(parts, circumstances, topic.name, wanted, committed_only=committed_only)
-                    if asked[topic.name, index] == 1
-                    else ListOffsetsPartitionResponse(
-                        partition_index=index, error_code=ErrorCode.INVALID_REQUEST
-                    )
-                    for index, wanted in {one.partition_index: one for one in topic.partitions}.items()
-                ],
+    topics = []
+    for topic in request.topics:
+        unique = {one.partition_index: one for one in topic.partitions}
+
+        def answer(wanted: ListOffsetsPartition, name: str = topic.name) -> ListOffsetsPartitionResponse:
+            if asked[name, wanted.partition_index] == 1:
+                return _answer(parts, circumstances, name, wanted, committed_only=committed_only)
+            return ListOffsetsPartitionResponse(
+                partition_index=wanted.partition_index, error_code=ErrorCode.INVALID_REQUEST
             )
-            for topic in request.topics
-            if topic.partitions
-        ]
-    )
+
+        if unique:
+            partitions = await turn.map(answer, unique.values())
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
 
 def _answer(
@@ -161,4 +158,4 @@ def _not_available(partition: Partition) -> KafkaError:
     )
 
 
-SERVED = Served(2, handle)
+SERVED = Served(2, handle, is_quick=True)

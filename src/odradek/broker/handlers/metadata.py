@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
+from functools import partial
+from typing import NamedTuple
 
 from odradek.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from odradek.broker.context import Circumstances, Parts, Served
@@ -24,24 +26,55 @@ from odradek.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from odradek.runtime.turns import slices
 
 _SINCE_NULL_IS_ALL = 1
 _SINCE_CREATION_FLAG = 4
 _SINCE_TOPIC_IDS = 12
 """The field is there from version 10 on, but only to be left empty."""
+_FEW_TOPICS = 32
+_FEW_PARTITIONS = 100
+"""Answers about more topics, or about topics of more partitions, are made in turns."""
 _ROUNDS = 3
 """Of the event loop: in the first all sockets are read, in the second asyncio tells of a connection that is gone."""
+
+
+class _Told(NamedTuple):
+    """What is told of every topic alike."""
+
+    operations: bool
+    alive: frozenset[BrokerId]
 
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    missing = _to_create(parts, circumstances, request)
+    if len(request.topics or ()) > _FEW_TOPICS:
+        return _answer_many(parts, circumstances, request)
+    missing = [name for name in _creatable(parts, circumstances, request) if _is_to_create(parts, name)]
     if missing:
         return _create_then_answer(parts, circumstances, request, missing)
     if parts.cluster.is_undecided or len(parts.image.brokers) > 1:
         return _answer_when_decided(parts, circumstances, request)
+    if _is_long(parts, circumstances, request):
+        return _answer_in_turns(parts, circumstances, request, {})
     return _answer(parts, circumstances, request, {})
+
+
+async def _answer_many(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+) -> MetadataResponse:
+    turn = parts.turns.begin()
+    missing = []
+    for name in _creatable(parts, circumstances, request):
+        await turn.step()
+        if _is_to_create(parts, name):
+            missing.append(name)
+    if missing:
+        return await _create_then_answer(parts, circumstances, request, missing)
+    if parts.cluster.is_undecided or len(parts.image.brokers) > 1:
+        return await _answer_when_decided(parts, circumstances, request)
+    return await _answer_in_turns(parts, circumstances, request, {})
 
 
 async def _answer_when_decided(
@@ -51,45 +84,105 @@ async def _answer_when_decided(
     for _ in range(_ROUNDS):
         await asyncio.sleep(0)
     await parts.cluster.decision()
-    return _answer(parts, circumstances, request, {})
+    return await _settled(parts, circumstances, request, {})
+
+
+async def _settled(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> MetadataResponse:
+    if _is_long(parts, circumstances, request):
+        return await _answer_in_turns(parts, circumstances, request, errors)
+    return _answer(parts, circumstances, request, errors)
 
 
 async def _create_then_answer(
     parts: Parts, circumstances: Circumstances, request: MetadataRequest, names: list[str]
 ) -> MetadataResponse:
-    outcomes = await parts.cluster.create_topics([NewTopic(name=name) for name in names])
-    errors: dict[str, ErrorCode] = {
-        name: outcome.code
-        for name, outcome in zip(names, outcomes, strict=True)
-        if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
-    }
-    return _answer(parts, circumstances, request, errors)
+    turn = parts.turns.begin()
+    errors: dict[str, ErrorCode] = {}
+    for some in slices(names):
+        await turn.step()
+        outcomes = await parts.cluster.create_topics([NewTopic(name=name) for name in some])
+        errors |= {
+            name: outcome.code
+            for name, outcome in zip(some, outcomes, strict=True)
+            if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        }
+    return await _settled(parts, circumstances, request, errors)
 
 
-def _to_create(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> list[str]:
+def _creatable(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> Iterable[str]:
+    """The topics that are to be created if there are none of these names."""
     if not parts.config.auto_create_topics_enable or not request.topics:
-        return []
+        return ()
     if circumstances.api_version >= _SINCE_CREATION_FLAG and not request.allow_auto_topic_creation:
-        return []
-    names = dict.fromkeys(topic.name for topic in request.topics if topic.name)
-    return [
-        name
-        for name in names
-        if name not in parts.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
-    ]
+        return ()
+    return dict.fromkeys(topic.name for topic in request.topics if topic.name)
+
+
+def _is_to_create(parts: Parts, name: str) -> bool:
+    return name not in parts.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
 
 
 def _answer(
     parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> MetadataResponse:
-    image = parts.image
     alive = alive_brokers(parts)
+    told = _Told(request.include_topic_authorized_operations, alive)
     topics = [
-        _found(parts, topic, alive, include_operations=request.include_topic_authorized_operations)
-        if isinstance(topic, TopicImage)
-        else topic
-        for topic in _selected(image, circumstances, request, errors)
+        _found(parts, told, topic) if isinstance(topic, TopicImage) else topic
+        for topic in _selected(parts.image, circumstances, request, errors)
     ]
+    return _response(parts, circumstances, request, topics)
+
+
+def _is_long(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> bool:
+    """Whether the answer could hold up others."""
+    wanted = request.topics
+    topics = parts.image.topics
+    if _wants_all(circumstances, wanted):
+        return len(topics) > _FEW_TOPICS or any(
+            len(one.partitions) > _FEW_PARTITIONS for one in topics.values()
+        )
+    assert wanted is not None
+    if len(wanted) > _FEW_TOPICS:
+        return True
+    return any(
+        (topic := topics.get(one.name or "")) is not None and len(topic.partitions) > _FEW_PARTITIONS
+        for one in wanted
+    )
+
+
+async def _answer_in_turns(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> MetadataResponse:
+    turn = parts.turns.begin()
+    image = parts.image
+    selected: list[TopicImage | MetadataResponseTopic] = list(image.topics.values())
+    if not _wants_all(circumstances, request.topics):
+        selected = await turn.map(lambda one: _one(image, one, errors), _unique(request.topics or ()))
+    told = _Told(request.include_topic_authorized_operations, alive_brokers(parts))
+    topics = []
+    for topic in selected:
+        await turn.step()
+        if not isinstance(topic, TopicImage):
+            topics.append(topic)
+        elif len(topic.partitions) <= _FEW_PARTITIONS:
+            topics.append(_found(parts, told, topic))
+        else:
+            indexed = enumerate(topic.partitions)
+            partitions = await turn.map(partial(_indexed_partition, parts, topic, told), indexed)
+            topics.append(_of_topic(told, topic, partitions))
+    return _response(parts, circumstances, request, topics)
+
+
+def _response(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: MetadataRequest,
+    topics: list[MetadataResponseTopic],
+) -> MetadataResponse:
+    image = parts.image
     if circumstances.api_version < _SINCE_TOPIC_IDS and not all(map(_is_named, request.topics or ())):
         return MetadataResponse(topics=list(map(_asked_too_early, request.topics or ())))
     brokers = []
@@ -114,10 +207,17 @@ def _selected(
     image: ClusterImage, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> Iterable[TopicImage | MetadataResponseTopic]:
     wanted = request.topics
-    if wanted is None or (not wanted and circumstances.api_version < _SINCE_NULL_IS_ALL):
+    if _wants_all(circumstances, wanted):
         return image.topics.values()
-    unique = {(topic.name, topic.topic_id): topic for topic in wanted}
-    return [_one(image, topic, errors) for topic in unique.values()]
+    return [_one(image, topic, errors) for topic in _unique(wanted or ())]
+
+
+def _wants_all(circumstances: Circumstances, wanted: list[MetadataRequestTopic] | None) -> bool:
+    return wanted is None or (not wanted and circumstances.api_version < _SINCE_NULL_IS_ALL)
+
+
+def _unique(wanted: Iterable[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
+    return {(topic.name, topic.topic_id): topic for topic in wanted}.values()
 
 
 def _is_named(topic: MetadataRequestTopic) -> bool:
@@ -153,18 +253,23 @@ def _one(
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _found(
-    parts: Parts, topic: TopicImage, alive: frozenset[BrokerId], *, include_operations: bool
+def _found(parts: Parts, told: _Told, topic: TopicImage) -> MetadataResponseTopic:
+    partitions = [
+        _partition(parts, topic, index, image, told.alive) for index, image in enumerate(topic.partitions)
+    ]
+    return _of_topic(told, topic, partitions)
+
+
+def _of_topic(
+    told: _Told, topic: TopicImage, partitions: list[MetadataResponsePartition]
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[
-            _partition(parts, topic, index, image, alive) for index, image in enumerate(topic.partitions)
-        ],
-        topic_authorized_operations=TOPIC_OPERATIONS if include_operations else NOT_ASKED,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS if told.operations else NOT_ASKED,
     )
 
 
@@ -196,6 +301,12 @@ def _partition(
         isr_nodes=list(image.isr),
         offline_replicas=offline,
     )
+
+
+def _indexed_partition(
+    parts: Parts, topic: TopicImage, told: _Told, indexed: tuple[int, PartitionImage]
+) -> MetadataResponsePartition:
+    return _partition(parts, topic, *indexed, told.alive)
 
 
 def is_valid_name(name: str) -> bool:

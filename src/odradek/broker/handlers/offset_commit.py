@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.group_requests import commit_then, has_partition
+from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.group_requests import OFFSETS_AT_ONCE, commit_then, committed_in_slices, has_partition
 from odradek.groups.kinds import Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place
@@ -18,14 +18,19 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.runtime.turns import slices
 
 _SINCE_TOPIC_IDS: Final = 10
 
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest
-) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
+) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse] | Holding:
     by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+    if len(request.topics) > OFFSETS_AT_ONCE or any(
+        len(topic.partitions) > OFFSETS_AT_ONCE for topic in request.topics
+    ):
+        return Holding(_commit_many(parts, circumstances, request, by_id=by_id))
     commits, names = [], []
     for topic in request.topics:
         name = _name(parts, topic, by_id=by_id)
@@ -34,18 +39,7 @@ def handle(
             commits += _commits(parts, name, topic)
     if not commits:
         return _response(request, names, {})
-    committer = Committer(
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        generation=request.generation_id_or_member_epoch,
-        api_version=circumstances.api_version,
-    )
-    asked = CommitRequest(
-        group_id=request.group_id,
-        committer=committer,
-        commits=commits,
-        retention_ms=request.retention_time_ms,
-    )
+    asked = _asked(circumstances, request, commits)
     answered: asyncio.Future[OffsetCommitResponse] = asyncio.get_running_loop().create_future()
 
     def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
@@ -56,6 +50,49 @@ def handle(
 
     commit_then(parts, asked, answer)
     return answered
+
+
+def _asked(
+    circumstances: Circumstances, request: OffsetCommitRequest, commits: list[Commit]
+) -> CommitRequest:
+    committer = Committer(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        api_version=circumstances.api_version,
+    )
+    return CommitRequest(
+        group_id=request.group_id,
+        committer=committer,
+        commits=commits,
+        retention_ms=request.retention_time_ms,
+    )
+
+
+async def _commit_many(
+    parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest, *, by_id: bool
+) -> OffsetCommitResponse:
+    """One batch of records for so many offsets would hold up everybody, and might be larger than a batch may be."""
+    turn = parts.turns.begin()
+    commits: list[Commit] = []
+    names = []
+    for topic in request.topics:
+        await turn.step()
+        name = _name(parts, topic, by_id=by_id)
+        names.append(name)
+        if name is not None:
+            for some in slices(topic.partitions):
+                await turn.step()
+                commits += _commits(parts, name, topic.replace(partitions=list(some)))
+    verdicts = {}
+    if commits:
+        verdicts = await committed_in_slices(parts, turn, _asked(circumstances, request, commits))
+    response = OffsetCommitResponse(topics=[])
+    for topic, name in zip(request.topics, names, strict=True):
+        await turn.step()
+        if topic.partitions:
+            response.topics.append(_answer(topic, name, verdicts))
+    return response
 
 
 def _response(

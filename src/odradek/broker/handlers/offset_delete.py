@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.group_requests import has_partition
+from odradek.broker.group_requests import OFFSETS_AT_ONCE, has_partition
+from odradek.groups.offsets.table import Place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from odradek.runtime.turns import slices
 
 
 async def handle(
@@ -22,27 +27,26 @@ async def handle(
         for one in topic.partitions
         if has_partition(parts, topic.name, one.partition_index)
     ]
+    turn = parts.turns.begin()
+    verdicts: dict[Place, ErrorCode] = {}
     try:
-        verdicts = await parts.groups.delete_offsets(request.group_id, places)
+        for some in slices(places, OFFSETS_AT_ONCE) if places else [()]:
+            await turn.step()
+            verdicts |= await parts.groups.delete_offsets(request.group_id, some)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=verdicts.get(
-                            (topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    for topic in request.topics:
+        partitions = await turn.map(partial(_answer, verdicts, topic.name), topic.partitions)
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    return OffsetDeleteResponse(topics=topics)
+
+
+def _answer(
+    verdicts: dict[Place, ErrorCode], topic: str, asked: OffsetDeleteRequestPartition
+) -> OffsetDeleteResponsePartition:
+    code = verdicts.get((topic, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
 
 
 SERVED = Served(47, handle)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.group_requests import OFFSETS_AT_ONCE
 from odradek.groups.offsets.fetching import FetchedOffset
 from odradek.groups.offsets.table import Place
 from odradek.model.errors import ErrorCode, KafkaError
@@ -23,6 +25,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from odradek.runtime.turns import Turn, slices
 
 _SINCE_GROUP_ERROR: Final = 2
 _SINCE_GROUPS: Final = 8
@@ -44,21 +47,51 @@ async def handle(
     version = circumstances.api_version
     if version < _SINCE_GROUPS:
         return await _one_group(parts, request, version)
-    return OffsetFetchResponse(
-        groups=[
-            await _group(parts, group, by_id=version >= _SINCE_TOPIC_IDS, stable=request.require_stable)
-            for group in request.groups
-        ]
+    turn = parts.turns.begin()
+    by_id = version >= _SINCE_TOPIC_IDS
+    groups = []
+    for group in {group.group_id: group for group in request.groups}.values():
+        await turn.step()
+        groups.append(await _group(parts, turn, group, by_id=by_id, stable=request.require_stable))
+    return OffsetFetchResponse(groups=groups)
+
+
+async def _fetched(
+    parts: Parts,
+    turn: Turn,
+    group_id: str,
+    wanted: dict[Place, UUID] | None,
+    *,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+    require_stable: bool,
+) -> dict[Place, FetchedOffset]:
+    """Many a few at a time: each slice is of one moment."""
+    fetch = partial(
+        parts.groups.fetch,
+        group_id,
+        member_id=member_id,
+        member_epoch=member_epoch,
+        require_stable=require_stable,
     )
+    if wanted is None or len(wanted) <= OFFSETS_AT_ONCE:
+        return await fetch(wanted)
+    found: dict[Place, FetchedOffset] = {}
+    for some in slices(list(wanted.items()), OFFSETS_AT_ONCE):
+        await turn.step()
+        found |= await fetch(dict(some))
+    return found
 
 
 async def _group(
-    parts: Parts, group: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
+    parts: Parts, turn: Turn, group: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
 ) -> OffsetFetchResponseGroup:
     asked = None if group.topics is None else [_asked(parts, topic, by_id=by_id) for topic in group.topics]
     wanted = None if asked is None else _wanted(asked)
     try:
-        found = await parts.groups.fetch(
+        found = await _fetched(
+            parts,
+            turn,
             group.group_id,
             wanted,
             member_id=group.member_id,
@@ -74,7 +107,7 @@ async def _group(
             OffsetFetchResponseTopics(
                 name="" if by_id else topic.name or "",
                 topic_id=topic.topic_id if by_id else ZERO_UUID,
-                partitions=[_partition(topic, index, found) for index in topic.partitions],
+                partitions=await turn.map(partial(_partition, topic, found), topic.partitions),
             )
             for topic in topics
         ],
@@ -110,7 +143,7 @@ def _found(parts: Parts, found: dict[Place, FetchedOffset], *, by_id: bool) -> l
     return topics
 
 
-def _partition(topic: _Topic, index: int, found: dict[Place, FetchedOffset]) -> OffsetFetchResponsePartitions:
+def _partition(topic: _Topic, found: dict[Place, FetchedOffset], index: int) -> OffsetFetchResponsePartitions:
     if topic.name is None:
         return OffsetFetchResponsePartitions(
             partition_index=index,
@@ -136,8 +169,11 @@ async def _one_group(parts: Parts, request: OffsetFetchRequest, version: int) ->
         else [_Topic(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
     )
     code = ErrorCode.NONE
+    turn = parts.turns.begin()
     try:
-        found = await parts.groups.fetch(
+        found = await _fetched(
+            parts,
+            turn,
             request.group_id,
             None if topics is None else _wanted(topics),
             require_stable=request.require_stable,
@@ -152,7 +188,7 @@ async def _one_group(parts: Parts, request: OffsetFetchRequest, version: int) ->
         topics=[
             OffsetFetchResponseTopic(
                 name=topic.name or "",
-                partitions=[_old_partition(topic, index, found) for index in topic.partitions],
+                partitions=await turn.map(partial(_old_partition, topic, found), topic.partitions),
             )
             for topic in named
         ],
@@ -160,7 +196,7 @@ async def _one_group(parts: Parts, request: OffsetFetchRequest, version: int) ->
 
 
 def _old_partition(
-    topic: _Topic, index: int, found: dict[Place, FetchedOffset]
+    topic: _Topic, found: dict[Place, FetchedOffset], index: int
 ) -> OffsetFetchResponsePartition:
     one = found[topic.name or "", index]
     return OffsetFetchResponsePartition(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_for_leader_epoch import (
@@ -14,18 +16,15 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(
+async def handle(
     parts: Parts, circumstances: Circumstances, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end(parts, topic.topic, wanted) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    turn = parts.turns.begin()
+    topics = []
+    for topic in request.topics:
+        partitions = await turn.map(partial(_end, parts, topic.topic), topic.partitions)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end(parts: Parts, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
@@ -42,4 +41,4 @@ def _end(parts: Parts, topic: str, wanted: OffsetForLeaderPartition) -> EpochEnd
     )
 
 
-SERVED = Served(23, handle)
+SERVED = Served(23, handle, is_quick=True)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
 from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.dispatch import closing_error, with_timeout
-from odradek.broker.intake import Batches, Terms, checked_batches
+from odradek.broker.intake import Batches, InlineWork, TakesLong, Terms, checked_batches
 from odradek.broker.leader_hints import LeaderHints
 from odradek.broker.verification import Admission
 from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError, Refusal
@@ -41,19 +42,20 @@ from odradek.storage.verification import UNVERIFIED
 _SINCE_HINTS: Final = 10
 _SINCE_TOPIC_IDS: Final = 13
 _ALL: Final = -1
-_INLINE_BYTES_MAX: Final = 256 * 1024
-"""A compressed batch of this size or more is decompressed and checked on another thread."""
+_STEP_BYTES_MAX: Final = 256 * 1024
+"""Of a long request what expands to more is checked on another thread."""
+_PARTITION_COSTS_BYTES: Final = 8192
+"""What else is done for a partition takes as long as checking so many bytes."""
 _MAGIC_POSITION: Final = 16
 _MAGIC: Final = 2
 _LOW_ATTRIBUTES_POSITION: Final = 22
-_CODEC_MASK: Final = 0x07
 _TRANSACTIONAL_BIT: Final = 0x10
 
 
 def handle(
     parts: Parts, circumstances: Circumstances, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | Holding | None:
-    takes_long, is_transactional = _survey(request)
+    is_transactional = _is_transactional(request)
     refusal = _refusal(request, is_transactional=is_transactional)
     if refusal is not None:
         return _refused(request, refusal)
@@ -64,10 +66,10 @@ def handle(
         except KafkaError as error:
             return _refused(request, error)
         if needs_coordinator:
-            return Holding(work.held(offloads=takes_long))
-    if takes_long:
-        return Holding(work.held(offloads=True))
-    work.append_all()
+            return Holding(work.verified())
+    taken = work.append_inline()
+    if taken is not None:
+        return Holding(work.held(taken))
     circumstances.connection.forget_frame()
     if request.acks == 0:
         work.raise_first_error()
@@ -92,22 +94,19 @@ def _refused(request: ProduceRequest, refusal: KafkaError) -> ProduceResponse:
     )
 
 
-def _survey(request: ProduceRequest) -> tuple[bool, bool]:
-    """Whether decompressing a batch could hold up the event loop, and whether any is transactional.
-
-    By two bytes of each header; what is damaged, or too old, is found out later.
-    """
-    takes_long = is_transactional = False
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any batch is, by two bytes of its header; what is damaged, or too old, is found out later."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if records is not None and len(records) > _LOW_ATTRIBUTES_POSITION:
-                attributes = records[_LOW_ATTRIBUTES_POSITION] if records[_MAGIC_POSITION] == _MAGIC else 0
-                if attributes & _TRANSACTIONAL_BIT:
-                    is_transactional = True
-                if attributes & _CODEC_MASK and len(records) >= _INLINE_BYTES_MAX:
-                    takes_long = True
-    return takes_long, is_transactional
+            if (
+                records is not None
+                and len(records) > _LOW_ATTRIBUTES_POSITION
+                and records[_LOW_ATTRIBUTES_POSITION] & _TRANSACTIONAL_BIT
+                and records[_MAGIC_POSITION] == _MAGIC
+            ):
+                return True
+    return False
 
 
 def _refusal(request: ProduceRequest, *, is_transactional: bool) -> KafkaError | None:
@@ -146,12 +145,21 @@ class _Work:
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """By the identity of the response that waits, which is alive for as long as this is."""
 
-    def append_all(self) -> None:
-        """Check and append every partition's batch, and note the responses."""
+    def append_inline(self) -> int | None:
+        """Check and append every partition's batch, and note the responses; or stop before one that takes long: how many were
+        taken.
+        """
+        inline = InlineWork()
+        taken = 0
         for topic in self._asked:
             for data in topic.partition_data:
-                self._check_and_append(topic, data)
+                try:
+                    self._check_and_append(topic, data, inline)
+                except TakesLong:
+                    return taken
+                taken += 1
         self._forget_records()
+        return None
 
     def _forget_records(self) -> None:
         """They are in the log: to wait for others with them would keep the whole frame in memory."""
@@ -159,10 +167,14 @@ class _Work:
         if self._share is not None:
             self._share.release()
 
-    def _check_and_append(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
+    def _check_and_append(
+        self, topic: TopicProduceData, data: PartitionProduceData, inline: InlineWork
+    ) -> None:
+        """TakesLong: nothing was done."""
+        inline.take(_PARTITION_COSTS_BYTES)
         try:
             partition, terms = self._find(topic, data)
-            response = self._append(partition, data, checked_batches(data.records, terms))
+            response = self._append(partition, data, checked_batches(data.records, terms, inline))
         except KafkaError as error:
             response = self._note_error(data, error)
         self._note(topic, response)
@@ -182,32 +194,42 @@ class _Work:
                     self._admission.take(partition, header, self._now_ms)
         return self._admission.has_questions
 
-    async def held(self, *, offloads: bool) -> ProduceResponse | None:
-        """The whole request, with questions to coordinators, or checks on another thread; requests behind it wait, so order
-        is kept.
+    async def verified(self) -> ProduceResponse | None:
+        """The whole request, after questions to coordinators."""
+        assert self._admission is not None
+        await self._admission.ask()
+        return await self.held(0)
+
+    async def held(self, taken: int) -> ProduceResponse | None:
+        """What follows after `taken` batches: checked in turns, or on another thread. Requests behind it wait, so order is
+        kept.
         """
-        if self._admission is not None:
-            await self._admission.ask()
-        if offloads:
-            await self._append_all_offloaded()  # of its own, so that none of its variables keeps the records
-        else:
-            self.append_all()
+        await self._append_rest(taken)  # of its own, so that none of its variables keeps the records
+        self._forget_records()
         if self._acks == 0:
             self.raise_first_error()
             return None
         return await self.acknowledged()
 
-    async def _append_all_offloaded(self) -> None:
-        for topic in self._asked:
-            for data in topic.partition_data:
-                try:
-                    partition, terms = self._find(topic, data)
-                    batches = await self._parts.runtime.offload.run(checked_batches, data.records, terms)
-                    response = self._append(partition, data, batches)
-                except KafkaError as error:
-                    response = self._note_error(data, error)
-                self._note(topic, response)
-        self._forget_records()
+    async def _append_rest(self, taken: int) -> None:
+        turn = self._parts.turns.begin()
+        pairs = ((topic, data) for topic in self._asked for data in topic.partition_data)
+        for topic, data in islice(pairs, taken, None):
+            await turn.step()
+            try:
+                self._check_and_append(topic, data, InlineWork(_STEP_BYTES_MAX))
+            except TakesLong:
+                self._note(topic, await self._appended_later(topic, data))
+
+    async def _appended_later(
+        self, topic: TopicProduceData, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
+        try:
+            partition, terms = self._find(topic, data)
+            batches = await self._parts.runtime.offload.run(checked_batches, data.records, terms)
+            return self._append(partition, data, batches)
+        except KafkaError as error:
+            return self._note_error(data, error)
 
     def response(self) -> ProduceResponse:
         response = ProduceResponse(responses=list(self._topics.values()))

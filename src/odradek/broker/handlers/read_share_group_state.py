@@ -27,14 +27,11 @@ async def handle(
         parts,
         request,
         lambda place, one: partial(ShareStates.read, place=place, leader_epoch=one.leader_epoch),
+        _result,
     )
     return ReadShareGroupStateResponse(
         results=[
-            ReadStateResult(
-                topic_id=topic_id,
-                partitions=[_result(partition, outcome) for partition, outcome in partitions],
-            )
-            for topic_id, partitions in outcomes
+            ReadStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
         ]
     )
 

@@ -24,16 +24,11 @@ _SINCE_COUNTS = 1
 async def handle(
     parts: Parts, circumstances: Circumstances, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
-    outcomes = await kept(parts, request, lambda place, _: partial(summarized, place=place))
-    with_counts = circumstances.api_version >= _SINCE_COUNTS
+    result = partial(_result, with_counts=circumstances.api_version >= _SINCE_COUNTS)
+    outcomes = await kept(parts, request, lambda place, _: partial(summarized, place=place), result)
     return ReadShareGroupStateSummaryResponse(
         results=[
-            ReadStateSummaryResult(
-                topic_id=topic_id,
-                partitions=[
-                    _result(partition, outcome, with_counts=with_counts) for partition, outcome in partitions
-                ],
-            )
+            ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in outcomes
         ]
     )

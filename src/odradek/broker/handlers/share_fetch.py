@@ -70,7 +70,8 @@ async def _fetch(
     elif not renews:
         await fetching.run()
     return ShareFetchResponse(
-        acquisition_lock_timeout_ms=lock_ms(parts, key.group_id), responses=_told(verdicts, fetching)
+        acquisition_lock_timeout_ms=lock_ms(parts, key.group_id),
+        responses=await _told(parts, verdicts, fetching),
     )
 
 
@@ -129,8 +130,10 @@ class _Fetching:
     async def _lives(self, seconds: float) -> list[tuple[ReadPlace, LivePartition]]:
         """Those of the session's partitions that can be read; what cannot is refused, what is being loaded comes later."""
         shares = self.parts.shares
+        turn = self.parts.turns.begin()
         loads: dict[ReadPlace, asyncio.Task[LivePartition]] = {}
-        for place in self.session.partitions:
+        for place in list(self.session.partitions):
+            await turn.step()
             share_place = SharePlace(self.key.group_id, *place)
             try:
                 if shares.loaded(share_place) is None:
@@ -139,7 +142,8 @@ class _Fetching:
                 self.refused[place] = Refusal.of(error)
         self.refused.update(await _ended(loads, seconds))
         found = []
-        for place in self.session.partitions:
+        for place in list(self.session.partitions):
+            await turn.step()
             if place not in self.refused:
                 live = shares.loaded(SharePlace(self.key.group_id, *place))
                 if live is not None:
@@ -230,9 +234,13 @@ class _Waking:
             live.partition.unwatch(self)
 
 
-def _told(verdicts: dict[ReadPlace, Verdict], fetching: _Fetching) -> list[ShareFetchableTopicResponse]:
+async def _told(
+    parts: Parts, verdicts: dict[ReadPlace, Verdict], fetching: _Fetching
+) -> list[ShareFetchableTopicResponse]:
+    turn = parts.turns.begin()
     topics: dict[object, ShareFetchableTopicResponse] = {}
     for place in dict.fromkeys([*verdicts, *fetching.refused, *fetching.found]):
+        await turn.step()
         topic_id, index = place
         topic = topics.get(topic_id)
         if topic is None:

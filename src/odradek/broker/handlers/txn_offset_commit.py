@@ -6,11 +6,13 @@ They count once the transaction commits. Whether the producer's transaction incl
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.coordinators import CONSUMER_OFFSETS
-from odradek.broker.group_requests import commit_in_time, has_partition
+from odradek.broker.group_requests import OFFSETS_AT_ONCE, commit_in_time, has_partition
 from odradek.groups.kinds import Committer, check_group_id
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place
@@ -18,10 +20,12 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from odradek.runtime.turns import slices
 from odradek.shards import BatchProducer
 from odradek.storage.producers import ProducerState
 
@@ -39,23 +43,19 @@ async def handle(
             verdicts = await _commit(parts, circumstances.api_version, request, commits)
         except KafkaError as error:
             verdicts = dict.fromkeys((one.place for one in commits), error.code)
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=verdicts.get(
-                            (topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    turn = parts.turns.begin()
+    topics = []
+    for topic in request.topics:
+        partitions = await turn.map(partial(_answer, verdicts, topic.name), topic.partitions)
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _answer(
+    verdicts: dict[Place, ErrorCode], topic: str, asked: TxnOffsetCommitRequestPartition
+) -> TxnOffsetCommitResponsePartition:
+    code = verdicts.get((topic, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
 
 
 def _commits(parts: Parts, request: TxnOffsetCommitRequest) -> list[Commit]:
@@ -87,15 +87,31 @@ async def _commit(
         is_transactional=True,
         api_version=version,
     )
-    return await commit_in_time(
-        parts,
-        CommitRequest(
-            group_id=request.group_id,
-            committer=committer,
-            commits=commits,
-            producer=BatchProducer(request.producer_id, request.producer_epoch),
-        ),
+    asked = CommitRequest(
+        group_id=request.group_id,
+        committer=committer,
+        commits=commits,
+        producer=BatchProducer(request.producer_id, request.producer_epoch),
     )
+    if len(commits) > OFFSETS_AT_ONCE:
+        return await _committed_in_slices(parts, version, request, asked)
+    return await commit_in_time(parts, asked)
+
+
+async def _committed_in_slices(
+    parts: Parts, version: int, request: TxnOffsetCommitRequest, asked: CommitRequest
+) -> dict[Place, ErrorCode]:
+    """Each slice is admitted by itself: the transaction may end between two of them."""
+    turn = parts.turns.begin()
+    verdicts: dict[Place, ErrorCode] = {}
+    for some in slices(asked.commits, OFFSETS_AT_ONCE):
+        await turn.step()
+        try:
+            await _admit(parts, version, request)
+            verdicts |= await commit_in_time(parts, replace(asked, commits=list(some)))
+        except KafkaError as error:
+            verdicts |= dict.fromkeys((one.place for one in some), error.code)
+    return verdicts
 
 
 async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) -> None:

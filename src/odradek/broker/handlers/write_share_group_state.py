@@ -27,15 +27,14 @@ async def handle(
     parts: Parts, circumstances: Circumstances, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     outcomes = await kept(
-        parts, request, lambda place, one: partial(ShareStates.write, place=place, change=_change(one))
+        parts,
+        request,
+        lambda place, one: partial(ShareStates.write, place=place, change=_change(one)),
+        _result,
     )
     return WriteShareGroupStateResponse(
         results=[
-            WriteStateResult(
-                topic_id=topic_id,
-                partitions=[_result(partition, outcome) for partition, outcome in partitions],
-            )
-            for topic_id, partitions in outcomes
+            WriteStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
         ]
     )
 

@@ -6,8 +6,8 @@ Versions 1-2; from v2 the coordinator says whether it raised the epoch (KIP-1228
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.markers import LocalMarkers
@@ -21,6 +21,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from odradek.runtime.turns import Turn, slices
 from odradek.transactions.markers import MarkerBatch
 from odradek.transactions.state import TransactionVersion
 
@@ -29,6 +30,7 @@ async def handle(
     parts: Parts, circumstances: Circumstances, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     local = LocalMarkers(parts.coordinators, parts.replicas, parts.runtime.clock, lambda: parts.image)
+    turn = parts.turns.begin()
     by_producer: dict[int, list[tuple[int, WritableTxnMarker]]] = {}
     for position, marker in enumerate(request.markers):
         by_producer.setdefault(marker.producer_id, []).append((position, marker))
@@ -36,10 +38,19 @@ async def handle(
 
     async def write(markers: Iterable[tuple[int, WritableTxnMarker]]) -> None:
         for position, marker in markers:  # one after another: two of one producer must keep their order
-            results[position] = _result(marker, await local.write_for_another(_batch(marker)))
+            results[position] = await _written(local, turn, marker)
 
-    await asyncio.gather(*(write(markers) for markers in by_producer.values()))
+    await turn.gather(write, list(by_producer.values()))
     return WriteTxnMarkersResponse(markers=[one for one in results if one is not None])
+
+
+async def _written(local: LocalMarkers, turn: Turn, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    batch = _batch(marker)
+    codes: dict[TopicPartition, ErrorCode] = {}
+    for some in slices(batch.partitions):
+        await turn.step()
+        codes |= await local.write_for_another(replace(batch, partitions=tuple(some)))
+    return _result(marker, codes)
 
 
 def _batch(marker: WritableTxnMarker) -> MarkerBatch:

@@ -1,0 +1,73 @@
+"""Messages with many elements: read and written in steps, and refused beyond `max.request.elements`.
+
+A frame of 100 MB may hold fifty million elements, each of which becomes an object of some hundred bytes. So they are counted
+before anything is made of them. Imported when the first such message comes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.broker.context import Parts
+from odradek.broker.refusals import log_first_refusals
+from odradek.broker.throttling import Charge
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import ErrorCode, OdradekError
+from odradek.net.connection import Chunks, Connection, PeerError
+from odradek.protocol import APIS, Message, RequestHeader, decode_steps, encode_response_steps
+from odradek.runtime.ports import Buffer
+from odradek.telemetry import events
+
+_log = events.get("broker")
+
+
+async def read(parts: Parts, header: RequestHeader, frame: Buffer, position: int) -> Message:
+    """The request in a frame. TooManyElements when it has more than the setting allows."""
+    request = APIS[header.api_key].request
+    steps = decode_steps(request, header.api_version, frame, position, parts.config.max_request_elements)
+    message, _ = await parts.turns.begin().drive(steps)
+    return message
+
+
+def refusal(config: BrokerConfig, header: RequestHeader) -> Message:
+    """The answer to a request with too many elements: INVALID_REQUEST. PeerError for an API whose response has no place for an
+    error of the whole request; Kafka hangs up on what it cannot read, too.
+    """
+    api = APIS[header.api_key]
+    reason = (
+        f"the request has more than max.request.elements={config.max_request_elements} elements: "
+        "ask for fewer at once, or raise that setting"
+    )
+    fields = {
+        field.name: field.versions
+        for field in api.response.FIELDS
+        if field.name in ("error_code", "error_message")
+    }
+    if header.api_version not in fields.get("error_code", ()):
+        raise PeerError(f"{api.name}: {reason}")
+    values: dict[str, Any] = {"error_code": ErrorCode.INVALID_REQUEST}
+    if header.api_version in fields.get("error_message", ()):
+        values["error_message"] = reason
+    else:
+        _log.warning("request_too_large", api=api.name, client=header.client_id or "", reason=reason)
+    return api.response(**values)
+
+
+async def write(
+    parts: Parts, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message
+) -> Chunks:
+    """The bytes of a response; what it refuses goes into the log."""
+    from odradek.broker.dispatch import UnfitResponse
+
+    key, version = header.api_key, header.api_version
+    if charge is not None:
+        message = charge.told(version, message)
+    try:
+        steps = encode_response_steps(key, version, header.correlation_id, message)
+        chunks = await parts.turns.begin().drive(steps)
+    except OdradekError as error:
+        raise UnfitResponse(f"{APIS[key].name} version {version}: {error}") from error
+    if charge is not None:
+        chunks = charge.encoded(version, message, lambda _: chunks)
+    log_first_refusals(connection, header, APIS[key].name, message, parts.runtime.clock.monotonic)
+    return chunks

@@ -1,0 +1,217 @@
+"""The event loop, shared out between pieces of work that take long, so that a short one never waits long.
+
+How it works. Work of many steps calls `await turn.step()` between them. Its first `FREE_SECONDS` cost it nothing: what is short
+never notices. After them it queues for turns of `SLICE_SECONDS`. However many queue, one of them runs in each iteration of the
+loop, and between two iterations the loop serves its sockets and timers. So ninety long requests slow each other down, and hold
+up a short one by a slice for each time that it comes back to the loop.
+
+The contract: a step between two calls takes well under a millisecond. A plain pass over elements that were counted against a
+budget (a comprehension, a set, a sort) is one step; what does real work for each element calls `step` for each element.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from typing import Any, Final, TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+FREE_SECONDS: Final = 0.001
+SLICE_SECONDS: Final = 0.002
+SLICE_ITEMS: Final = 32
+"""So many are worked on at once where one at a time would take too long, and all would stop the loop."""
+
+
+_CALM_SECONDS: Final = 0.5
+_LOOKS_MAX: Final = 120
+
+
+class _Nothing(Awaitable[None]):
+    """Awaited, it is over at once."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Iterator[Any]:  # type: ignore[override]
+        return _NEVER
+
+
+_NEVER: Final[Iterator[Any]] = iter(())
+_NOTHING: Final = _Nothing()
+
+
+class Turns:
+    """Of one event loop."""
+
+    __slots__ = (
+        "_is_busy",
+        "_is_passing",
+        "_looks_left",
+        "_now",
+        "_queue",
+        "free_seconds",
+        "on_busy",
+        "slice_seconds",
+    )
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        *,
+        free_seconds: float = FREE_SECONDS,
+        slice_seconds: float = SLICE_SECONDS,
+    ) -> None:
+        self._now = now
+        self.free_seconds = free_seconds
+        self.slice_seconds = slice_seconds
+        self._queue: deque[asyncio.Future[None]] = deque()
+        self._is_passing = False
+        self._is_busy = False
+        self._looks_left = 0
+        self.on_busy: Callable[[bool], None] = lambda is_busy: None
+        """Told when long work begins, and when it is over; now and then, too, when it never is."""
+
+    def begin(self) -> Turn:
+        """For a piece of work that begins now."""
+        return Turn(self, self._now)
+
+    def queue(self) -> asyncio.Future[None]:
+        """A place in the queue, done when it is the caller's turn. Cancel it to leave."""
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
+        self._queue.append(place)
+        if not self._is_passing:
+            self._is_passing = True
+            loop.call_soon(self._pass_on, loop)
+            if not self._is_busy:
+                self._is_busy = True
+                self._looks_left = _LOOKS_MAX
+                self.on_busy(True)
+                loop.call_later(_CALM_SECONDS, self._look_busy, loop)
+        return place
+
+    def _look_busy(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looks_left -= 1
+        if self._is_passing and self._looks_left:
+            loop.call_later(_CALM_SECONDS, self._look_busy, loop)
+        else:
+            self._is_busy = False
+            self.on_busy(False)
+
+    def _pass_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake the first in the queue: once in each iteration of the loop."""
+        queue = self._queue
+        while queue:
+            place = queue.popleft()
+            if not place.done():  # else it was cancelled
+                place.set_result(None)
+                break
+        if queue:
+            loop.call_soon(self._pass_on, loop)
+        else:
+            self._is_passing = False
+
+
+class Turn:
+    """One piece of work, and how long it may go on before others come first."""
+
+    __slots__ = ("_ends", "_now", "_turns")
+
+    def __init__(self, turns: Turns, now: Callable[[], float]) -> None:
+        self._turns = turns
+        self._now = now
+        self._ends = now() + turns.free_seconds
+
+    @property
+    def is_over(self) -> bool:
+        return self._now() >= self._ends
+
+    def step(self) -> Awaitable[None]:
+        """Await it between two steps; it returns at once until the turn is over."""
+        return self.next() if self._now() >= self._ends else _NOTHING
+
+    async def next(self) -> None:
+        """Give up this turn and wait for another."""
+        await self._turns.queue()
+        self.renew()
+
+    def renew(self) -> None:
+        """Its turn has come: the caller waited for a place in the queue."""
+        self._ends = self._now() + self._turns.slice_seconds
+
+    async def map(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """`[make(item) for item in items]`, with a step before each."""
+        made = []
+        for item in items:
+            if self._now() >= self._ends:
+                await self.next()
+            made.append(make(item))
+        return made
+
+    async def gather(self, work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]:
+        """What `work` comes to for each item, in order. A few are under way at once: each is a task."""
+        done: list[T] = []
+        for some in slices(items):
+            await self.step()
+            done += await asyncio.gather(*map(work, some))
+        return done
+
+    async def drive(self, work: Generator[None, None, T]) -> T:
+        """Do the work of a generator that yields between its steps; what it returns."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if self._now() >= self._ends:
+                await self.next()
+
+
+def in_one_go(work: Generator[None, None, T]) -> T:
+    """What a generator of few steps returns."""
+    try:
+        while True:
+            next(work)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def slices(items: Sequence[S], size: int = SLICE_ITEMS) -> Iterator[Sequence[S]]:
+    """`items`, a few at a time, for work that is done for several at once: take a step before each slice."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+class Begun(Awaitable[T]):
+    """A coroutine that was begun outside a task, and what it waits for: awaited, the rest of it."""
+
+    __slots__ = ("_coroutine", "_wanted")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], wanted: Any) -> None:
+        self._coroutine = coroutine
+        self._wanted = wanted
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        wanted = self._wanted
+        while True:
+            try:
+                try:
+                    given = yield wanted
+                except BaseException as error:  # noqa: BLE001 - it is the coroutine's own to handle: a cancellation, most of all
+                    wanted = self._coroutine.throw(error)
+                else:
+                    wanted = self._coroutine.send(given)
+            except StopIteration as end:
+                result: T = end.value
+                return result

@@ -1,0 +1,189 @@
+"""A well-behaved client beside an attack: starts a broker, sends one of `frames.ATTACKS`, and prints what the client felt.
+
+    python -m tests.hostile.neighbour [NAME ...]
+
+The client produces a small batch with acks=all forty times a second, on a connection and in a process of its own. Each of its
+latencies counts from the moment when the batch was due, so a broker that stands still is felt by every batch of that time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Final, Self
+
+from tests.hostile.frames import ATTACKS, PARTITION_COUNT, TOPIC, framed
+
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.records import BatchBuilder, Codec
+
+INTERVAL_SECONDS: Final = 0.025
+_QUIET: Final = "beside"
+_BEFORE_SECONDS: Final = 0.5
+_AFTER_SECONDS: Final = 0.5
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ATTACKS))
+    parser.add_argument(
+        "--seconds-max", type=float, default=60.0, help="the longest wait for an attack's answer"
+    )
+    chosen = parser.parse_args(arguments)
+    sys.stdout.write(
+        f"{'attack':<38}{'sent kB':>9}{'answer s':>10}{'p50 ms':>8}{'p99 ms':>8}{'max ms':>9}{'RSS MB':>8}\n"
+    )
+    for name in chosen.names or ATTACKS:
+        _report(name, chosen.seconds_max)
+
+
+def _report(name: str, seconds_max: float) -> None:
+    attack = ATTACKS[name]()
+    with tempfile.TemporaryDirectory() as directory, _Broker(Path(directory)) as broker:
+        _exchange(broker.port, _creation())
+        client = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.neighbour_client", str(broker.port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert client.stdout is not None
+        assert client.stdin is not None
+        client.stdout.readline()  # it is under way
+        time.sleep(_BEFORE_SECONDS)
+        started = time.monotonic()
+        outcome = _attacked(broker.port, attack, seconds_max)
+        seconds = time.monotonic() - started
+        time.sleep(_AFTER_SECONDS)
+        rss = broker.rss_bytes_max
+        client.stdin.close()
+        latencies = sorted(map(float, client.stdout.read().split()))
+        client.wait()
+    sys.stdout.write(
+        f"{name:<38}{len(attack) / 1000:>9.0f}{seconds:>9.1f}{outcome}"
+        f"{_part(latencies, 0.5):>8.1f}{_part(latencies, 0.99):>8.1f}{latencies[-1]:>9.1f}{rss / 1e6:>8.0f}\n"
+    )
+    sys.stdout.flush()
+
+
+def _part(latencies: list[float], part: float) -> float:
+    return latencies[min(int(len(latencies) * part), len(latencies) - 1)]
+
+
+def _attacked(port: int, attack: bytes, seconds_max: float) -> str:
+    """Send it and read until every request of it is answered: " ", "x" when the connection ended, "!" when time was up."""
+    wanted = _frame_count(attack)
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.settimeout(seconds_max)
+        sender = threading.Thread(target=_send, args=(connection, attack), daemon=True)
+        sender.start()
+        try:
+            for _ in range(wanted):
+                if not read_frame(connection):
+                    return "x"
+        except TimeoutError:
+            return "!"
+        except OSError:
+            return "x"
+    return " "
+
+
+def _send(connection: socket.socket, attack: bytes) -> None:
+    try:
+        connection.sendall(attack)
+    except OSError:
+        return  # the broker hung up; the reader says so
+
+
+def _frame_count(frames: bytes) -> int:
+    count = position = 0
+    while position < len(frames):
+        position += 4 + struct.unpack_from(">i", frames, position)[0]
+        count += 1
+    return count
+
+
+def read_frame(connection: socket.socket) -> bool:
+    size = _read(connection, 4)
+    return size is not None and _read(connection, struct.unpack(">i", size)[0]) is not None
+
+
+def _read(connection: socket.socket, size: int) -> bytes | None:
+    received = bytearray()
+    while len(received) < size:
+        piece = connection.recv(min(size - len(received), 1 << 20))
+        if not piece:
+            return None
+        received += piece
+    return bytes(received)
+
+
+def _exchange(port: int, frame: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(frame)
+        read_frame(connection)
+
+
+def _creation() -> bytes:
+    topics = [
+        CreatableTopic(name=TOPIC, num_partitions=PARTITION_COUNT, replication_factor=1),
+        CreatableTopic(name=_QUIET, num_partitions=1, replication_factor=1),
+    ]
+    return framed("CreateTopics", 5, CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+
+
+def produce_frame() -> bytes:
+    builder = BatchBuilder(Codec.NONE)
+    builder.append(1_000_000, None, b"x" * 100, [])
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    return framed(
+        "Produce",
+        9,
+        ProduceRequest(
+            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=_QUIET, partition_data=[data])]
+        ),
+    )
+
+
+class _Broker:
+    """A broker process of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> Self:
+        command = [
+            Path(sys.executable).with_name("odradek"),
+            *("serve", "--data", self._directory / "data", "--listen", "127.0.0.1:0", "--set", "node.id=1"),
+        ]
+        self._log = (self._directory / "log").open("w")
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline().rpartition(":")[2])
+        return self
+
+    @property
+    def rss_bytes_max(self) -> int:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,171 @@
+"""Requests whose arrays are as large as they may be, or larger, for every API that is served: nobody else waits for them.
+
+What is measured is processor time of the event loop's thread, so that a busy machine does not fail a test.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from tests.hostile.frames import Shape, depth_of, filled
+
+from odradek.broker.handlers import Handlers
+from odradek.broker.process import keep_collections_small
+from odradek.model.errors import ErrorCode
+from odradek.protocol import APIS, RequestHeader, encode_request
+from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+ELEMENT_COUNT = 20_000
+ANSWER_SECONDS = 10
+HOLD_SECONDS_MAX = 0.1
+"""Far above what a turn and a step take, for a busy machine makes a processor slower, too. Served in one go, most of these
+requests take longer, and some several seconds."""
+
+
+@dataclass
+class Holds:
+    """The longest callbacks of the loop."""
+
+    seconds_max: float = 0.0
+    by_whom: list[tuple[float, str]] = field(default_factory=list)
+
+
+@contextmanager
+def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Holds]:
+    holds = Holds()
+    run = asyncio.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        started = time.thread_time()
+        run(handle)
+        seconds = time.thread_time() - started
+        if seconds > HOLD_SECONDS_MAX / 5:
+            holds.by_whom.append((seconds, repr(handle)[:300]))
+            holds.seconds_max = max(holds.seconds_max, seconds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.Handle, "_run", timed)
+        yield holds
+
+
+def with_arrays() -> list[Any]:
+    cases = []
+    for key in Handlers():
+        api = APIS[key]
+        version = api.latest_stable
+        depth = depth_of(api.request, version)
+        shapes = [shape for shape in Shape if depth > (1 if shape is Shape.DEEP else 0)]
+        cases += [pytest.param(api.name, version, shape, id=f"{api.name}-{shape.value}") for shape in shapes]
+    return cases
+
+
+@pytest.mark.parametrize(("name", "version", "shape"), with_arrays())
+async def test_a_request_of_many_elements_holds_nobody_up(
+    scene: Any, monkeypatch: pytest.MonkeyPatch, name: str, version: int, shape: Shape
+) -> None:
+    broker = await scene.start()
+    broker.turns.on_busy = keep_collections_small
+    api = next(api for api in APIS.values() if api.name == name)
+    small, large = (
+        encode_request(RequestHeader(api.key, version, 1, "test"), filled(api.request, version, count, shape))
+        for count in (1, ELEMENT_COUNT)
+    )
+    await _exchange(broker.port, small)  # imports what serves this API
+    gc.collect()
+    gc.freeze()
+    try:
+        with measured(monkeypatch) as holds:
+            await _exchange(broker.port, large)
+    finally:
+        keep_collections_small(False)
+        gc.unfreeze()
+    assert holds.seconds_max < HOLD_SECONDS_MAX, sorted(holds.by_whom, reverse=True)[:3]
+
+
+async def _exchange(port: int, frame: bytes) -> bytes:
+    """The answer; nothing when the broker hangs up, or lets a member wait for its group."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(frame)
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            size = await reader.readexactly(4)
+            return await reader.readexactly(int.from_bytes(size, "big"))
+    except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_a_request_of_too_many_elements_is_refused_with_the_setting_that_says_so(scene: Any) -> None:
+    await scene.start(max_request_elements="1000")
+    wire = await scene.connect()
+    response = await wire.call("CreateTopics", 7, filled(APIS[19].request, 7, 1, Shape.EQUAL))
+    assert len(response.topics) == 1
+    wanted = [TopicPartitions(topic="t", partitions=list(range(1001)))]
+    response = await wire.call(
+        "ElectLeaders", 2, ElectLeadersRequest(election_type=0, topic_partitions=wanted)
+    )
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    request = ConsumerGroupHeartbeatRequest(subscribed_topic_names=[""] * 1001)
+    response = await wire.call("ConsumerGroupHeartbeat", 1, request)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert "max.request.elements=1000" in response.error_message
+
+
+async def test_a_request_of_too_many_elements_that_cannot_be_told_so_ends_its_connection(scene: Any) -> None:
+    await scene.start(max_request_elements="1000")
+    wire = await scene.connect()
+    wire.send("DescribeConfigs", 4, filled(APIS[32].request, 4, 1001, Shape.EQUAL))
+    assert await wire.closed_by_broker()
+
+
+async def test_what_describe_configs_names_again_and_again_is_described_once(scene: Any) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    broker = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+    response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=[broker] * 2500))
+    assert [one.resource_name for one in response.results] == ["1"]
+
+
+async def test_a_large_answer_is_the_same_as_many_small_ones(scene: Any) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    await wire.create("t", partitions=3)
+    names = [MetadataRequestTopic(name=name) for name in ("t", *(f"n{number}" for number in range(3000)))]
+    request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    response = await wire.call("Metadata", 9, request)
+    assert [(one.name, one.error_code, len(one.partitions)) for one in response.topics] == [
+        ("t", 0, 3),
+        *((f"n{number}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0) for number in range(3000)),
+    ]
+
+
+async def test_what_is_asked_behind_a_long_request_does_not_overtake_it(scene: Any) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    await wire.create("t")
+    wire.send(
+        "DeleteTopics",
+        5,
+        DeleteTopicsRequest(topic_names=[*(f"n{i}" for i in range(3000)), "t"], timeout_ms=1),
+    )
+    wire.send(
+        "CreateTopics",
+        7,
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)], timeout_ms=1000
+        ),
+    )
+    deleted, created = await wire.receive(), await wire.receive()
+    assert deleted.responses[-1].error_code == ErrorCode.NONE
+    assert created.topics[0].error_code == ErrorCode.NONE
