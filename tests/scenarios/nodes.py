@@ -27,6 +27,7 @@ from odradek.replication.in_sync import IsrAnswer, IsrProposal
 from odradek.replication.partition import Membership, Partition
 from odradek.replication.replica_fetchers import ReplicaFetchers
 from odradek.runtime.real import real_runtime
+from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
 from odradek.storage.directories import LogDirectories
 
@@ -169,6 +170,7 @@ class Node:
             coordinators=cast(Any, None),
             quotas=Quotas(),
             moves=cast(Any, None),
+            turns=Turns(self.runtime.clock.monotonic),
         )
         limits = ServerLimits()
         self.server = Server(Dispatcher(parts, Handlers()), limits, now=self.runtime.clock.monotonic)

@@ -189,8 +189,11 @@ def in_one_go(work: Generator[None, None, T]) -> T:
 
 
 def slices(items: Sequence[S], size: int = SLICE_ITEMS) -> Iterator[Sequence[S]]:
-    """`items`, a few at a time, for work that is done for several at once: take a step before each slice."""
-    return (items[start : start + size] for start in range(0, len(items), size))
+    """`items`, a few at a time, for work that is done for several at once: take a step before each slice.
+
+    There is one slice, an empty one, of no items: what is asked for nothing may have an error of its own.
+    """
+    return (items[start : start + size] for start in range(0, max(len(items), 1), size))
 
 
 class Begun(Awaitable[T]):

@@ -30,7 +30,7 @@ async def handle(
     turn = parts.turns.begin()
     verdicts: dict[Place, ErrorCode] = {}
     try:
-        for some in slices(places, OFFSETS_AT_ONCE) if places else [()]:
+        for some in slices(places, OFFSETS_AT_ONCE):
             await turn.step()
             verdicts |= await parts.groups.delete_offsets(request.group_id, some)
     except KafkaError as error:
