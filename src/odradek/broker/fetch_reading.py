@@ -98,7 +98,7 @@ class Reading:
         if wanted is not None:
             self._wanted = wanted
         self._begin()
-        if self._is_first:
+        if self._is_first and self.follower is not None:
             in_one_go(self._note_follower())
         return [self._read_one(wanted) for wanted in self._wanted]
 

@@ -17,9 +17,9 @@ may not see (CVE-2018-1288).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterable, Iterator
-from functools import partial
+from collections.abc import Awaitable, Iterable
 from typing import Final
+from uuid import UUID
 
 from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.fetch_reading import FetchingBroker, Reading, Result, failed
@@ -48,12 +48,12 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.replication.partition import Partition
-from odradek.runtime.turns import in_one_go
 
 _SINCE_SESSIONS: Final = 7
 _SINCE_TOPIC_IDS: Final = 13
 _SINCE_REPLICA_STATE: Final = 15
 _SINCE_HINTS: Final = 16
+_Topics = dict[tuple[str, UUID], FetchableTopicResponse]
 _FEW_PARTITIONS: Final = 200
 """Fetches of more are planned, read and answered in turns."""
 
@@ -65,8 +65,8 @@ def handle(
         follower = _follower(parts, circumstances, request)
         if _names_many(request):
             return Holding(_plan_many(parts, circumstances, request, follower))
-        make = partial(_wanted, by_id=circumstances.api_version >= _SINCE_TOPIC_IDS)
-        wanted = [make(pair) for pair in _pairs(request)]
+        by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+        wanted = [_wanted(topic, item, by_id) for topic in request.topics for item in topic.partitions]
         plan = _plan(parts, circumstances, request, follower, wanted)
     except KafkaError as error:
         return _refused(circumstances, request, error)
@@ -125,20 +125,24 @@ def _waits(request: FetchRequest, plan: FetchPlan, reading: Reading) -> bool:
 
 
 def _names_many(request: FetchRequest) -> bool:
-    topics = request.topics
-    return (
-        len(topics) > _FEW_PARTITIONS
-        or len(request.forgotten_topics_data) > _FEW_PARTITIONS
-        or any(len(topic.partitions) > _FEW_PARTITIONS for topic in topics)
-    )
+    if len(request.topics) > _FEW_PARTITIONS or len(request.forgotten_topics_data) > _FEW_PARTITIONS:
+        return True
+    for topic in request.topics:  # noqa: SIM110 - any() would cost each fetch a generator
+        if len(topic.partitions) > _FEW_PARTITIONS:
+            return True
+    return False
 
 
 async def _plan_many(
     parts: Parts, circumstances: Circumstances, request: FetchRequest, follower: FetchingBroker | None
 ) -> FetchResponse:
     turn = parts.turns.begin()
-    make = partial(_wanted, by_id=circumstances.api_version >= _SINCE_TOPIC_IDS)
-    wanted = await turn.map(make, _pairs(request))
+    by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+    wanted = []
+    for topic in request.topics:
+        for item in topic.partitions:
+            await turn.step()
+            wanted.append(_wanted(topic, item, by_id))
     if follower is None and len(wanted) > SESSION_PARTITIONS_MAX:
         if request.session_epoch > 0:
             error = KafkaError(
@@ -179,10 +183,14 @@ async def _fetch_many(
     kept = []
     for result in results:
         await turn.step()
-        if _is_told(plan, result):
+        if plan.session is None or plan.session.changed(_told(result)) or not plan.incremental:
             kept.append(result)
     hints = _hints(parts, circumstances)
-    response = await turn.drive(_response_steps(plan, kept, hints))
+    topics: _Topics = {}
+    for result in kept:
+        await turn.step()
+        _add(topics, result, hints)
+    response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
     return response if hints is None else _with_endpoints(response, hints)
 
 
@@ -289,12 +297,7 @@ def _follower(parts: Parts, circumstances: Circumstances, request: FetchRequest)
     return FetchingBroker(broker_id=BrokerId(replica_id), broker_epoch=state.replica_epoch)
 
 
-def _pairs(request: FetchRequest) -> Iterator[tuple[FetchTopic, FetchPartition]]:
-    return ((topic, item) for topic in request.topics for item in topic.partitions)
-
-
-def _wanted(pair: tuple[FetchTopic, FetchPartition], *, by_id: bool) -> WantedPartition:
-    topic, item = pair
+def _wanted(topic: FetchTopic, item: FetchPartition, by_id: bool) -> WantedPartition:
     return WantedPartition(
         key=identified(topic.topic_id, item.partition) if by_id else named(topic.topic, item.partition),
         fetch_offset=item.fetch_offset,
@@ -340,35 +343,30 @@ def _plan(
 def _response(
     parts: Parts, circumstances: Circumstances, plan: FetchPlan, results: Iterable[Result]
 ) -> FetchResponse:
-    kept = [result for result in results if _is_told(plan, result)]
-    hints = _hints(parts, circumstances)
-    steps = _response_steps(plan, kept, hints)
-    response = in_one_go(steps)
-    return response if hints is None else _with_endpoints(response, hints)
-
-
-def _is_told(plan: FetchPlan, result: Result) -> bool:
     session = plan.session
-    return session is None or session.changed(_told(result)) or not plan.incremental
+    if session is not None:
+        kept = [result for result in results if session.changed(_told(result)) or not plan.incremental]
+    else:
+        kept = list(results)
+    hints = _hints(parts, circumstances)
+    topics: _Topics = {}
+    for result in kept:
+        _add(topics, result, hints)
+    response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
+    return response if hints is None else _with_endpoints(response, hints)
 
 
 def _hints(parts: Parts, circumstances: Circumstances) -> LeaderHints | None:
     return LeaderHints(parts, circumstances) if circumstances.api_version >= _SINCE_HINTS else None
 
 
-def _response_steps(
-    plan: FetchPlan, kept: Iterable[Result], hints: LeaderHints | None
-) -> Generator[None, None, FetchResponse]:
-    topics: dict[tuple[str, object], FetchableTopicResponse] = {}
-    for result in kept:
-        yield
-        key = result.key
-        topic = topics.get((key.topic, key.topic_id))
-        if topic is None:
-            topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
-            topics[key.topic, key.topic_id] = topic
-        topic.partitions.append(_hinted(result, hints))
-    return FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
+def _add(topics: _Topics, result: Result, hints: LeaderHints | None) -> None:
+    key = result.key
+    topic = topics.get((key.topic, key.topic_id))
+    if topic is None:
+        topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
+        topics[key.topic, key.topic_id] = topic
+    topic.partitions.append(_hinted(result, hints))
 
 
 def _hinted(result: Result, hints: LeaderHints | None) -> PartitionData:

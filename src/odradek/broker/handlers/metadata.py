@@ -147,10 +147,11 @@ def _is_long(parts: Parts, circumstances: Circumstances, request: MetadataReques
     assert wanted is not None
     if len(wanted) > _FEW_TOPICS:
         return True
-    return any(
-        (topic := topics.get(one.name or "")) is not None and len(topic.partitions) > _FEW_PARTITIONS
-        for one in wanted
-    )
+    for one in wanted:  # any() would cost each request a generator
+        topic = topics.get(one.name or "")
+        if topic is not None and len(topic.partitions) > _FEW_PARTITIONS:
+            return True
+    return False
 
 
 async def _answer_in_turns(
