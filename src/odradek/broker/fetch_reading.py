@@ -28,8 +28,8 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.replication.partition import Partition
 from odradek.runtime.mapped_range import is_mapped
-from odradek.storage.readable_segment import ColdRange
 from odradek.runtime.turns import in_one_go
+from odradek.storage.readable_segment import ColdRange
 
 _UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11
@@ -98,15 +98,19 @@ class Reading:
         if wanted is not None:
             self._wanted = wanted
         self._begin()
-        if self._is_first and self.follower is not None:
-            in_one_go(self._note_follower())
+        if self._is_first:
+            self._is_first = False
+            if self.follower is not None:
+                in_one_go(self._note_follower(self.follower))
         return [self._read_one(wanted) for wanted in self._wanted]
 
     def read_steps(self) -> Generator[None, None, list[Result]]:
         """The same, for many partitions: it yields between them."""
         self._begin()
         if self._is_first:
-            yield from self._note_follower()
+            self._is_first = False
+            if self.follower is not None:
+                yield from self._note_follower(self.follower)
         results = []
         for wanted in self._wanted:
             yield
@@ -120,12 +124,8 @@ class Reading:
         self._looks_for_cold, self.cold = self._is_first, []
         self._memory_room_bytes = self._parts.answer_room_bytes() if self.follower is None else _UNBOUNDED
 
-    def _note_follower(self) -> Generator[None, None, None]:
+    def _note_follower(self, follower: FetchingBroker) -> Generator[None, None, None]:
         """The follower's progress, of all partitions before any is read: the answer says where their marks are then."""
-        self._is_first = False
-        follower = self.follower
-        if follower is None:
-            return
         now = self._parts.runtime.clock.monotonic()
         for wanted in self._wanted:
             yield

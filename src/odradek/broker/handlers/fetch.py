@@ -167,6 +167,9 @@ async def _fetch_many(
     turn = parts.turns.begin()
     reading = Reading(parts, circumstances, request, plan.wanted, follower)
     results = await turn.drive(reading.read_steps())
+    if reading.cold:
+        await parts.runtime.offload.run(reading.bring)
+        results = await turn.drive(reading.read_steps())
     if _waits(request, plan, reading):
         wait_s = request.max_wait_ms / 1000
         missing_bytes = request.min_bytes - reading.found_bytes
