@@ -103,8 +103,8 @@ def pipelined(request_count: int) -> bytes:
 def gzip_produce(expanded_bytes: int = 14 << 20, partition_count: int = PARTITION_COUNT) -> bytes:
     """A batch for each partition, each small on the wire and large inside."""
     builder = BatchBuilder(Codec.GZIP)
-    for _ in range(expanded_bytes // 16):
-        builder.append(1_000_000, None, b"12345678", [])
+    for _ in range(expanded_bytes // 140):
+        builder.append(1_000_000, None, b"x" * 128, [])
     batch = bytes(builder.build())
     data = [PartitionProduceData(index=index, records=batch) for index in range(partition_count)]
     request = ProduceRequest(
