@@ -60,6 +60,6 @@ def _notes(outcome: Outcome) -> list[str]:
                 f" {one['count']:,} {one['elements']} {one['array']}, {one['frame_bytes'] // 1000} kB, {one['outcome']}"
                 for one in value
             ]
-        elif name != "logged_bytes" and value:
+        elif name != "logged_bytes" and value not in (None, "", [], {}):
             lines.append(f"      {name.replace('_', ' ')}: {value}")
     return lines

@@ -127,6 +127,7 @@ def _record_count(data: bytes) -> int:
 ATTACKS: Final = (
     Attack(
         name="a topic deleted from a full disk",
+        brokers_in_short=(1,),
         claim="a deleted topic's space is free soon, also where not another byte can be written",
         run=_fill_and_delete,
         prepare=_prepare_filler,
