@@ -23,6 +23,8 @@ from odradek.protocol.messages.create_topics import (
 from odradek.runtime.turns import slices
 
 _SINCE_QUOTA_ERROR = 6
+_Described = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+"""What is told of a topic's settings, by those that it sets itself."""
 
 
 async def handle(
@@ -48,7 +50,8 @@ async def handle(
         await turn.step()
         made = await parts.controller.create_topics(some, validate_only=request.validate_only)
         outcomes.update((new.name, outcome) for new, outcome in zip(some, made, strict=True))
-    topics = await turn.map(lambda name: _result(parts, name, outcomes[name]), names)
+    described: _Described = {}
+    topics = await turn.map(lambda name: _result(parts, name, outcomes[name], described), names)
     return CreateTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, topics=topics)
 
 
@@ -92,7 +95,9 @@ def _configs(topic: CreatableTopic) -> Mapping[str, str]:
     return configs
 
 
-def _result(parts: Parts, name: str, outcome: TopicImage | KafkaError) -> CreatableTopicResult:
+def _result(
+    parts: Parts, name: str, outcome: TopicImage | KafkaError, described: _Described
+) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(
             name=name, error_code=outcome.code, error_message=outcome.message, configs=[]
@@ -104,8 +109,20 @@ def _result(parts: Parts, name: str, outcome: TopicImage | KafkaError) -> Creata
         error_message=None,
         num_partitions=len(outcome.partitions),
         replication_factor=len(outcome.partitions[0].replicas),
-        configs=[_config(entry) for entry in describe_topic(outcome.configs, parts.config, older_names=True)],
+        configs=_configs_told(parts, outcome.configs, described),
     )
+
+
+def _configs_told(
+    parts: Parts, configs: Mapping[str, str], described: _Described
+) -> list[CreatableTopicConfigs]:
+    """Most topics of a request have the same settings: they are described once."""
+    key = tuple(configs.items())
+    told = described.get(key)
+    if told is None:
+        settings = describe_topic(configs, parts.config, older_names=True)
+        told = described[key] = [_config(entry) for entry in settings]
+    return told
 
 
 def _config(entry: DescribedSetting) -> CreatableTopicConfigs:
