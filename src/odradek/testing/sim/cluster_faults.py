@@ -43,7 +43,11 @@ KINDS: Final = _CRASHES | {
     "eio",
     "enospc",
     "rot",
+    "wipe",
+    "restore",
 }
+LOSSES: Final = frozenset({"rot", "wipe", "restore"})
+"""One broker of a run may lose something that was on its disk."""
 """What each does is said where it is done: `Nemesis`."""
 _FORM: Final = re.compile(r"([a-z/]+)(?::([a-z]+))?@(\d+(?:\.\d+)?)(?:\+(\d+(?:\.\d+)?))?")
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from odradek.broker import fetch_reading
+from odradek.broker import disk_identity, fetch_reading, replica_opening
+from odradek.broker.replica_evidence import ALL_THERE, Judgement
 from odradek.cluster.image import PartitionImage
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId, Offset
@@ -19,7 +20,10 @@ from odradek.replication.following import FetchState, Followed, Wish
 from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
 from odradek.replication.partition import Partition
 from odradek.replication.replica_fetchers import _FetchLoop
+from odradek.storage import directories
+from odradek.storage.directories import Absent
 from odradek.storage.epochs import EpochEnd, EpochHistory
+from odradek.storage.lack_notes import LackNote
 from odradek.storage.log import Log
 from odradek.storage.segment import SegmentWriter
 from odradek.testing.sim.mutant import Patches, mutant
@@ -399,3 +403,29 @@ def truncated_on_the_loop() -> Patches:
             self.log.flushed(job)
 
     yield patch.object(FollowingReplica, "_change_end", change_end)
+
+
+# -- disks that are not what they were
+
+
+@mutant("row 10: a replica whose log is gone passes for a whole one", _SCENARIO)
+def lost_replica_is_whole() -> Patches:
+    whole = Judgement(repairable=True, if_absent=Absent.MAKE)
+    yield patch.object(replica_opening, "judged", lambda *_, **__: whole)
+
+
+@mutant("an older copy of a disk passes for the newest", _SCENARIO)
+def older_copy_is_newest() -> Patches:
+    yield patch.object(disk_identity, "compared", lambda *_, **__: ALL_THERE)
+
+
+@mutant(
+    "an empty log that replaces a lost one has no note of it on the disk",
+    _SCENARIO,
+    aside="only a crash before the controller acts upon the loss meets it; the unit tests crash at each step",
+)
+def lack_is_not_noted() -> Patches:
+    def write_note(disk: Any, directory: str, note: LackNote) -> None:
+        return None
+
+    yield patch.object(directories, "write_note", write_note)

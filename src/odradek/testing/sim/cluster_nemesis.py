@@ -12,12 +12,13 @@ from random import Random
 from typing import Final
 
 from odradek.cluster.image import TopicImage
+from odradek.storage.naming import parse_partition_directory
 from odradek.testing.sim.chance import stream
 from odradek.testing.sim.cluster_faults import ClusterFaults, Strike
 from odradek.testing.sim.cluster_keeper import ClusterKeeper, gather_all
 from odradek.testing.sim.cluster_view import ClusterView
 from odradek.testing.sim.disk_faults import GROWING, SYNCS, WRITES, CrashAt, CrashKind, DiskFault, FailAt
-from odradek.testing.sim.medium import Medium
+from odradek.testing.sim.medium import Folder, Inode, Medium
 from odradek.testing.sim.registry import RegistryConditions, SimRegistryStore
 from odradek.testing.sim.world import Host, World
 
@@ -28,6 +29,8 @@ _POINTS: Final = {
     "rename": (frozenset({"rename"}), ""),
 }
 _ROTTEN: Final = (".log", ".log", ".index", ".timeindex", ".snapshot")
+_DATA: Final = "/data"
+_ALL_FALL: Final = 0.7
 _BATCH_HEAD: Final = 27
 """Up to and with its last offset delta."""
 _CLOCK_MS: Final = 1_000_000
@@ -110,8 +113,8 @@ class Nemesis:
         if hit is None:
             return
         self._world.trace.note("strike", str(strike), hit.host.name)
-        if strike.kind == "roll":
-            await self._roll(strike)
+        if strike.kind in ("roll", "restore"):
+            await (self._roll(strike) if strike.kind == "roll" else self._restore(strike, hit, rng))
             return
         undo = self._begin(strike, hit, rng)
         if undo is not None:
@@ -123,7 +126,7 @@ class Nemesis:
         if kind in ("kill", "power"):
             self._kill(CrashKind(kind), point, strike, hit, rng)
             return None
-        if kind in ("eio", "enospc", "rot", "slowdisk"):
+        if kind in ("eio", "enospc", "rot", "wipe", "slowdisk"):
             return self._trouble_disk(kind, strike, hit, rng)
         if kind in ("cut", "unheard", "expire", "stale"):
             return self._trouble_registry(kind, hit)
@@ -244,9 +247,53 @@ class Nemesis:
             case "eio":
                 operations = rng.choice((SYNCS, SYNCS, GROWING))
                 _arm(hit, FailAt(number=0, error=errno.EIO, operations=operations, done=rng.random()))
+            case "wipe":
+                self._wipe(strike, hit, rng)
             case _:
                 self._rot(strike, hit, rng)
         return None
+
+    def _wipe(self, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
+        """Kill the broker and take its disk away, or the directory of one partition."""
+        if not self._begin_loss(hit, strike.for_s, rng):
+            return
+        data = hit.host.medium.folder(_DATA)
+        held = sorted(name for name in data.names if parse_partition_directory(name) is not None)
+        doomed = sorted(data.names) if not held or rng.random() < 0.5 else [rng.choice(held)]
+        for name in doomed:
+            data.unlink(name)
+        data.sync()
+        self._world.trace.note("wiped", hit.host.name, len(doomed))
+
+    async def _restore(self, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
+        """Later, put back what the broker's disk is now: it was restarted in between, so its generation is an older one."""
+        copy = _copied(hit.host.medium.folder(_DATA))
+        hit.crash(CrashKind.PROCESS_KILL, 0.05)
+        waited_s = 0.0
+        while waited_s < _COMING_UP_S_MAX and (waited_s < strike.for_s or not hit.is_up):
+            await asyncio.sleep(0.1)
+            waited_s += 0.1
+        if not self._begin_loss(hit, 0.05, rng):
+            return
+        data = hit.host.medium.folder(_DATA)
+        data.names = copy.names
+        data.sync()
+        self._world.trace.note("restored", hit.host.name)
+
+    def _begin_loss(self, hit: ClusterKeeper, down_s: float, rng: Random) -> bool:
+        """Kill the broker; no second one of a run may lose anything. The others may die with it, so that it stays in sync, and
+        be back later.
+        """
+        if self.is_over or self._rotten not in (None, hit) or not self._view.may_lose_disk(hit):
+            return False
+        self._rotten = hit
+        self.on_rot()
+        if rng.random() < _ALL_FALL:
+            for one in self._view.keepers:
+                if one is not hit:
+                    one.crash(CrashKind.PROCESS_KILL, down_s + rng.uniform(0.5, 2.0))
+        hit.crash(CrashKind.PROCESS_KILL, down_s)
+        return True
 
     def _rot(self, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
         """Kill the broker and flip a bit in one of its files; no second broker of a run may lose anything so.
@@ -288,6 +335,20 @@ class Nemesis:
                 one.life.disk.faults.clear()
         self.is_over = True
         self._world.trace.note("calm")
+
+
+def _copied(folder: Folder) -> Folder:
+    """What a backup of it holds."""
+    copy = Folder()
+    for name, node in folder.names.items():
+        if isinstance(node, Folder):
+            copy.link(name, _copied(node))
+        else:
+            file = Inode(node.modified_ms)
+            file.overwrite(bytes(node.cache))
+            copy.link(name, file)
+    copy.sync()
+    return copy
 
 
 def _arm(hit: ClusterKeeper, fault: DiskFault) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from odradek.testing.sim.broker_clients import PORT
 from odradek.testing.sim.chance import stream
-from odradek.testing.sim.cluster_faults import ClusterFaults
+from odradek.testing.sim.cluster_faults import LOSSES, ClusterFaults
 from odradek.testing.sim.cluster_plays import profile_of
 from odradek.testing.sim.consumer_group_members import SESSION_MS
 from odradek.testing.sim.disk_faults import CrashKind
@@ -91,7 +91,7 @@ class ClusterPlan:
 
     def fit_for(self, faults: ClusterFaults) -> ClusterPlan:
         """Where a disk rots, a record is never acknowledged by one broker alone."""
-        rots = any(one.kind == "rot" for one in faults.strikes)
+        rots = any(one.kind in LOSSES for one in faults.strikes)
         return replace(self, min_insync=min(2, self.replication)) if rots else self
 
     def topic(self) -> dict[str, str]:

@@ -147,6 +147,12 @@ def _rot(rng: Random, at_s: float) -> list[Line]:
     return [("rot", rng.choice(("leader", "follower", "any")), at_s, rng.uniform(0.05, 0.6))]
 
 
+def _lost_disk(rng: Random, at_s: float) -> list[Line]:
+    """A broker comes back without its disk, without a part of it, or with an older one: others have what it lacks."""
+    kind = rng.choice(("wipe", "restore"))
+    return [(kind, rng.choice(("leader", "follower", "any")), at_s, rng.uniform(0.05, 0.8))]
+
+
 _PLAYS: Final[dict[str, Sequence[Play]]] = {
     "storms": (
         _laggard,
@@ -169,7 +175,7 @@ _PLAYS: Final[dict[str, Sequence[Play]]] = {
         _handover,
     ),
     "moves": (_newcomer, _newcomer, _slow_follower, _relay, _busy_controller, _slow_word),
-    "rot": (_rot, _rot, _slow_follower, _zombie),
+    "rot": (_rot, _rot, _lost_disk, _lost_disk, _slow_follower, _zombie),
     "terms": (_deposed_controller, _deposed_controller, _busy_controller, _zombie, _back_at_once, _relay),
 }
 

@@ -74,6 +74,20 @@ class ClusterView:
             if keeper.broker_id in one.replicas
         )
 
+    def may_lose_disk(self, keeper: ClusterKeeper) -> bool:
+        """Whether that is so of internal topics, too, and everybody is there to go on without it."""
+        image = self.image()
+        return (
+            image is not None
+            and all(one.is_up for one in self.keepers)
+            and all(
+                set(partition.isr) - {keeper.broker_id}
+                for topic in image.topics.values()
+                for partition in topic.partitions
+                if keeper.broker_id in partition.replicas
+            )
+        )
+
 
 def _partitions(image: ClusterImage, topic: str | None) -> list[PartitionImage]:
     chosen: Iterable[PartitionImage] = (
