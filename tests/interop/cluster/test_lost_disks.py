@@ -159,3 +159,40 @@ def test_the_last_replica_in_sync_that_lost_its_records_does_not_lead(
     until(lambda: topic_of(everybody, "t").partitions[0].leader in (first.node_id, second.node_id))
     assert read_all(cluster.address, "t", 50) == Counter(before.values)
     until(lambda: len(topic_of(everybody, "t").partitions[0].isrs) == 3)
+
+
+@pytest.mark.parametrize("stop", ["TERM", "KILL"])
+def test_a_broker_alone_does_not_lead_an_empty_log_in_place_of_one_that_it_had(
+    tmp_path: Path, stop: str
+) -> None:
+    with Cluster(brokers=1, data=tmp_path) as cluster:
+        [broker] = cluster.brokers
+        for topic in ("lost", "kept"):
+            create(admin_of(broker), topic, partitions=1, replicas=1)
+            producer = Acknowledged(cluster.address)
+            producer.send(topic, 0, 50)
+            producer.finish()
+        held = broker.terms.directory / "held-replicas"
+        until(lambda: held.exists() and "kept" in held.read_text())
+        if stop == "TERM":
+            assert broker.stop() == 0
+        else:
+            broker.kill()
+        shutil.rmtree(broker.terms.directory / "lost-0")
+
+        for _ in range(2):
+            broker.start()
+            broker.wait_until_ready()
+            everything = admin_of(broker)
+            assert topic_of(everything, "kept").partitions[0].leader == broker.node_id
+            assert topic_of(everything, "lost").partitions[0].leader == NO_LEADER
+            broker.kill()
+
+        broker.start()
+        broker.wait_until_ready()
+        elect_uncleanly(broker, "lost-0")
+        until(lambda: topic_of(admin_of(broker), "lost").partitions[0].leader == broker.node_id)
+        producer = Acknowledged(cluster.address)
+        producer.send("lost", 0, 10)
+        producer.finish()
+        assert read_all(cluster.address, "kept", 50)[b"49"] == 1
