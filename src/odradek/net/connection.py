@@ -508,21 +508,21 @@ class Connection(asyncio.BufferedProtocol):
             self._held = None
         if future.cancelled():
             # By us, when the connection is lost; else the work was given up: no answer will ever come, nor one behind it.
-            self._drop("the broker gave up a request")
+            self._drop("the broker gave up a request", slot)
             return
         error = future.exception()
         if error is not None:
-            self._failed(error)
+            self._failed(error, slot)
         elif not self._closing:
             self._settle(slot, future.result())
             self._serve_backlog()
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException, slot: _Slot) -> None:
         if isinstance(error, KafkaError | PeerError):
-            self._drop(str(error))
+            self._drop(str(error), slot)
             return
         _log.error("request_failed", peer=self.peer, error=repr(error))
-        self._drop("the broker failed to serve a request (the log has the details)")
+        self._drop("the broker failed to serve a request (the log has the details)", slot)
         self._server.report(error)
 
     def _settle(self, slot: _Slot, chunks: Chunks | None) -> None:
@@ -582,13 +582,32 @@ class Connection(asyncio.BufferedProtocol):
             self._server.hangups.paused(self, self._server.now())
             self._server.watch()
 
-    def _drop(self, reason: str) -> None:
+    def _drop(self, reason: str, failed: _Slot | None = None) -> None:
+        """The connection ends, as soon as what was asked before is answered, or the peer could wait for that no longer.
+
+        `failed`: the request that will get no answer, nor do those behind it. None: the one that was read last, or a frame
+        that cannot be read.
+        """
         if self._closing:
             return
-        self._dropped = True
-        _log.warning("connection_dropped", peer=self.peer, reason=reason)
+        if not self._dropped:
+            self._dropped = True
+            _log.warning("connection_dropped", peer=self.peer, reason=reason)
+        if failed is not None:
+            self._give_up_from(failed)
         self._write_out()
-        self.close()
+        self.finish()
+        if not self._closing and self._lingering is None:
+            self._linger()
+
+    def _give_up_from(self, failed: _Slot) -> None:
+        while failed in self._slots:
+            slot = self._slots.pop()
+            if slot.pending is not None:
+                slot.pending.cancel()
+            if slot.share is not None:
+                slot.share.release()
+            self._parked_bytes -= slot.parked_bytes
 
 
 def _endpoint(address: object) -> tuple[str, int]:

@@ -60,7 +60,8 @@ class DiskFile(Protocol):
         """Whether a read would not have to wait for the disk, as far as a few probes tell. Never blocks."""
 
     def bring(self, length: int, position: int) -> None:
-        """Read it so that it is at hand, into no memory of this process. Blocks; what fails is met by whoever reads."""
+        """Read it so that it is at hand, into no memory of this process. Blocks. It raises nothing, even if the file is
+        closed, cut or removed meanwhile: what fails is met by whoever reads."""
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`. When it raises, any part of `data` may be in the file."""

@@ -103,26 +103,27 @@ class PosixFile:
     def is_at_hand(self, length: int, position: int) -> bool:
         if not _KNOWS_CACHE:
             return False
-        number, probe = self._held().number, bytearray(1)
+        descriptor, probe = self._held(), bytearray(1)
         last = position + length - 1
         try:
             for at in (*range(position, last, _PROBE_BYTES), last):
-                os.preadv(number, [probe], at, os.RWF_NOWAIT)
+                os.preadv(descriptor.number, [probe], at, os.RWF_NOWAIT)
         except OSError:  # not there; or the file system cannot tell: then it may not be there
             return False
         return True
 
     def bring(self, length: int, position: int) -> None:
-        descriptor, buffer = self._held(), bytearray(min(length, _BRING_BYTES))
-        end = position + length
-        with suppress(OSError):
+        buffer, end = bytearray(min(length, _BRING_BYTES)), position + length
+        with suppress(OSError):  # closed or removed meanwhile, or the disk fails: who reads it meets that
+            descriptor = self._held()
             while position < end and (count := os.preadv(descriptor.number, [buffer], position)):
                 position += count
 
     def map(self, length: int, position: int) -> memoryview | None:
         if not self._mappable or length <= 0:
             return None
-        return map_range(self._held().number, length, position, self._unreadable)
+        descriptor = self._held()  # until it is mapped: its number may be another file's once it is closed
+        return map_range(descriptor.number, length, position, self._unreadable)
 
     def _unreadable(self) -> None:
         self._mappable = False  # from now on `pread` meets the error, and raises it

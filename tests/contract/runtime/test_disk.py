@@ -322,3 +322,22 @@ def test_a_file_that_was_removed_takes_its_lock_along(disk: Disk, folder: str) -
     with pytest.raises(BlockingIOError):
         disk.lock_file(f"{folder}/a")
     another.release()
+
+
+def test_bringing_a_file_that_was_closed_cut_or_removed_meanwhile_raises_nothing(
+    disk: Disk, folder: str
+) -> None:
+    path = f"{folder}/a"
+    cut = disk.open(path, create=True)
+    cut.pwrite(b"x" * 100, 0)
+    cut.truncate(10)
+    cut.bring(100, 0)
+    cut.sync()
+    assert cut.rest()
+    disk.remove(path)
+    cut.bring(100, 0)
+    closed = disk.open(path, create=True)
+    closed.close()
+    closed.bring(100, 0)
+    with pytest.raises(OSError, match="closed"):
+        closed.pread(1, 0)

@@ -114,6 +114,44 @@ async def test_a_peer_that_breaks_the_protocol_is_dropped_after_its_earlier_answ
         assert b"never" not in echo.handled
 
 
+@pytest.mark.parametrize("bad", [framed(b"bad:"), struct.pack(">i", -1)], ids=["request", "frame"])
+async def test_what_was_asked_before_a_bad_request_is_answered_before_the_connection_ends(bad: bytes) -> None:
+    echo = Echo()
+    async with serving(echo) as (server, port), connected(port) as (reader, writer):
+        writer.write(framed(b"later:a") + framed(b"later:b"))
+        await until(lambda: len(echo.held) == 2)
+        writer.write(bad)
+        writer.write(framed(b"never") * 100)
+        await until(lambda: all(connection._dropped for connection in server._connections))
+        echo.held[b"later:b"].set_result([framed(b"b")])
+        echo.held[b"later:a"].set_result([framed(b"a")])
+        assert [await read_frame(reader), await read_frame(reader), await reader.read()] == [b"a", b"b", b""]
+        assert b"never" not in echo.handled
+
+
+async def test_a_request_that_fails_ends_the_connection_behind_the_answers_before_it() -> None:
+    echo = Echo()
+    async with serving(echo) as (_, port), connected(port) as (reader, writer):
+        writer.write(framed(b"later:a") + framed(b"later:fails") + framed(b"later:c") + framed(b"behind"))
+        await until(lambda: len(echo.handled) == 4)
+        echo.held[b"later:fails"].set_exception(PeerError("it cannot be answered"))
+        await until(lambda: echo.held[b"later:c"].cancelled())
+        echo.held[b"later:a"].set_result([framed(b"a")])
+        assert [await read_frame(reader), await reader.read()] == [b"a", b""]
+
+
+async def test_a_dropped_peer_waits_for_earlier_answers_no_longer_than_it_may_linger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("odradek.net.connection._LINGER_SECONDS", 0.01)
+    echo = Echo()
+    async with serving(echo) as (server, port), connected(port) as (reader, writer):
+        writer.write(framed(b"later:a") + framed(b"bad:"))
+        assert await reader.read() == b""
+        await until(lambda: server.connection_count == 0)
+        assert echo.held[b"later:a"].cancelled()
+
+
 @pytest.mark.parametrize("size", [-1, 0, 1025, 2**31 - 1, -(2**31)])
 async def test_an_impossible_frame_size_ends_the_connection_and_no_other(size: int) -> None:
     echo = Echo()

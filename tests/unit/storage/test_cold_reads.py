@@ -95,6 +95,15 @@ def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: P
     log.close()
 
 
+def test_a_log_that_is_closed_before_another_thread_reads_is_the_readers_to_notice(tmp_path: Path) -> None:
+    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * _RECENT_BYTES)
+    dropped_from_memory(tmp_path / "t-0" / "00000000000000000000.log")
+    cold = log.cold_range(0, 2 << 20)
+    assert cold is not None
+    log.close()
+    cold.bring()
+
+
 def test_outside_of_the_log_nothing_is_cold(tmp_path: Path) -> None:
     log = filled(tmp_path, LogConfig(), 1 << 20)
     assert log.cold_range(log.end_offset, 100) is None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 from zlib import crc32
@@ -316,7 +317,8 @@ class SimFile:
         return self._disk.chance().random() >= _COLD_SHARE
 
     def bring(self, length: int, position: int) -> None:
-        self._disk.settle(self._enter("bring", (length, position)), self._path)
+        with suppress(OSError):
+            self._disk.settle(self._enter("bring", (length, position)), self._path)
 
     def pread(self, length: int, position: int) -> bytes:
         self._disk.settle(self._enter("pread", (length, position)), self._path)
