@@ -25,6 +25,7 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from odradek.records import split_batches
 
 BUSY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -226,3 +227,26 @@ async def test_a_transaction_goes_on_after_a_restart(ready: Any, scene: Any, com
     assert found[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
     await producer.end(committed=committed)
     assert await settled(wire) == (7 if committed else 3)
+
+
+@pytest.mark.parametrize("version", [4, ADDS_BY_ITSELF])
+async def test_many_offsets_of_a_transaction_are_one_batch(ready: Any, version: int) -> None:
+    producer = Producer(ready, version)
+    await producer.init()
+    await producer.add_offsets()
+    partitions = [
+        TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=number) for number in range(1500)
+    ]
+    topics = [TxnOffsetCommitRequestTopic(name="t", partitions=partitions)]
+    assert await producer.send(0, topics=topics) == 0
+    await producer.end(committed=True)
+    assert await settled(ready) == 1499
+    batches = [
+        header.record_count
+        for partition in range(3)
+        for header, _ in split_batches(
+            (await ready.fetch("__consumer_offsets", 0, partition=partition)).records
+        )
+        if not header.is_control
+    ]
+    assert batches == [1500]

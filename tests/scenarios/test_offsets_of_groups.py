@@ -29,6 +29,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from odradek.records import split_batches
 from odradek.runtime.real import PosixFile
 from odradek.storage.directories import LogDirectories
 
@@ -189,16 +190,51 @@ async def test_what_bad_commits_get(offsets: Offsets, version: int) -> None:
     assert (await offsets.fetch(("t", 0)))["t", 0][0] == 1
 
 
-async def test_a_commit_larger_than_a_batch_may_be_is_refused_whole(offsets: Offsets) -> None:
-    await offsets.create("t", 400)
+@pytest.mark.parametrize("count", [400, 700, 30_000])
+async def test_a_commit_larger_than_a_batch_may_be_is_refused_whole(offsets: Offsets, count: int) -> None:
+    await offsets.create("t", 4)
+    metadata = "x" * (4096 if count < 10_000 else 10)
     partitions = [
-        OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="x" * 4096)
-        for index in range(400)
+        OffsetCommitRequestPartition(
+            partition_index=number % 4, committed_offset=1, committed_metadata=metadata
+        )
+        for number in range(count)
     ]
     topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
     response = await offsets.wire.call("OffsetCommit", 9, OffsetCommitRequest(group_id="g", topics=[topic]))
+    assert len(response.topics[0].partitions) == count
     assert {one.error_code for one in response.topics[0].partitions} == {INVALID_COMMIT_OFFSET_SIZE}
     assert await offsets.fetch() == {}
+
+
+async def test_a_commit_of_many_offsets_is_one_batch_so_that_a_crash_keeps_all_or_nothing(
+    offsets: Offsets,
+) -> None:
+    await offsets.create("t", 4)
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=number % 4, committed_offset=number)
+        for number in range(3000)
+    ]
+    partitions.append(
+        OffsetCommitRequestPartition(partition_index=0, committed_offset=9000, committed_metadata="x" * 4097)
+    )
+    topic = OffsetCommitRequestTopic(name="t", partitions=partitions[:-1])
+    refused = OffsetCommitRequestTopic(name="t", partitions=[partitions[-1]])
+    missing = OffsetCommitRequestTopic(name="missing", partitions=[partitions[0]])
+    request = OffsetCommitRequest(group_id="g", topics=[topic, missing, refused])
+    response = await offsets.wire.call("OffsetCommit", 9, request)
+    codes = [[one.error_code for one in topic.partitions] for topic in response.topics]
+    assert codes[1] == [UNKNOWN_TOPIC_OR_PARTITION]
+    assert codes[2] == [OFFSET_METADATA_TOO_LARGE]
+    assert [one[0] for one in (await offsets.fetch()).values()] == [2996, 2997, 2998, 2999]
+    batches = [
+        header.record_count
+        for partition in range(3)
+        for header, _ in split_batches(
+            (await offsets.wire.fetch("__consumer_offsets", 0, partition=partition)).records
+        )
+    ]
+    assert batches == [3000]
 
 
 async def test_an_unknown_topic_id_is_said_for_each_partition(offsets: Offsets) -> None:

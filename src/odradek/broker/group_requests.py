@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts
 from odradek.groups.kinds import Caller
-from odradek.groups.offsets.committing import CommitRequest
+from odradek.groups.offsets.committing import CommitRecords, CommitRequest
 from odradek.groups.offsets.table import Place
 from odradek.groups.service import commit_refusal
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.runtime.turns import Turn, slices
+from odradek.runtime.turns import Turn
 
 OFFSETS_AT_ONCE: Final = 500
-"""Offsets that one operation of a coordinator reads, writes or deletes."""
+"""Offsets that one operation of a coordinator reads or deletes, or whose records it makes. It writes all of a commit."""
 
 
 def caller(circumstances: Circumstances) -> Caller:
@@ -32,7 +31,10 @@ Verdicts = dict[Place, ErrorCode]
 
 
 def commit_then(
-    parts: Parts, request: CommitRequest, answer: Callable[[Verdicts | KafkaError], None]
+    parts: Parts,
+    request: CommitRequest,
+    answer: Callable[[Verdicts | KafkaError], None],
+    made: CommitRecords | None = None,
 ) -> None:
     """Begin a commit, and answer once, with its verdicts or with what refused all of it. No coroutine and no task: commits are
     the most frequent thing that coordinators do.
@@ -40,7 +42,7 @@ def commit_then(
     COORDINATOR_NOT_AVAILABLE when it is not durable in time: it may become so later, and to commit the same again does no harm.
     """
     try:
-        verdicts = parts.groups.commit(request)
+        verdicts = parts.groups.commit(request, made)
     except KafkaError as error:
         answer(error)
         return
@@ -50,31 +52,31 @@ def commit_then(
         verdicts.add_done_callback(lambda done: answer(_outcome(done)))
 
 
-async def commit_in_time(parts: Parts, request: CommitRequest) -> Verdicts:
-    """See `commit_then`."""
+async def commit_in_time(parts: Parts, request: CommitRequest, made: CommitRecords | None = None) -> Verdicts:
+    """See `commit_then`. Nothing is awaited before the shard has decided."""
     outcome: asyncio.Future[Verdicts | KafkaError] = asyncio.get_running_loop().create_future()
 
     def answer(verdicts: Verdicts | KafkaError) -> None:
         if not outcome.done():
             outcome.set_result(verdicts)
 
-    commit_then(parts, request, answer)
+    commit_then(parts, request, answer, made)
     found = await outcome
     if isinstance(found, KafkaError):
         raise found
     return found
 
 
-async def committed_in_slices(parts: Parts, turn: Turn, request: CommitRequest) -> Verdicts:
-    """A commit of many offsets, a few at a time: what refuses some of them is their verdict."""
-    verdicts: Verdicts = {}
-    for some in slices(request.commits, OFFSETS_AT_ONCE):
+async def commit_records(parts: Parts, turn: Turn, request: CommitRequest) -> CommitRecords | None:
+    """The records of a commit of many offsets, made in turns; None for few, which are made when they are decided."""
+    if len(request.commits) <= OFFSETS_AT_ONCE:
+        return None
+    made = CommitRecords()
+    now_ms = parts.runtime.clock.wall_ms()
+    for one in request.commits:
         await turn.step()
-        try:
-            verdicts |= await commit_in_time(parts, replace(request, commits=list(some)))
-        except KafkaError as error:
-            verdicts |= dict.fromkeys((one.place for one in some), error.code)
-    return verdicts
+        made.add(request, one, now_ms, parts.config.offset_metadata_max_bytes)
+    return made
 
 
 def _outcome(verdicts: asyncio.Future[Verdicts]) -> Verdicts | KafkaError:

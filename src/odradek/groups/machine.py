@@ -100,6 +100,11 @@ class GroupMachine:
         """Whether the records can be one batch."""
         return _weight(records) + _BATCH_OVERHEAD_BYTES <= self.surroundings.batch_bytes_max()
 
+    def may_fit(self, records: Sequence[NewRecord]) -> bool:
+        """Whether keys and values alone are less than a batch: a quick look, before the batch is built."""
+        bytes_max = self.surroundings.batch_bytes_max()
+        return sum(len(key) + len(value or b"") for key, value in records) <= bytes_max
+
     def group_of_kind(self, group_id: str, kind: GroupKind) -> Group | None:
         """The group, unless it is of another kind."""
         group = self.groups.get(group_id)

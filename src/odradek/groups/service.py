@@ -13,7 +13,7 @@ from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets import committing, fetching, removing
-from odradek.groups.offsets.committing import CommitRequest, Verdicts
+from odradek.groups.offsets.committing import CommitRecords, CommitRequest, Verdicts
 from odradek.groups.offsets.fetching import FetchedOffset, Wanted
 from odradek.groups.offsets.table import Place
 from odradek.groups.share.group import StateTopic
@@ -134,11 +134,13 @@ class GroupService:
 
     # -- offsets
 
-    def commit(self, request: CommitRequest) -> asyncio.Future[Verdicts]:
+    def commit(self, request: CommitRequest, made: CommitRecords | None = None) -> asyncio.Future[Verdicts]:
         """Appended when this returns, if it is of a transaction. What refuses all of it is raised, or is in the future: as
         `commit_refusal` says it, it is what clients know."""
         try:
-            return self._shard(request.group_id).execute(partial(committing.commit, request=request))
+            return self._shard(request.group_id).execute(
+                partial(committing.commit, request=request, made=made)
+            )
         except KafkaError as error:
             raise commit_refusal(error) from error
 

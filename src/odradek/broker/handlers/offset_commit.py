@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from odradek.broker.context import Circumstances, Holding, Parts, Served
-from odradek.broker.group_requests import OFFSETS_AT_ONCE, commit_then, committed_in_slices, has_partition
+from odradek.broker.group_requests import (
+    OFFSETS_AT_ONCE,
+    commit_in_time,
+    commit_records,
+    commit_then,
+    has_partition,
+)
 from odradek.groups.kinds import Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -27,9 +35,7 @@ def handle(
     parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse] | Holding:
     by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
-    if len(request.topics) > OFFSETS_AT_ONCE or any(
-        len(topic.partitions) > OFFSETS_AT_ONCE for topic in request.topics
-    ):
+    if len(request.topics) + sum(len(topic.partitions) for topic in request.topics) > OFFSETS_AT_ONCE:
         return Holding(_commit_many(parts, circumstances, request, by_id=by_id))
     commits, names = [], []
     for topic in request.topics:
@@ -72,7 +78,7 @@ def _asked(
 async def _commit_many(
     parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest, *, by_id: bool
 ) -> OffsetCommitResponse:
-    """One batch of records for so many offsets would hold up everybody, and might be larger than a batch may be."""
+    """Looked up, encoded and answered in turns; written as one batch, as a small commit is."""
     turn = parts.turns.begin()
     commits: list[Commit] = []
     names = []
@@ -84,14 +90,20 @@ async def _commit_many(
             for some in slices(topic.partitions):
                 await turn.step()
                 commits += _commits(parts, name, topic.replace(partitions=list(some)))
-    verdicts = {}
+    verdicts: dict[Place, ErrorCode] = {}
     if commits:
-        verdicts = await committed_in_slices(parts, turn, _asked(circumstances, request, commits))
+        asked = _asked(circumstances, request, commits)
+        try:
+            verdicts = await commit_in_time(parts, asked, await commit_records(parts, turn, asked))
+        except KafkaError as error:
+            verdicts = dict.fromkeys((one.place for one in commits), error.code)
     response = OffsetCommitResponse(topics=[])
     for topic, name in zip(request.topics, names, strict=True):
-        await turn.step()
         if topic.partitions:
-            response.topics.append(_answer(topic, name, verdicts))
+            partitions = await turn.map(partial(_verdict, verdicts, name), topic.partitions)
+            response.topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
     return response
 
 
@@ -136,17 +148,20 @@ def _commits(parts: Parts, name: str, topic: OffsetCommitRequestTopic) -> list[C
 def _answer(
     topic: OffsetCommitRequestTopic, name: str | None, verdicts: dict[Place, ErrorCode]
 ) -> OffsetCommitResponseTopic:
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(
-                partition_index=one.partition_index,
-                error_code=verdicts.get((name or "", one.partition_index), unknown),
-            )
-            for one in topic.partitions
-        ],
+        partitions=[_verdict(verdicts, name, one) for one in topic.partitions],
+    )
+
+
+def _verdict(
+    verdicts: dict[Place, ErrorCode], name: str | None, asked: OffsetCommitRequestPartition
+) -> OffsetCommitResponsePartition:
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetCommitResponsePartition(
+        partition_index=asked.partition_index,
+        error_code=verdicts.get((name or "", asked.partition_index), unknown),
     )
 
 

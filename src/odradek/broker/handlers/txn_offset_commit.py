@@ -6,13 +6,13 @@ They count once the transaction commits. Whether the producer's transaction incl
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.coordinators import CONSUMER_OFFSETS
-from odradek.broker.group_requests import OFFSETS_AT_ONCE, commit_in_time, has_partition
+from odradek.broker.group_requests import commit_in_time, commit_records, has_partition
 from odradek.groups.kinds import Committer, check_group_id
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place
@@ -25,7 +25,7 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from odradek.runtime.turns import slices
+from odradek.runtime.turns import Turn, slices
 from odradek.shards import BatchProducer
 from odradek.storage.producers import ProducerState
 
@@ -36,14 +36,18 @@ _SINCE_ADDED_BY_ITSELF: Final = 5
 async def handle(
     parts: Parts, circumstances: Circumstances, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    commits = _commits(parts, request)
+    turn = parts.turns.begin()
+    commits: list[Commit] = []
+    for topic in request.topics:
+        for some in slices(topic.partitions):
+            await turn.step()
+            commits += _commits(parts, topic.name, some)
     verdicts: dict[Place, ErrorCode] = {}
     if commits:
         try:
-            verdicts = await _commit(parts, circumstances.api_version, request, commits)
+            verdicts = await _commit(parts, turn, circumstances.api_version, request, commits)
         except KafkaError as error:
             verdicts = dict.fromkeys((one.place for one in commits), error.code)
-    turn = parts.turns.begin()
     topics = []
     for topic in request.topics:
         partitions = await turn.map(partial(_answer, verdicts, topic.name), topic.partitions)
@@ -58,28 +62,26 @@ def _answer(
     return TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
 
 
-def _commits(parts: Parts, request: TxnOffsetCommitRequest) -> list[Commit]:
+def _commits(parts: Parts, topic: str, asked: Sequence[TxnOffsetCommitRequestPartition]) -> list[Commit]:
+    """Those whose partition exists."""
     return [
         Commit(
-            topic=topic.name,
-            topic_id=parts.image.topics[topic.name].topic_id,
+            topic=topic,
+            topic_id=parts.image.topics[topic].topic_id,
             partition=one.partition_index,
             offset=one.committed_offset,
             leader_epoch=one.committed_leader_epoch,
             metadata=one.committed_metadata,
         )
-        for topic in request.topics
-        for one in topic.partitions
-        if has_partition(parts, topic.name, one.partition_index)
+        for one in asked
+        if has_partition(parts, topic, one.partition_index)
     ]
 
 
 async def _commit(
-    parts: Parts, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
+    parts: Parts, turn: Turn, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
 ) -> dict[Place, ErrorCode]:
     check_group_id(request.group_id)
-    await _admit(parts, version, request)
-    # Nothing is awaited from here until the shard has appended: what was verified is still true.
     committer = Committer(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -93,25 +95,10 @@ async def _commit(
         commits=commits,
         producer=BatchProducer(request.producer_id, request.producer_epoch),
     )
-    if len(commits) > OFFSETS_AT_ONCE:
-        return await _committed_in_slices(parts, version, request, asked)
-    return await commit_in_time(parts, asked)
-
-
-async def _committed_in_slices(
-    parts: Parts, version: int, request: TxnOffsetCommitRequest, asked: CommitRequest
-) -> dict[Place, ErrorCode]:
-    """Each slice is admitted by itself: the transaction may end between two of them."""
-    turn = parts.turns.begin()
-    verdicts: dict[Place, ErrorCode] = {}
-    for some in slices(asked.commits, OFFSETS_AT_ONCE):
-        await turn.step()
-        try:
-            await _admit(parts, version, request)
-            verdicts |= await commit_in_time(parts, replace(asked, commits=list(some)))
-        except KafkaError as error:
-            verdicts |= dict.fromkeys((one.place for one in some), error.code)
-    return verdicts
+    made = await commit_records(parts, turn, asked)
+    await _admit(parts, version, request)
+    # Nothing is awaited from here until the shard has appended: what was verified is still true.
+    return await commit_in_time(parts, asked, made)
 
 
 async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) -> None:

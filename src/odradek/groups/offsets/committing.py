@@ -6,7 +6,7 @@ Topics were looked up before: what arrives here names partitions that exist.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -15,7 +15,6 @@ from odradek.groups.formats import OffsetCommitValue, offset_key, offset_value
 from odradek.groups.kinds import CheckPartition, Committer, check_group_id_length
 from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets.table import Place
-from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.schema import INT64_MAX
@@ -55,22 +54,60 @@ class CommitRequest:
 Verdicts = dict[Place, ErrorCode]
 
 
-def commit(machine: GroupMachine, now: Moment, *, request: CommitRequest) -> Outcome[Verdicts]:
-    """An error for each partition, NONE among them. Raises what is wrong with the whole request."""
+@dataclass(frozen=True, slots=True)
+class CommitRecords:
+    """What a commit writes if its group admits the committer. It depends on no state, so it can be made ahead, in turns."""
+
+    verdicts: Verdicts = field(default_factory=dict)
+    records: list[NewRecord] = field(default_factory=list)
+
+    def add(self, request: CommitRequest, commit: Commit, now_ms: int, metadata_length_max: int) -> None:
+        """The metadata's limit is in characters, as in Kafka, whatever the setting's name says."""
+        if commit.metadata is not None and len(commit.metadata) > metadata_length_max:
+            self.verdicts[commit.place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            return
+        expires_ms = -1
+        if request.retention_ms != NO_RETENTION:
+            expires_ms = min(now_ms + request.retention_ms, INT64_MAX)
+        self.verdicts[commit.place] = ErrorCode.NONE
+        self.records.append(_record(request.group_id, commit, now_ms, expires_ms))
+
+
+def commit(
+    machine: GroupMachine, now: Moment, *, request: CommitRequest, made: CommitRecords | None = None
+) -> Outcome[Verdicts]:
+    """An error for each partition, NONE among them. Raises what is wrong with the whole request.
+
+    All records are one batch: a crash keeps the whole commit or nothing of it. RECORD_LIST_TOO_LARGE when they do not fit.
+    """
     check_partition = _check(machine, request)
-    step = Step(now)
-    expires_ms = -1
-    if request.retention_ms != NO_RETENTION:
-        expires_ms = min(now.wall_ms + request.retention_ms, INT64_MAX)
-    verdicts: Verdicts = {}
-    for one in request.commits:
-        verdicts[one.place] = _verdict(machine, one, request.committer, check_partition)
-        if verdicts[one.place] is ErrorCode.NONE:
-            step.records.append(_record(request.group_id, one, now.wall_ms, expires_ms))
+    if made is None:
+        made = CommitRecords()
+        for one in request.commits:
+            made.add(request, one, now.wall_ms, machine.settings.offset_metadata_max_bytes)
+    elif not machine.may_fit(made.records):
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{len(made.records)} offsets do not fit into one batch: commit fewer at once",
+        )
+    if check_partition is not None:
+        _check_partitions(request, made.verdicts, check_partition)
     group = machine.groups.get(request.group_id)
     if group is not None and not request.committer.is_transactional:
         group.committed(request.committer, now)
-    return Outcome(verdicts, records=step.records, producer=request.producer)
+    return Outcome(made.verdicts, records=made.records, producer=request.producer)
+
+
+def _check_partitions(request: CommitRequest, verdicts: Verdicts, check_partition: CheckPartition) -> None:
+    for one in request.commits:
+        if verdicts[one.place] is not ErrorCode.NONE:
+            continue
+        try:
+            check_partition(one.topic, one.topic_id, one.partition)
+        except KafkaError as error:
+            if request.committer.is_transactional and error.code is ErrorCode.STALE_MEMBER_EPOCH:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+            raise
 
 
 def _check(machine: GroupMachine, request: CommitRequest) -> CheckPartition | None:
@@ -91,22 +128,6 @@ def _check(machine: GroupMachine, request: CommitRequest) -> CheckPartition | No
         if committer.is_transactional and error.code is ErrorCode.STALE_MEMBER_EPOCH:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
         raise
-
-
-def _verdict(
-    machine: GroupMachine, one: Commit, committer: Committer, check_partition: CheckPartition | None
-) -> ErrorCode:
-    """The metadata's limit is in characters, as in Kafka, whatever the setting's name says."""
-    if one.metadata is not None and len(one.metadata) > machine.settings.offset_metadata_max_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    if check_partition is not None:
-        try:
-            check_partition(one.topic, one.topic_id, one.partition)
-        except KafkaError as error:
-            if committer.is_transactional and error.code is ErrorCode.STALE_MEMBER_EPOCH:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
-            raise
-    return ErrorCode.NONE
 
 
 def _record(group_id: str, one: Commit, now_ms: int, expires_ms: int) -> NewRecord:
