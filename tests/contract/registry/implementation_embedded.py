@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TypeVar
 from odradek.registry import EmbeddedRegistry, Registry
 from odradek.registry.journal import line_of
 from odradek.registry.shared_journal import SharedJournal
+from odradek.runtime.ports import DirectoryLock
 from odradek.runtime.real import real_runtime
 
 T = TypeVar("T")
@@ -42,22 +44,32 @@ class EmbeddedStore:
         """As the others would if the process were silent: it is another session that ends it."""
         assert isinstance(registry, EmbeddedRegistry)
         await self.open()  # the one that does it
+        await asyncio.to_thread(self._end, registry.session_id)
+
+    def _end(self, session: int) -> None:
+        """What another process does. Blocks, so it is not for the loop."""
         journal = SharedJournal(self._runtime.disk, str(self._directory))
-        while True:
+        try:
+            lock = _locked(journal)
             try:
-                lock = journal.lock()
-                break
-            except BlockingIOError:
-                await asyncio.sleep(0.001)
-        journal.accept(journal.settle())
-        session = registry.session_id
-        owned = [(path, None) for path in journal.state.tree.owned_by(session)]
-        journal.append(line_of(owned, ended=[session]))
-        lock.release()
-        journal.close()
+                journal.accept(journal.settle())
+                owned = [(path, None) for path in journal.state.tree.owned_by(session)]
+                journal.append(line_of(owned, ended=[session]))
+            finally:
+                lock.release()
+        finally:
+            journal.close()
 
     async def lose_connection(self, registry: Registry) -> None:
         """There is none."""
+
+
+def _locked(journal: SharedJournal) -> DirectoryLock:
+    while True:
+        try:
+            return journal.lock()
+        except BlockingIOError:
+            time.sleep(0.001)
 
 
 @contextmanager
