@@ -1,9 +1,10 @@
 """Notices when the event loop was held: by what, for how long, and how often.
 
-Theory. A timer of the loop beats every half of the limit. A thread looks whether the beat is overdue; when it is, what holds
-the loop is on the stack of the loop's thread at this moment, and nowhere once it is over. The next beat reports it, with the
-CPU time that the loop's thread spent since the last one: as much as it was held, and it computed; far less, and it waited, for
-a disk, for the interpreter's lock, or for a busy machine.
+Theory. A timer of the loop beats every half of the limit, and ever more seldom while the loop does next to nothing: so to watch
+an idle process costs next to nothing, and what holds its loop once, for less than `IDLE_PAUSE_S`, may be missed. A thread looks
+whether the beat is overdue; when it is, what holds the loop is on the stack of the loop's thread at this moment, and nowhere
+once it is over. The next beat reports it, with the CPU time that the loop's thread spent since the last one: as much as it was
+held, and it computed; far less, and it waited, for a disk, for the interpreter's lock, or for a busy machine.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from typing import Final
 
 _FRAMES_MAX: Final = 12
 _STILL_HELD_S: Final = 5.0
+IDLE_PAUSE_S: Final = 0.5
+"""Between two beats, at most."""
+_BUSY_SHARE: Final = 0.01
+"""Of one core: a loop that takes more is looked at closely."""
 BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds, in seconds."""
 
@@ -62,9 +67,11 @@ class LoopWatch:
         self._thread_id = threading.get_ident()
         self._limit_s = limit_s
         self._pause_s = limit_s / 2
+        """Between this beat and the next."""
         self._on_held = on_held
         self._stack: tuple[str, ...] = ()
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._look_closer = threading.Event()
         self._beat_at, self._cpu_at = time.monotonic(), time.thread_time()
         self._timer = self._loop.call_later(self._pause_s, self._beat)
         self._thread = threading.Thread(target=self._look, name="odradek-loop-watch", daemon=True)
@@ -73,22 +80,37 @@ class LoopWatch:
     def close(self) -> None:
         """On the loop. Idempotent."""
         self._timer.cancel()
-        self._stopping.set()
+        self._stopping = True
+        self._look_closer.set()
         self._thread.join()
 
     def _beat(self) -> None:
         now, cpu = time.monotonic(), time.thread_time()
-        held_s, cpu_s = now - self._beat_at - self._pause_s, cpu - self._cpu_at
+        passed_s, cpu_s = now - self._beat_at, cpu - self._cpu_at
+        held_s = passed_s - self._pause_s
         stack, self._stack = self._stack, ()
+        self._set_pace(is_busy=cpu_s > passed_s * _BUSY_SHARE)
         self._beat_at, self._cpu_at = now, cpu
         self._timer = self._loop.call_later(self._pause_s, self._beat)
         if held_s > self._limit_s:
             self.counts.add(held_s)
             self._on_held(LoopHeld(seconds=held_s, cpu_seconds=cpu_s, stack=stack))
 
+    def _set_pace(self, *, is_busy: bool) -> None:
+        shortest_s = self._limit_s / 2
+        if not is_busy:
+            self._pause_s = max(shortest_s, min(self._pause_s * 2, IDLE_PAUSE_S))
+        elif self._pause_s > shortest_s:
+            self._pause_s = shortest_s
+            self._look_closer.set()
+
     def _look(self) -> None:
         told_of = 0.0
-        while not self._stopping.wait(self._pause_s):
+        while True:
+            if self._look_closer.wait(self._pause_s):
+                self._look_closer.clear()
+            if self._stopping:
+                return
             beat_at = self._beat_at
             held_s = time.monotonic() - beat_at - self._pause_s
             if held_s <= self._limit_s / 2:

@@ -3,8 +3,11 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 
-from odradek.runtime.real_loop_watch import HeldCounts, LoopHeld, LoopWatch
+import pytest
+
+from odradek.runtime.real_loop_watch import IDLE_PAUSE_S, HeldCounts, LoopHeld, LoopWatch
 
 LIMIT_S = 0.05
 
@@ -49,6 +52,33 @@ async def test_waiting_is_told_from_computing() -> None:
         found = await next_one(held)
         assert found.cpu_seconds is not None
         assert found.cpu_seconds < found.seconds / 2
+    finally:
+        watch.close()
+
+
+async def test_a_loop_that_does_nothing_is_looked_at_seldom_and_closely_again_once_it_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    pauses: list[float] = []
+    real = loop.call_later
+
+    def call_later(delay: float, callback: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
+        if getattr(callback, "__func__", None) is LoopWatch._beat:
+            pauses.append(delay)
+        return real(delay, callback, *arguments)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    watch = LoopWatch(LIMIT_S, lambda _: None)
+    try:
+        async with asyncio.timeout(60):
+            while pauses[-1] < IDLE_PAUSE_S:
+                await asyncio.sleep(0.2)
+            seldom_count = len(pauses)
+            while len(pauses) == seldom_count:
+                compute_for(LIMIT_S / 10)
+                await asyncio.sleep(LIMIT_S / 10)
+        assert pauses[-1] == LIMIT_S / 2
     finally:
         watch.close()
 
