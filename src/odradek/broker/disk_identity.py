@@ -103,8 +103,8 @@ class DiskIdentity:
         }
         return findings
 
-    async def alone(self, registration: Registration) -> None:
-        """Returns when no other process is this broker: see `FormerSelf`."""
+    async def alone(self, registration: Registration) -> int | None:
+        """Returns when no other process is this broker, with the session of a dead former life: see `FormerSelf`."""
         former = FormerSelf(
             self._runtime,
             self._registry,
@@ -112,7 +112,7 @@ class DiskIdentity:
             incarnation=self._incarnation,
             is_older_copy=lambda: bool(self._findings.older),
         )
-        await former.gone()
+        return await former.gone()
 
     async def claim(self) -> DiskClaim:
         """The step for the registration of a life: a new one begins, or the one that goes on is still what the record names."""

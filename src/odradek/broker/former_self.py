@@ -8,11 +8,16 @@ the process at the registered address:
 - the connection is refused, or something else answers there (this process, say, on the port that its former life had): the
   former life is dead, and its registration is taken over at once. But a disk that is known to be an older copy waits;
 - there is no answer: we wait for the end of its session, which the registry sees to.
+
+A registration with the id of another data directory is of this broker before its disk was lost, or of a broker that was given
+the same broker.id by mistake. It is asked likewise. But a loopback address is then no evidence of death: the mistake may have
+been made on another machine, where the same address leads elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -20,7 +25,7 @@ from typing import Final
 from odradek.cluster.registration import Registration, registration_from
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
-from odradek.registry import Registry
+from odradek.registry import Node, Registry
 from odradek.runtime.ports import Runtime
 from odradek.telemetry import events
 
@@ -58,15 +63,23 @@ class FormerSelf:
         self._incarnation = incarnation
         self._is_older_copy = is_older_copy
 
-    async def gone(self) -> None:
-        """Returns when nobody else is this broker any more. DUPLICATE_BROKER_REGISTRATION when somebody is; RegistryError."""
+    async def gone(self) -> int | None:
+        """Returns when nobody else is this broker any more. The session of a dead former life, if it is registered yet.
+
+        DUPLICATE_BROKER_REGISTRATION when somebody is; RegistryError.
+        """
         began, told = self._runtime.clock.monotonic(), False
-        while (other := await self._registered()) is not None:
+        while (node := await self._registered()) is not None:
+            other = registration_from(self._me.broker_id, node.data)
+            is_same_data = other.directory_id == self._me.directory_id
             sign = await self._ask(other)
-            if sign is Sign.LIVES:
+            if sign is Sign.LIVES and is_same_data:
                 raise self._duplicate(other, "it answers there, so this data directory is a copy of its own")
-            if sign is Sign.IS_DEAD and not self._is_older_copy():
-                return
+            if sign is Sign.LIVES:
+                raise self._duplicate(other, "it answers there, with data of its own")
+            is_evidence = is_same_data or not _is_loopback(other.host)
+            if sign is Sign.IS_DEAD and is_evidence and not self._is_older_copy():
+                return node.owner
             if not told:
                 _log.warning(
                     "registration_awaited",
@@ -79,14 +92,12 @@ class FormerSelf:
                 raise self._duplicate(other, "its session goes on, though it does not answer")
             await asyncio.sleep(_LOOK_SECONDS)
             await self._registry.sync()
+        return None
 
-    async def _registered(self) -> Registration | None:
-        """A registration of the same data in another session. One with other data is refused when we register."""
+    async def _registered(self) -> Node | None:
+        """The registration of this broker in another session."""
         node = await self._registry.get(self._me.path)
-        if node is None or node.owner == self._registry.session_id:
-            return None
-        found = registration_from(self._me.broker_id, node.data)
-        return found if found.directory_id == self._me.directory_id else None
+        return None if node is None or node.owner == self._registry.session_id else node
 
     async def _ask(self, other: Registration) -> Sign:
         # Not needed where nobody is registered.
@@ -120,3 +131,10 @@ class FormerSelf:
             f"broker {self._me.broker_id} is running already, at {other.host or 'this machine'}:{other.port}: {why}. "
             "It keeps its place; give this broker another broker.id and an empty data directory",
         )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host or _LOOPBACK).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

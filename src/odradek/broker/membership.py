@@ -77,8 +77,8 @@ class Cluster(Protocol):
 class Identity(Protocol):
     """What a membership needs of a `DiskIdentity`."""
 
-    async def alone(self, registration: Registration) -> None:
-        """Returns when no other process is this broker; raises when one is."""
+    async def alone(self, registration: Registration) -> int | None:
+        """Returns when no other process is this broker; raises when one is. The session of a dead one that is registered."""
 
     async def claim(self) -> DiskClaim: ...
     async def claimed(self) -> None: ...
@@ -207,9 +207,9 @@ class Membership:
                 self._note_session()
                 if self._identity is None:
                     return await register(self._registry, registration)
-                await self._identity.alone(registration)
+                dead = await self._identity.alone(registration)
                 claim = await self._identity.claim()
-                epoch = await register(self._registry, registration, claim=claim)
+                epoch = await register(self._registry, registration, claim=claim, dead=dead)
                 await self._identity.claimed()
                 return epoch
             except RegistryError as error:

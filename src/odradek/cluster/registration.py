@@ -111,12 +111,14 @@ async def register(
     *,
     claim: DiskClaim | None = None,
     earlier: Collection[int] | None = None,
+    dead: int | None = None,
 ) -> int:
     """Make the broker known, or say something new about it; returns its epoch. What `claim` says of its disks is part of it.
 
     A node that an earlier incarnation left, whose session has not run out yet, is replaced: its directory id is ours, so its
     process is dead. But `earlier` are the sessions of a process that was registered before: a node of any other session is then
-    of a process that was started on a copy of its data, and the two would replace each other for ever. Raises
+    of a process that was started on a copy of its data, and the two would replace each other for ever. `dead` is a session
+    whose process is known to be dead: its node is replaced whatever its data, for a disk may be lost with its broker. Raises
     DUPLICATE_BROKER_REGISTRATION when another broker has the id, INVALID_REGISTRATION when a live broker does not speak our
     versions, RegistryError.
     """
@@ -130,7 +132,7 @@ async def register(
             return node.created
         if node is not None and earlier is not None and node.owner not in (registry.session_id, *earlier):
             raise _duplicate(registration, node, "on a copy of this broker's data")
-        operations = [*claimed, *_steps(node, lives, registration, registry.session_id)]
+        operations = [*claimed, *_steps(node, lives, registration, registry.session_id, dead)]
         try:
             await registry.commit(operations)
         except RegistryConflict:
@@ -141,12 +143,12 @@ async def register(
 
 
 def _steps(
-    node: Node | None, lives: Node | None, registration: Registration, session_id: int
+    node: Node | None, lives: Node | None, registration: Registration, session_id: int, dead: int | None
 ) -> list[Operation]:
     path, data = registration.path, registration.data()
     if node is not None and node.owner == session_id:
         return [Put(path=path, data=data, version=node.version)]
-    if node is not None:
+    if node is not None and node.owner != dead:
         other = registration_from(registration.broker_id, node.data)
         if other.directory_id != registration.directory_id:
             raise _duplicate(registration, node, "with data of its own")

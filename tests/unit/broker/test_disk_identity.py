@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -222,6 +223,52 @@ async def test_a_registration_of_a_dead_process_is_taken_over_and_of_a_live_one_
     with pytest.raises(KafkaError) as caught:
         await former(cluster.session(), Sign.LIVES).gone()
     assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def elsewhere(host: str) -> Registration:
+    """The broker as it was before its disk was lost, or another one with its id."""
+    return replace(REGISTRATION, directory_id="before", host=host)
+
+
+async def test_a_wiped_broker_takes_over_the_registration_of_its_dead_former_life_at_once(
+    cluster: Any,
+) -> None:
+    await register(cluster.session(), elsewhere("broker.example"))
+    session = cluster.session()
+    with pytest.raises(KafkaError, match="data of its own"):
+        await register(session, REGISTRATION)
+    with pytest.raises(KafkaError, match="data of its own"):
+        await former(session, Sign.LIVES).gone()
+    dead = await former(session, Sign.IS_DEAD).gone()
+    assert dead is not None
+    await register(session, REGISTRATION, dead=dead)
+    node = await session.get(REGISTRATION.path)
+    assert node.owner == session.session_id
+
+
+async def test_a_former_life_that_was_replaced_meanwhile_is_not_taken_for_the_dead_one(cluster: Any) -> None:
+    first = cluster.session()
+    await register(first, elsewhere("broker.example"))
+    session = cluster.session()
+    dead = await former(session, Sign.IS_DEAD).gone()
+    first.expire()
+    await register(cluster.session(), elsewhere("broker.example"))
+    with pytest.raises(KafkaError, match="data of its own"):
+        await register(session, REGISTRATION, dead=dead)
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1", "::1", "localhost"])
+async def test_a_wiped_broker_does_not_judge_a_loopback_address_and_waits_for_the_sessions_end(
+    cluster: Any, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = cluster.session()
+    await register(holder, elsewhere(host))
+
+    async def sleep(seconds: float) -> None:
+        holder.expire()
+
+    monkeypatch.setattr("odradek.broker.former_self.asyncio.sleep", sleep)
+    assert await former(cluster.session(), Sign.IS_DEAD).gone() is None
 
 
 @pytest.mark.parametrize(("sign", "is_older"), [(Sign.IS_SILENT, False), (Sign.IS_DEAD, True)])

@@ -1,0 +1,112 @@
+"""Broker processes on a real ZooKeeper that lose their disk, or find a copy of it beside them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.interop.cluster.test_lost_disks import (
+    NO_LEADER,
+    admin_of,
+    elect_uncleanly,
+    started_on,
+)
+from tests.interop.cluster.test_three_brokers import Acknowledged, create, read_all, topic_of, until
+
+from odradek.model.errors import OdradekError
+from odradek.testing import Cluster
+from odradek.testing.zookeeper import ZooKeeperServer
+
+SESSION_MS = "3000"
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path) -> Iterator[Cluster]:
+    settings = {
+        "zookeeper.connect": zookeeper.address + chroot,
+        "zookeeper.session.timeout.ms": SESSION_MS,
+        "min.insync.replicas": "1",
+    }
+    with Cluster(brokers=3, settings=settings, data=tmp_path / "cluster") as running:
+        yield running
+
+
+def test_a_broker_that_was_killed_and_wiped_is_itself_again_and_gets_its_records_from_the_others(
+    cluster: Cluster,
+) -> None:
+    wiped, other, _ = cluster.brokers
+    create(admin_of(other), "t", partitions=3)
+    producer = Acknowledged(cluster.address)
+    producer.send("t", 0, 50)
+    producer.finish()
+    wiped.kill()
+    shutil.rmtree(wiped.terms.directory)
+
+    wiped.start()  # its registration is there yet, with the id of a directory that is gone
+    wiped.wait_until_ready()
+
+    everybody = admin_of(other)
+    until(lambda: all(len(one.isrs) == 3 for one in topic_of(everybody, "t").partitions.values()))
+    assert (wiped.terms.directory / "t-0").exists()
+    assert read_all(cluster.address, "t", 50) == Counter(producer.values)
+
+
+@pytest.mark.parametrize("stop", ["TERM", "KILL"])
+def test_the_last_replica_in_sync_that_lost_its_disk_does_not_lead(cluster: Cluster, stop: str) -> None:
+    first, second, last = cluster.brokers
+    create(admin_of(last), "t", partitions=1)
+    before = Acknowledged(cluster.address)
+    before.send("t", 0, 50)
+    before.finish()
+    for broker in (first, second):
+        broker.kill()
+    until(lambda: topic_of(admin_of(last), "t").partitions[0].isrs == [last.node_id])
+    after = Acknowledged(last.address)
+    after.send("t", 50, 50)
+    after.finish()
+    if stop == "TERM":
+        assert last.stop() == 0
+    else:
+        last.kill()
+    shutil.rmtree(last.terms.directory)
+
+    for broker in (last, first, second):
+        broker.start()
+        broker.wait_until_ready()
+
+    everybody = admin_of(last)
+    until(lambda: len(everybody.list_topics(timeout=10).brokers) == 3)
+    partition = topic_of(everybody, "t").partitions[0]
+    assert (partition.leader, partition.isrs) == (NO_LEADER, [last.node_id])
+    elect_uncleanly(last, "t-0")
+    until(lambda: topic_of(everybody, "t").partitions[0].leader in (first.node_id, second.node_id))
+    assert read_all(cluster.address, "t", 50) == Counter(before.values)
+
+
+def test_a_copy_of_a_live_brokers_disk_and_a_second_broker_of_its_id_are_refused(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    original = cluster.brokers[0]
+    create(admin_of(original), "t", partitions=3, replicas=1)
+    until(lambda: all(one.leader > 0 for one in topic_of(admin_of(original), "t").partitions.values()))
+    leader = cluster.broker(topic_of(admin_of(original), "t").partitions[0].leader)
+    producer = Acknowledged(cluster.address)
+    producer.send("t", 0, 50)
+    producer.finish()
+    shutil.copytree(leader.terms.directory, tmp_path / "copy")
+    producer.send("t", 50, 50)
+    producer.finish()
+
+    for directory in ("copy", "empty"):
+        newcomer = started_on(tmp_path / directory, leader)
+        with pytest.raises(OdradekError, match="DUPLICATE_BROKER_REGISTRATION"):
+            newcomer.wait_until_ready()
+        newcomer.stop()
+
+    assert leader.is_alive
+    producer.send("t", 100, 50)
+    producer.finish()
+    assert read_all(cluster.address, "t", 150) == Counter(producer.values)
