@@ -89,6 +89,8 @@ class ReadableSegment(IndexedSegment):
             chunk = self._mapped(start, start + wanted, end)
             if chunk is not None:
                 return chunk
+            if at_least_one and start + wanted < limit and self.mark(start).size_bytes > wanted:
+                return self._first_batch(start, limit, offset, to_send=True)
         data = self.log_file.pread(wanted, start) if wanted > 0 else b""
         if start + len(data) == limit:
             chunk = Chunk(data, min(end_offset, segment_end))
@@ -97,7 +99,9 @@ class ReadableSegment(IndexedSegment):
         if whole:
             chunk = Chunk(data if whole == len(data) else memoryview(data)[:whole], next_offset)
             return self._sound(chunk, start, offset)
-        return self._first_batch(start, limit, offset) if at_least_one else Chunk(b"", offset)
+        return (
+            self._first_batch(start, limit, offset, to_send=to_send) if at_least_one else Chunk(b"", offset)
+        )
 
     def cold_range(self, offset: int, max_bytes: int) -> ColdRange | None:
         """What a read from `offset` on would have to wait for a disk for; None when it is at hand.
@@ -141,11 +145,16 @@ class ReadableSegment(IndexedSegment):
         self.remember(next_offset, limit)
         return Chunk(data, next_offset)
 
-    def _first_batch(self, start: int, limit: int, offset: int) -> Chunk:
+    def _first_batch(self, start: int, limit: int, offset: int, *, to_send: bool) -> Chunk:
         mark = self.mark(start)
         if start + mark.size_bytes > limit:
             raise self._damaged(BrokenChain(start, f"a batch of {mark.size_bytes} bytes cut short"))
-        chunk = Chunk(self.log_file.pread(mark.size_bytes, start), mark.last_offset + 1)
+        end, next_offset = start + mark.size_bytes, mark.last_offset + 1
+        if to_send and mark.size_bytes >= _MAP_BYTES_MIN and not self.trust.is_doubtful(start, end):
+            mapped = self._mapped(start, end, next_offset)
+            if mapped is not None:
+                return mapped
+        chunk = Chunk(self.log_file.pread(mark.size_bytes, start), next_offset)
         return self._sound(chunk, start, offset)
 
     def _whole_batches(self, data: bytes, start: int) -> tuple[int, int]:

@@ -74,3 +74,31 @@ def test_nothing_beyond_the_end_that_a_reader_may_see_is_mapped(log: Log) -> Non
 def test_reads_that_do_not_go_to_a_socket_are_never_mapped(log: Log) -> None:
     read = log.read(0, 1 << 20, end_offset=log.end_offset)
     assert not isinstance(read.records, memoryview) or not isinstance(read.records.obj, MappedRange)
+
+
+@pytest.mark.parametrize("max_bytes", [0, 1000, 1 << 20])
+def test_a_first_batch_larger_than_is_wanted_is_sent_from_the_file_too(
+    tmp_path: Path, max_bytes: int
+) -> None:
+    directory = tmp_path / "t-0"
+    log = Log.open(
+        real_runtime(),
+        str(directory),
+        LogConfig(max_message_bytes=4 << 20),
+        topic_partition=TopicPartition("t", 0),
+        clean=True,
+        recovery_point=0,
+    )
+    for _ in range(3):
+        builder = BatchBuilder()
+        builder.append(1_700_000_000_000, b"k", bytes(1_900_000), ())
+        batch = memoryview(builder.build())
+        log.append([(read_header(batch), batch)], leader_epoch=0, now_ms=1_700_000_000_000)
+    for offset in (0, 1, 2):
+        read = log.read(offset, max_bytes, end_offset=3, at_least_one=True, to_send=True)
+        assert isinstance(read.records, memoryview)
+        assert isinstance(read.records.obj, MappedRange)
+        assert [header.base_offset for header, _ in split_batches(read.records)] == [offset]
+        assert read.next_offset == offset + 1
+    assert len(log.read(1, max_bytes, end_offset=3, to_send=True).records) == 0
+    log.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from odradek.client.groups.member_bytes import (
@@ -24,6 +25,7 @@ from odradek.client.groups.member_bytes import (
 from odradek.client.groups.values import Partitions
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.model.least_loaded import LeastLoaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +101,39 @@ def assign_cooperatively(members: Members, counts: PartitionCounts) -> GroupAssi
 
 
 class _Stickiness:
-    """Keep what is valid, deal out what nobody has, then move one by one while that makes the shares more even."""
+    """Keep what is valid, deal out what nobody has, then move one by one while that makes the shares more even.
+
+    Topics with the same readers are a pool: within it, any member may take over any partition.
+    """
 
     def __init__(self, members: Members, counts: PartitionCounts, owned_of: _OwnedOf) -> None:
         self._readers = _readers(members, counts)
         self._counts = counts
-        self.assignment: GroupAssignment = {member_id: [] for member_id in _in_order(members)}
+        self._place = {member_id: place for place, member_id in enumerate(_in_order(members))}
+        self._loads = dict.fromkeys(self._place, 0)
+        self._pools: dict[tuple[str, ...], dict[str, list[TopicPartition]]] = {}
+        """By their readers: what each of them has of the pool."""
+        self._pool_of: dict[str, tuple[str, ...]] = {}
+        for topic, readers in self._readers.items():
+            self._pool_of[topic] = tuple(readers)
+            self._pools.setdefault(self._pool_of[topic], {})
         self.owners = self._valid_owners(members, owned_of)
         """Who had what, by the newest generation that claims it."""
         for tp, member_id in self.owners.items():
-            self.assignment[member_id].append(tp)
+            self._give(tp, member_id)
         self._deal_out()
-        self._even_out()
+        while any([self._even_out(readers) for readers in self._richest_first()]):
+            pass  # every move lowers the sum of the squares of the loads, so this ends
+        self.assignment: GroupAssignment = {member_id: [] for member_id in self._place}
+        for pool in self._pools.values():
+            for member_id, partitions in pool.items():
+                self.assignment[member_id] += partitions
         for partitions in self.assignment.values():
             partitions.sort()
+
+    def _give(self, tp: TopicPartition, member_id: str) -> None:
+        self._pools[self._pool_of[tp.topic]].setdefault(member_id, []).append(tp)
+        self._loads[member_id] += 1
 
     def _valid_owners(self, members: Members, owned_of: _OwnedOf) -> dict[TopicPartition, str]:
         owners: dict[TopicPartition, str] = {}
@@ -130,44 +151,65 @@ class _Stickiness:
                 twice.discard(tp)
                 generations[tp] = generation
                 owners[tp] = member_id
+        readers = {topic: set(readers) for topic, readers in self._readers.items()}
         return {
             tp: member_id
             for tp, member_id in sorted(owners.items())
             if tp not in twice
             and 0 <= tp.partition < self._counts.get(tp.topic, 0)
-            and member_id in self._readers.get(tp.topic, ())
+            and member_id in readers.get(tp.topic, ())
         }
 
     def _deal_out(self) -> None:
         """Partitions with the fewest possible readers first, each to whoever has least."""
-        free = [
-            TopicPartition(topic, number)
-            for topic in sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic))
-            for number in range(self._counts[topic])
-            if TopicPartition(topic, number) not in self.owners
-        ]
-        for tp in free:
-            least = min(self._readers[tp.topic], key=lambda member_id: len(self.assignment[member_id]))
-            self.assignment[least].append(tp)
+        least_loaded = {readers: LeastLoaded(readers, self._loads) for readers in self._pools}
+        for topic in sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic)):
+            readers = least_loaded[self._pool_of[topic]]
+            for number in range(self._counts[topic]):
+                tp = TopicPartition(topic, number)
+                if tp not in self.owners:
+                    self._give(tp, readers.find())
 
-    def _even_out(self) -> None:
-        """One by one from who has most and may give. Each move lowers the sum of squares: it ends."""
-        while any(self._give_one(giver) for giver in self._by_load()):
-            pass
+    def _richest_first(self) -> list[tuple[str, ...]]:
+        """The pools, by the most loaded who has something to give there: fewer partitions move than in any other order."""
 
-    def _by_load(self) -> list[str]:
-        return sorted(self.assignment, key=lambda member_id: -len(self.assignment[member_id]))
+        def richest(readers: tuple[str, ...]) -> int:
+            pool = self._pools[readers]
+            return max((self._loads[member_id] for member_id in pool if pool[member_id]), default=0)
 
-    def _give_one(self, giver: str) -> bool:
-        """To whoever has least, and at least two fewer; what the giver did not have before goes first."""
-        held = self.assignment[giver]
-        for tp in sorted(held, key=lambda tp: (self.owners.get(tp) == giver, tp)):
-            least = min(self._readers[tp.topic], key=lambda member_id: len(self.assignment[member_id]))
-            if len(self.assignment[least]) + 1 < len(held):
-                held.remove(tp)
-                self.assignment[least].append(tp)
-                return True
-        return False
+        return sorted(self._pools, key=richest, reverse=True)
+
+    def _even_out(self, readers: tuple[str, ...]) -> bool:
+        """Move partitions of one pool from who has most to who has least, while they differ by two; whether any moved.
+
+        In one call a member gives or takes, never both: the loads meet in the middle.
+        """
+        pool, loads, place = self._pools[readers], self._loads, self._place
+        poorest = [(loads[member_id], place[member_id], member_id) for member_id in readers]
+        richest = [(-loads[member_id], place[member_id], member_id) for member_id in pool if pool[member_id]]
+        heapify(poorest)
+        heapify(richest)
+        givers: set[str] = set()
+        while richest:
+            rich_load, rich_place, rich = richest[0]
+            poor_load, poor_place, poor = poorest[0]
+            if -rich_load - poor_load < 2:
+                break
+            if rich not in givers:
+                givers.add(rich)
+                self._sort_for_giving(rich, pool[rich])
+            pool.setdefault(poor, []).append(pool[rich].pop())
+            loads[rich], loads[poor] = -rich_load - 1, poor_load + 1
+            heapreplace(poorest, (poor_load + 1, poor_place, poor))
+            if pool[rich]:
+                heapreplace(richest, (rich_load + 1, rich_place, rich))
+            else:
+                heappop(richest)
+        return bool(givers)
+
+    def _sort_for_giving(self, giver: str, partitions: list[TopicPartition]) -> None:
+        """What the giver did not have before goes first; the last of the list is the first to go."""
+        partitions.sort(key=lambda tp: (self.owners.get(tp) == giver, tp), reverse=True)
 
 
 def _owned_by_user_data(told: MemberSubscription) -> tuple[Partitions, int]:

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 from uuid import UUID
 
+from odradek.model.least_loaded import LeastLoaded
+
 NAME: Final = "simple"
 Assignment = Mapping[UUID, frozenset[int]]
 NOTHING: Final[Assignment] = {}
@@ -52,21 +54,45 @@ def _spread(
     given: dict[str, set[_Place]], readers: dict[_Place, int], subscriptions: Mapping[str, frozenset[UUID]]
 ) -> None:
     """Every partition gets a reader if anybody wants it; then every member gets a partition if it wants any."""
-    interested: dict[UUID, list[str]] = {}
+    loads = {member_id: len(places) for member_id, places in given.items()}
+    subscribers = _subscribers(subscriptions, loads)
+    for place, count in readers.items():
+        if count == 0 and place[0] in subscribers:
+            member_id = subscribers[place[0]].find()
+            given[member_id].add(place)
+            loads[member_id] += 1
+            readers[place] = 1
+    open_to: dict[frozenset[UUID], LeastLoaded[_Place] | None] = {}
+    for member_id in sorted(given):
+        if given[member_id]:
+            continue
+        topics = subscriptions[member_id]
+        if topics not in open_to:
+            places = [place for place in readers if place[0] in topics]
+            open_to[topics] = LeastLoaded(places, readers) if places else None
+        least_read = open_to[topics]
+        if least_read is not None:
+            place = least_read.find()
+            given[member_id].add(place)
+            readers[place] += 1
+
+
+def _subscribers(
+    subscriptions: Mapping[str, frozenset[UUID]], loads: Mapping[str, int]
+) -> dict[UUID, LeastLoaded[str]]:
+    """By topic. Topics with the same subscribers share them."""
+    by_topic: dict[UUID, list[str]] = {}
     for member_id in sorted(subscriptions):
         for topic_id in subscriptions[member_id]:
-            interested.setdefault(topic_id, []).append(member_id)
-    for place, count in readers.items():
-        if count == 0 and (members := interested.get(place[0])):
-            given[min(members, key=lambda one: len(given[one]))].add(place)
-            readers[place] += 1
-    for member_id in sorted(given):
-        if not given[member_id]:
-            open_to = [place for place in readers if place[0] in subscriptions[member_id]]
-            if open_to:
-                place = min(open_to, key=readers.__getitem__)
-                given[member_id].add(place)
-                readers[place] += 1
+            by_topic.setdefault(topic_id, []).append(member_id)
+    known: dict[tuple[str, ...], LeastLoaded[str]] = {}
+    found = {}
+    for topic_id, member_ids in by_topic.items():
+        key = tuple(member_ids)
+        if key not in known:
+            known[key] = LeastLoaded(key, loads)
+        found[topic_id] = known[key]
+    return found
 
 
 def _by_topic(places: set[_Place]) -> Assignment:

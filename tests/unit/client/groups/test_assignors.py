@@ -171,3 +171,14 @@ def test_cooperative_rounds_end_and_never_hand_out_what_another_still_reads(
     read = set().union(*then.values())
     dealt = sorted(tp for some in had.values() for tp in some)
     assert dealt == sorted(TopicPartition(topic, number) for topic in read for number in range(counts[topic]))
+
+
+def test_a_large_group_keeps_what_it_has_but_for_the_share_of_a_new_member() -> None:
+    """A thousand members and 20,000 partitions: what looks at every member for every partition does not end."""
+    counts = {f"t{number:03}": 100 for number in range(200)}
+    assign = ASSIGNORS["sticky"].assign
+    topics: Topics = {f"m{number:03}": tuple(counts) for number in range(999)}
+    had = assign(group(topics), counts)
+    assigned = assign(group({**topics, "new": tuple(counts)}, had), counts)
+    assert {len(some) for some in assigned.values()} == {20}
+    assert all(set(assigned[member]) <= set(had[member]) for member in had)
