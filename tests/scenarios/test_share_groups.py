@@ -53,6 +53,8 @@ from odradek.protocol.messages.share_fetch import (
 from odradek.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from odradek.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from odradek.records import decode_batch, split_batches
+from odradek.storage import readable_segment
+from odradek.testing.guarded_disk import GuardedFile
 
 ANNE, BERT = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -181,6 +183,33 @@ async def test_what_was_released_comes_again_and_what_was_accepted_does_not(wire
     assert await anne.acquired(said=[(0, 2, [ACCEPT, RELEASE, REJECT])]) == [(1, 1, 2)]
     assert await anne.say(1, 1, ACCEPT) == 0
     assert await anne.acquired(wait_ms=0) == []
+
+
+async def test_what_is_not_in_memory_is_brought_by_a_thread_and_acquired_once(
+    scene: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk refuses to be waited for on the loop: `bring` there would fail the test. The state of the group, which is
+    loaded when the broker starts again, is brought as well."""
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    await wire.produce("t", [b"a", b"b", b"c"])
+    assert await anne.acquired() == [(0, 2, 1)]
+    assert await anne.say(0, 0, ACCEPT) == 0
+    await scene.stop()
+    brought: list[str] = []
+    real = GuardedFile.bring
+
+    def bring(self: GuardedFile, length: int, position: int) -> None:
+        brought.append(self._path.split("/")[-2])
+        real(self, length, position)
+
+    monkeypatch.setattr(readable_segment, "_RECENT_BYTES", 0)
+    monkeypatch.setattr(GuardedFile, "is_at_hand", lambda self, length, position: False)
+    monkeypatch.setattr(GuardedFile, "bring", bring)
+    await scene.start(**SETTINGS)
+    again = Member(await scene.connect(), ANNE, anne.topic_id)
+    assert await again.acquired() == [(1, 2, 1)]
+    assert "t-0" in brought
+    assert any(name.startswith("__share_group_state-") for name in brought)
 
 
 async def test_two_members_share_one_partition(scene: Any, wire: Any) -> None:

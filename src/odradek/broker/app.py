@@ -267,7 +267,7 @@ class Broker:
         def shares() -> object:
             from odradek.broker.share_wiring import add_shares
 
-            return add_shares(coordinators, replicas, runtime.clock, config, lambda: cluster.image)
+            return add_shares(coordinators, replicas, runtime, config, lambda: cluster.image)
 
         coordinators.expect(CONSUMER_OFFSETS, groups)
         coordinators.expect(SHARE_GROUP_STATE, shares)

@@ -23,9 +23,10 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
-from odradek.runtime.ports import Buffer, Clock
+from odradek.runtime.ports import Buffer, Clock, Offload
 from odradek.runtime.shielded import outcome_of
 from odradek.shards import PATIENCE_SECONDS, Shards, partition_of
+from odradek.storage.at_hand import Beside
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -62,10 +63,11 @@ def batch_bytes_max(topic: str, config: BrokerConfig, image: ClusterImage) -> in
 class PartitionLog:
     """A `ShardLog` over a partition that this broker leads, for one leadership: the next has a log of its own."""
 
-    __slots__ = ("_partition", "leader_epoch")
+    __slots__ = ("_offload", "_partition", "leader_epoch")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, offload: Offload) -> None:
         self._partition = partition
+        self._offload = offload
         self.leader_epoch: Final = partition.leader_epoch
 
     @property
@@ -121,6 +123,11 @@ class PartitionLog:
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
         self._check_epoch()
         return self._partition.acknowledgement(last_offset)
+
+    async def bring(self, offset: int, max_bytes: int) -> None:
+        log, beside = self._partition.log, Beside()
+        while (missing := log.not_at_hand(offset, max_bytes, beside)) is not None:
+            await self._offload.run(beside.do, missing)
 
     def read(self, offset: int, max_bytes: int) -> tuple[Buffer, int]:
         read = self._partition.log.read(offset, max_bytes, end_offset=self.end_offset, at_least_one=True)
@@ -236,7 +243,8 @@ class Coordinators:
     def led(self, partition: Partition) -> None:
         topic = partition.name.topic
         if topic in self._expected and not self._closed:
-            self.shards(topic).elected(partition.name.partition, PartitionLog(partition))
+            log = PartitionLog(partition, self._started().runtime.offload)
+            self.shards(topic).elected(partition.name.partition, log)
 
     def lost(self, partition: Partition) -> None:
         shards = self._shards.get(partition.name.topic)

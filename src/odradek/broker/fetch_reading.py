@@ -29,11 +29,13 @@ from odradek.protocol.messages.fetch import (
 from odradek.replication.partition import Partition
 from odradek.runtime.mapped_range import is_mapped
 from odradek.runtime.turns import in_one_go
-from odradek.storage.readable_segment import ColdRange
+from odradek.storage.at_hand import Beside, Missing
 
 _UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11
 _READ_COMMITTED: Final = 1
+_LOOKS_FOR_COLD: Final = 6
+"""The end of a segment and its index, which say whether to believe the index; a place in the log; the batches there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +86,20 @@ class Reading:
         self._memory_room_bytes = 0
         """How much may be read into memory. What is sent from a mapping takes none."""
         self._is_first = True
-        self._looks_for_cold = True
-        self.cold: list[ColdRange] = []
+        self._looks_left = _LOOKS_FOR_COLD
+        self._beside: Beside | None = None
+        self.cold: list[Missing] = []
         """What is on the disk alone: to be brought by another thread (`bring`) before it is read here."""
 
     def bring(self) -> None:
-        """Blocks, on any thread. The next `read` finds what is in `cold`."""
-        for one in self.cold:
-            one.bring()
+        """Blocks, on any thread. The next `read` finds what is in `cold`, and perhaps more that is: an index says where."""
+        assert self._beside is not None
+        for missing in self.cold:
+            self._beside.do(missing)
+
+    def looked(self) -> None:
+        """All is at hand: the next `read`, after a wait, finds what was just written."""
+        self._looks_left = 0
 
     def read(self, wanted: Sequence[WantedPartition] | None = None) -> list[Result]:
         """`wanted`: in place of what was wanted at first, where something else has become worth looking at."""
@@ -121,7 +129,8 @@ class Reading:
         self.found_bytes = 0
         self.has_news = False
         self.partitions = {}
-        self._looks_for_cold, self.cold = self._is_first, []
+        self.cold = []
+        self._looks_left -= 1
         self._memory_room_bytes = self._parts.answer_room_bytes() if self.follower is None else _UNBOUNDED
 
     def _note_follower(self, follower: FetchingBroker) -> Generator[None, None, None]:
@@ -205,7 +214,7 @@ class Reading:
         at_least_one = self.found_bytes == 0 and (self._memory_room_bytes > 0 or self._sends_uncopied)
         _check_range(partition, wanted.fetch_offset)
         is_at_end = wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one)
-        if is_at_end or (self._looks_for_cold and self._is_cold(partition, wanted.fetch_offset, limit)):
+        if is_at_end or (self._looks_left >= 0 and self._is_cold(partition, wanted.fetch_offset, limit)):
             return _found(partition, index, b"", none)
         doubted = self.follower is not None and self._is_doubted(partition, wanted.fetch_offset)
         read = partition.log.read(
@@ -229,11 +238,13 @@ class Reading:
 
     def _is_cold(self, partition: Partition, fetch_offset: int, limit: int) -> bool:
         """Whether it is to be brought first. It counts as found, so that no more is brought than one answer takes."""
-        cold = partition.log.cold_range(fetch_offset, max(limit, 0))
-        if cold is None:
+        if self._beside is None:
+            self._beside = Beside()
+        missing = partition.log.not_at_hand(fetch_offset, max(limit, 0), self._beside)
+        if missing is None:
             return False
-        self.cold.append(cold)
-        self.found_bytes += cold.length
+        self.cold.append(missing)
+        self.found_bytes += missing.size_bytes
         return True
 
     def _is_doubted(self, partition: Partition, fetch_offset: int) -> bool:

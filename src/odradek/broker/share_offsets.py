@@ -7,6 +7,7 @@ from typing import Final
 
 from odradek.groups.share.settings import ShareSettings
 from odradek.replication.partition import Partition
+from odradek.storage.at_hand import Beside
 
 _DURATION: Final = re.compile(
     r"by_duration:P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?\Z"
@@ -14,15 +15,19 @@ _DURATION: Final = re.compile(
 _UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
-def reset_offset(partition: Partition, settings: ShareSettings, now_wall_ms: int) -> int:
-    """The latest offset unless the group says otherwise."""
+def reset_offset(
+    partition: Partition, settings: ShareSettings, now_wall_ms: int, beside: Beside | None = None
+) -> int:
+    """The latest offset unless the group says otherwise. `beside` as in `Log.offset_for_timestamp`."""
     end_offset = partition.last_stable_offset if settings.committed_only else partition.high_watermark
     if settings.offset_reset == "earliest":
         return partition.start_offset
     duration_ms = duration_of(settings.offset_reset)
     if duration_ms is None:
         return end_offset
-    found = partition.log.offset_for_timestamp(now_wall_ms - duration_ms, end_offset=end_offset)
+    found = partition.log.offset_for_timestamp(
+        now_wall_ms - duration_ms, end_offset=end_offset, beside=beside
+    )
     return end_offset if found is None else found.offset
 
 

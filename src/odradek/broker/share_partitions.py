@@ -25,9 +25,10 @@ from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, 
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.replication.partition import Partition
-from odradek.runtime.ports import Clock
+from odradek.runtime.ports import Clock, Offload
 from odradek.runtime.shielded import outcome_of, unheard
 from odradek.shards import Shards, decided
+from odradek.storage.at_hand import read_beside
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
@@ -177,6 +178,7 @@ class SharePartitions:
         shards: Shards[ShareStates],
         settings: Settings,
         clock: Clock,
+        offload: Offload,
     ) -> None:
         self.sessions: Final = ShareSessions()
         self.settings: Final = settings
@@ -184,6 +186,7 @@ class SharePartitions:
         self._replicas = replicas
         self._shards = shards
         self._clock = clock
+        self._offload = offload
         self._live: dict[SharePlace, LivePartition] = {}
         self._loading: dict[SharePlace, asyncio.Task[LivePartition]] = {}
         self._closed = False
@@ -231,7 +234,8 @@ class SharePartitions:
         leader_epoch = partition.leader_epoch
         state = await self.keeper.read(place, leader_epoch)
         if state is None or not _can_go_on(partition, state):
-            offset = reset_offset(partition, self.settings(place.group_id), self._clock.wall_ms())
+            settings, now_ms = self.settings(place.group_id), self._clock.wall_ms()
+            offset = await read_beside(self._offload, partial(reset_offset, partition, settings, now_ms))
             epoch = 0 if state is None else state.state_epoch + 1
             await self.keeper.initialize(place, epoch, offset)
             state = await self.keeper.read(place, leader_epoch)

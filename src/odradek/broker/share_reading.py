@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from odradek.broker.share_partitions import LivePartition
 from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType, AcquiredRange
 from odradek.records import BatchHeader, data_batches, split_batches
+from odradek.storage.at_hand import Beside, NotAtHand
 
 _ALL: Final = 1 << 62
 Batches = Sequence[tuple[BatchHeader, memoryview]]
@@ -40,9 +41,9 @@ class Found(NamedTuple):
     acquired: list[AcquiredRange]
 
 
-def look(live: LivePartition, limit_bytes: int, *, at_least_one: bool) -> Seen | None:
+def look(live: LivePartition, limit_bytes: int, *, at_least_one: bool, beside: Beside) -> Seen | None:
     """Read from where the first record is that could be had. NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what else reading
-    may raise."""
+    may raise; NotAtHand for what another thread should bring first."""
     live.check_leads()
     live.follow_log_start()
     core, partition = live.core, live.partition
@@ -52,6 +53,9 @@ def look(live: LivePartition, limit_bytes: int, *, at_least_one: bool) -> Seen |
     end_offset = partition.last_stable_offset if live.settings.committed_only else partition.high_watermark
     if offset >= end_offset:
         return None
+    missing = partition.log.not_at_hand(offset, max(limit_bytes, 0), beside)
+    if missing is not None:
+        raise NotAtHand(missing)
     read = partition.log.read(offset, max(limit_bytes, 0), end_offset=end_offset, at_least_one=at_least_one)
     if read.next_offset <= offset:
         return None

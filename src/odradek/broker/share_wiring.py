@@ -12,13 +12,13 @@ from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.internal_topics import SHARES_COPIES
 from odradek.groups.share.state import ShareStates, StateSettings
-from odradek.runtime.ports import Clock
+from odradek.runtime.ports import Runtime
 
 
 def add_shares(
     coordinators: Coordinators,
     replicas: Replicas,
-    clock: Clock,
+    runtime: Runtime,
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
 ) -> SharePartitions:
@@ -31,8 +31,9 @@ def add_shares(
         min_in_sync=lambda parts: parts.config.share_coordinator_state_topic_min_isr,
         configs=lambda parts: _topic_configs(parts.config),
     )
-    shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), clock)
-    return SharePartitions(coordinators, replicas, shards, ShareSettingsByGroup(config, image), clock)
+    shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), runtime.clock)
+    settings = ShareSettingsByGroup(config, image)
+    return SharePartitions(coordinators, replicas, shards, settings, runtime.clock, runtime.offload)
 
 
 def _state_settings(config: BrokerConfig) -> StateSettings:

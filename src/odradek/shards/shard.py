@@ -386,6 +386,7 @@ class Shard(Generic[M]):
         log, offset, replayed, rest = self._shard_log, self._shard_log.start_offset, 0, _REPLAYS_A_TURN
         while True:
             while offset < log.end_offset:
+                await log.bring(offset, _LOAD_BYTES)
                 data, offset = log.read(offset, _LOAD_BYTES)
                 if not data:  # compaction left nothing from here to the end (KAFKA-9065)
                     break

@@ -14,6 +14,7 @@ from typing import Final
 from odradek.model.errors import ErrorCode
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage import naming
+from odradek.storage.at_hand import FileAtHand, NotAtHand
 from odradek.storage.batch_walk import BATCH_BYTES_MIN, BrokenChain, Mark, mark_at, walk
 from odradek.storage.damage import DamagedBatchError
 from odradek.storage.index_checks import build_index, offsets_are_sound, times_are_sound
@@ -91,8 +92,18 @@ class IndexedSegment:
         """For reading."""
         writer = self.writer
         if writer is not None and not writer.resting:
-            return writer.log_file
-        return self.pinned if self.pinned is not None else self._files.get(self.path(naming.LOG))
+            file = writer.log_file
+        elif self.pinned is not None:
+            file = self.pinned
+        else:
+            return self._files.get(self.path(naming.LOG))
+        return file if self._files.beside is None else self._files.for_reading(file, self.path(naming.LOG))
+
+    @property
+    def file_for_threads(self) -> DiskFile:
+        """The log file, to be read by another thread whatever is at hand. It may be closed meanwhile."""
+        file = self.log_file
+        return file.file if isinstance(file, FileAtHand) else file
 
     def unpin(self) -> None:
         """The files that a compaction wrote have the segment's names."""
@@ -168,6 +179,10 @@ class IndexedSegment:
     def batch(self, mark: Mark) -> bytes:
         return self.log_file.pread(mark.size_bytes, mark.position)
 
+    def will_walk(self, start: int) -> None:
+        """The headers of all batches from byte `start` on are read next."""
+        self._files.expect(self.log_file, self.size_bytes - start, start)
+
     def marks(self, start: int = 0) -> Iterator[Mark]:
         """The headers of all batches from byte `start` on."""
         try:
@@ -241,15 +256,21 @@ class IndexedSegment:
             return
         self._offsets_checked = True
         try:
+            if not self._offsets_are_sound():
+                self._rebuild("the offset index is missing, short or wrong")
+        except NotAtHand:
+            self._offsets_checked = False
+            raise
+
+    def _offsets_are_sound(self) -> bool:
+        try:
             index = self._offset_file()
             whole = self._files.get(self.path(naming.OFFSET_INDEX)).length() % OFFSET_ENTRY.size == 0
-            sound = whole and offsets_are_sound(
+            return whole and offsets_are_sound(
                 self.log_file, self.size_bytes, self.index_interval_bytes, index.last
             )
         except FileNotFoundError:
-            sound = False
-        if not sound:
-            self._rebuild("the offset index is missing, short or wrong")
+            return False
 
     def _check_times(self) -> None:
         """Once, before the time index file is used for the first time."""
@@ -257,18 +278,25 @@ class IndexedSegment:
             return
         self._times_checked = True
         try:
+            if not self._times_are_sound() and self.index is None:
+                self._rebuild("the time index is missing, short or wrong")
+        except NotAtHand:
+            self._times_checked = False
+            raise
+
+    def _times_are_sound(self) -> bool:
+        try:
             index = self._time_file()
             whole = self._files.get(self.path(naming.TIME_INDEX)).length() % TIME_ENTRY.size == 0
-            sound = whole and times_are_sound(
+            return whole and times_are_sound(
                 self.log_file, self.size_bytes, self.size_bytes, self._floor, index.last
             )
         except FileNotFoundError:
-            sound = False
-        if not sound and self.index is None:
-            self._rebuild("the time index is missing, short or wrong")
+            return False
 
     def _rebuild(self, reason: str) -> None:
         """Make both indexes again from the log. Where they cannot be written they live in memory."""
+        self.will_walk(0)
         log.warning("index_rebuilt", directory=self._directory, base_offset=self.base_offset, reason=reason)
         try:
             index = build_index(

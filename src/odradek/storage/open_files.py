@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import errno
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, cast
 
 from odradek.runtime.ports import Disk, DiskFile
+from odradek.storage.at_hand import Beside, FileAtHand
 from odradek.storage.segment_writer import SegmentWriter
 
 _UNBOUNDED: Final = 2**31 - 1
@@ -30,6 +33,33 @@ class OpenFiles:
         self._writers: OrderedDict[SegmentWriter, int] = OrderedDict()
         """Those that are awake, in the order in which they are looked at, with their `write_count` then."""
         self._prune_at = min(self._writers_max, _PRUNED_LEAST)
+        self._beside: Beside | None = None
+
+    @contextmanager
+    def only_at_hand(self, beside: Beside | None) -> Iterator[None]:
+        """Within, which must not await: a read of what another thread should bring first raises `NotAtHand`. None: nothing
+        changes."""
+        before, self._beside = self._beside, beside
+        try:
+            yield
+        finally:
+            self._beside = before
+
+    def for_reading(self, file: DiskFile, path: str) -> DiskFile:
+        """The file, of which only what is at hand is read while nothing else may be."""
+        if self._beside is None:
+            return file
+        return cast("DiskFile", FileAtHand(file, path, self._beside))  # who reads does not write
+
+    def expect(self, file: DiskFile, length: int, position: int) -> None:
+        """All of this is read soon: where only what is at hand may be, it is brought in one go."""
+        if isinstance(file, FileAtHand):
+            file.expect(length, position)
+
+    @property
+    def beside(self) -> Beside | None:
+        """What other threads did for the reading under way, if it may ask them."""
+        return self._beside
 
     def __len__(self) -> int:
         return len(self._files)
@@ -44,11 +74,11 @@ class OpenFiles:
         file = self._files.get(path)
         if file is not None:
             self._files.move_to_end(path)
-            return file
+            return self.for_reading(file, path)
         while len(self._files) >= self._limit:
             self._files.popitem(last=False)[1].close()
         file = self._files[path] = self._disk.open(path, write=False)
-        return file
+        return self.for_reading(file, path)
 
     def wake(self, writer: SegmentWriter) -> None:
         """These files, which rest, are to be used. OSError (EMFILE) while no others can rest for them: each of those has

@@ -5,11 +5,12 @@ from __future__ import annotations
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.storage import timestamps
+from odradek.storage.at_hand import Beside, Missing, NotAtHand
 from odradek.storage.damage import DamagedBatchError, OnDamaged
 from odradek.storage.epochs import EpochEnd, EpochHistory
 from odradek.storage.faults import Health
+from odradek.storage.open_files import OpenFiles
 from odradek.storage.producers import Producers
-from odradek.storage.readable_segment import ColdRange
 from odradek.storage.reader import check_read, read_batches
 from odradek.storage.results import LogRead
 from odradek.storage.segment import OFFSET_MAX
@@ -23,6 +24,7 @@ log = events.caused_by_peers("storage")
 class ReadableLog:
     """The half of `Log` that changes nothing on the disk. `Log` gives it its parts."""
 
+    _files: OpenFiles
     _segments: SegmentList
     _epochs: EpochHistory
     _health: Health
@@ -70,15 +72,18 @@ class ReadableLog:
             self._damaged(damage)
             raise
 
-    def cold_range(self, offset: int, max_bytes: int) -> ColdRange | None:
-        """What `read` from `offset` on would wait for a disk for: `bring` it on another thread first. None when it is at hand,
+    def not_at_hand(self, offset: int, max_bytes: int, beside: Beside) -> Missing | None:
+        """What `read` from `offset` on would wait for a disk for: first an index, then the batches. None when it is at hand,
         or when a read would fail anyway."""
         if not self.start_offset <= offset < self.end_offset or self._health.is_broken:
             return None
         try:
-            return self._segments[self._segments.number_of(offset)].cold_range(offset, max_bytes)
+            self._segments[self._segments.number_of(offset)].check_at_hand(offset, max_bytes, beside)
+        except NotAtHand as not_at_hand:
+            return not_at_hand.missing
         except (OSError, KafkaError):  # whoever reads meets it
             return None
+        return None
 
     def verify(self, read: LogRead) -> LogRead:
         """The same, once the CRC of every batch in it was found right. DamagedBatchError (CORRUPT_MESSAGE) when one is not.
@@ -140,27 +145,40 @@ class ReadableLog:
             raise self._health.failed(error) from error
 
     def offset_for_timestamp(
-        self, timestamp: int, *, end_offset: int | None = None
+        self, timestamp: int, *, end_offset: int | None = None, beside: Beside | None = None
     ) -> TimestampedOffset | None:
-        """The first record below `end_offset` (the log's end) that is not before `timestamp`; None without any."""
+        """The first record below `end_offset` (the log's end) that is not before `timestamp`; None without any.
+
+        With `beside`: NotAtHand for what would hold the event loop (see `at_hand.read_beside`).
+        """
         self._health.check_readable()
         try:
-            return timestamps.first_at_or_after(
-                self._segments, timestamp, start_offset=self.start_offset, end_offset=self._end(end_offset)
-            )
+            with self._files.only_at_hand(beside):
+                return timestamps.first_at_or_after(
+                    self._segments,
+                    timestamp,
+                    start_offset=self.start_offset,
+                    end_offset=self._end(end_offset),
+                    beside=beside,
+                )
         except OSError as error:
             raise self._health.failed(error) from error
 
-    def max_timestamp_offset(self, *, end_offset: int | None = None) -> TimestampedOffset | None:
-        """The first record below `end_offset` (the log's end) with the largest timestamp; None when there is none."""
+    def max_timestamp_offset(
+        self, *, end_offset: int | None = None, beside: Beside | None = None
+    ) -> TimestampedOffset | None:
+        """The first record below `end_offset` (the log's end) with the largest timestamp; None when there is none. `beside` as
+        in `offset_for_timestamp`."""
         self._health.check_readable()
         try:
-            return timestamps.latest(
-                self._segments,
-                start_offset=self.start_offset,
-                end_offset=self._end(end_offset),
-                log_end_offset=self.end_offset,
-            )
+            with self._files.only_at_hand(beside):
+                return timestamps.latest(
+                    self._segments,
+                    start_offset=self.start_offset,
+                    end_offset=self._end(end_offset),
+                    log_end_offset=self.end_offset,
+                    beside=beside,
+                )
         except OSError as error:
             raise self._health.failed(error) from error
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from odradek.model.errors import KafkaError
-from odradek.runtime.ports import Buffer, Disk, DiskFile
+from odradek.runtime.ports import Buffer, Disk
+from odradek.storage.at_hand import Beside
 from odradek.storage.batch_walk import BATCH_BYTES_MIN, BrokenChain, last_boundary, mark_at
 from odradek.storage.indexed_segment import IndexedSegment
 from odradek.storage.open_files import OpenFiles
@@ -18,18 +19,6 @@ _MAP_BYTES_MIN: Final = 256 * 1024
 
 _RECENT_BYTES: Final = 8 * 1024 * 1024
 """Of the active segment's end, which was written a moment ago."""
-
-
-class ColdRange(NamedTuple):
-    """Bytes that are on the disk and not in memory."""
-
-    file: DiskFile
-    position: int
-    length: int
-
-    def bring(self) -> None:
-        """Blocks, on any thread."""
-        self.file.bring(self.length, self.position)
 
 
 class Chunk(NamedTuple):
@@ -103,18 +92,20 @@ class ReadableSegment(IndexedSegment):
             self._first_batch(start, limit, offset, to_send=to_send) if at_least_one else Chunk(b"", offset)
         )
 
-    def cold_range(self, offset: int, max_bytes: int) -> ColdRange | None:
-        """What a read from `offset` on would have to wait for a disk for; None when it is at hand.
+    def check_at_hand(self, offset: int, max_bytes: int, beside: Beside) -> None:
+        """NotAtHand when a read from `offset` on would have to wait for a disk.
 
-        The end of what is written now is, so a reader that keeps up is not looked at. Finding the offset may take a few reads
-        of an index.
+        The end of what is written now is at hand, so a reader that keeps up is not looked at.
         """
-        start = self.locate(offset)
+        start = self._hints.get(offset, -1)
+        if start < 0:
+            with self._files.only_at_hand(beside):
+                start = self.locate(offset)
         length = min(max_bytes, self.size_bytes - start)
         if length <= 0 or (self.writer is not None and self.size_bytes - start <= _RECENT_BYTES):
-            return None
-        file = self.log_file
-        return None if file.is_at_hand(length, start) else ColdRange(file, start, length)
+            return
+        with self._files.only_at_hand(beside):
+            self._files.expect(self.log_file, length, start)
 
     def _sound(self, chunk: Chunk, start: int, offset: int, segment_end: int = -1) -> Chunk:
         """The same, once it is known to be what was written; the next reader will ask for what follows it."""

@@ -194,7 +194,7 @@ def batch() -> bytearray:
 
 async def test_what_a_leadership_wrote_is_confirmed_to_it_alone(partition: Partition) -> None:
     lead(partition, 3)
-    former = PartitionLog(partition)
+    former = PartitionLog(partition, real_runtime().offload)
     written = former.append(batch(), now_ms=1)
     confirmed = former.committed(written)
     assert confirmed is not None, "the other replica does not have it yet"
@@ -210,13 +210,13 @@ async def test_what_a_leadership_wrote_is_confirmed_to_it_alone(partition: Parti
         with pytest.raises(KafkaError, match="epoch 5") as late:
             attempt()
         assert late.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert PartitionLog(partition).append(batch(), now_ms=1) == written + 1
+    assert PartitionLog(partition, real_runtime().offload).append(batch(), now_ms=1) == written + 1
 
 
 async def test_too_few_replicas_in_sync_are_noticed_before_an_operation_decides(partition: Partition) -> None:
     partition.reconfigure(LogConfig(flush_before_ack=False, min_insync_replicas=2))
     lead(partition, 3)
-    log = PartitionLog(partition)
+    log = PartitionLog(partition, real_runtime().offload)
     log.check_writable()
     lead(partition, 3, isr=(ONE,))
     with pytest.raises(KafkaError) as refused:

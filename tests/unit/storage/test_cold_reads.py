@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ import pytest
 
 from odradek.config.topic import LogConfig
 from odradek.model.ids import TopicPartition
-from odradek.records import BatchBuilder, split_batches
+from odradek.records import BatchBuilder, Codec, split_batches
 from odradek.runtime.real import PosixDisk, real_runtime
+from odradek.runtime.real_disk import PosixFile
+from odradek.storage import readable_segment, timestamps
+from odradek.storage.at_hand import Beside, read_beside
 from odradek.storage.log import Log
-from odradek.storage.readable_segment import _RECENT_BYTES
+from odradek.storage.timestamps import TimestampedOffset
 
 
 def dropped_from_memory(path: Path) -> None:
@@ -74,7 +79,7 @@ def test_the_end_that_was_just_written_is_not_looked_at(
 ) -> None:
     log = filled(tmp_path, LogConfig(), 2 << 20)
     monkeypatch.setattr("odradek.testing.guarded_disk.GuardedFile.is_at_hand", _never)
-    assert log.cold_range(0, 1 << 20) is None
+    assert log.not_at_hand(0, 1 << 20, Beside()) is None
     log.close()
 
 
@@ -83,29 +88,173 @@ def _never(self: Any, length: int, position: int) -> bool:
 
 
 def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * _RECENT_BYTES)
+    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * readable_segment._RECENT_BYTES)
     first = tmp_path / "t-0" / "00000000000000000000.log"
     dropped_from_memory(first)
-    cold = log.cold_range(0, 2 << 20)
+    beside = Beside()
+    cold = log.not_at_hand(0, 2 << 20, beside)
     assert cold is not None
-    assert (cold.position, cold.length) == (0, 2 << 20)
-    cold.bring()
-    assert (log.cold_range(0, 2 << 20) is None) == _tells(first)
+    assert cold.size_bytes == 2 << 20
+    beside.do(cold)
+    assert log.not_at_hand(0, 2 << 20, beside) is None, "it was brought, whatever the system can tell"
+    assert (log.not_at_hand(0, 2 << 20, Beside()) is None) == _tells(first)
     assert len(log.read(0, 2 << 20, end_offset=log.end_offset).records) > 1 << 20
     log.close()
 
 
 def test_a_log_that_is_closed_before_another_thread_reads_is_the_readers_to_notice(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * _RECENT_BYTES)
+    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * readable_segment._RECENT_BYTES)
     dropped_from_memory(tmp_path / "t-0" / "00000000000000000000.log")
-    cold = log.cold_range(0, 2 << 20)
+    beside = Beside()
+    cold = log.not_at_hand(0, 2 << 20, beside)
     assert cold is not None
     log.close()
-    cold.bring()
+    beside.do(cold)
 
 
 def test_outside_of_the_log_nothing_is_cold(tmp_path: Path) -> None:
     log = filled(tmp_path, LogConfig(), 1 << 20)
-    assert log.cold_range(log.end_offset, 100) is None
-    assert log.cold_range(-1, 100) is None
+    assert log.not_at_hand(log.end_offset, 100, Beside()) is None
+    assert log.not_at_hand(-1, 100, Beside()) is None
+    log.close()
+
+
+class ColdDisk:
+    """Nothing is in memory until it is brought, and nothing that is not may be read on the event loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.brought: set[tuple[str, int]] = set()
+        self.read_bytes_max = 0
+        real = PosixFile.pread
+
+        def pread(file: PosixFile, length: int, position: int) -> bytes:
+            if asyncio._get_running_loop() is not None:
+                assert self.is_at_hand(file, length, position), f"{file._path} at {position} is cold"
+                self.read_bytes_max = max(self.read_bytes_max, length)
+            return real(file, length, position)
+
+        monkeypatch.setattr(PosixFile, "pread", pread)
+        monkeypatch.setattr(PosixFile, "is_at_hand", lambda *arguments: self.is_at_hand(*arguments))
+        monkeypatch.setattr(PosixFile, "bring", lambda *arguments: self.bring(*arguments))
+
+    def is_at_hand(self, file: PosixFile, length: int, position: int) -> bool:
+        end = min(position + length, file.length())
+        return all((file._path, one >> 12) in self.brought for one in range(position, end, 1 << 12))
+
+    def bring(self, file: PosixFile, length: int, position: int) -> None:
+        assert asyncio._get_running_loop() is None, "the loop does not wait"
+        end = position + length + (1 << 12)
+        self.brought.update((file._path, one >> 12) for one in range(position, end, 1 << 12))
+
+
+COLD = LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000)
+
+
+def timed(directory: Path, codec: Codec = Codec.NONE) -> None:
+    """A log of a few segments, closed: its times go up by ten, and now and then down."""
+    log = opened(directory)
+    for number in range(300):
+        builder = BatchBuilder(codec)
+        for one in range(3):
+            builder.append(number * 10 + one - 35 * (number % 7 == 0), None, os.urandom(3_000))
+        log.append(split_batches(builder.build()), leader_epoch=0, now_ms=1)
+    log.close()
+
+
+def opened(directory: Path) -> Log:
+    return Log.open(
+        real_runtime(),
+        str(directory / "t-0"),
+        COLD,
+        topic_partition=TopicPartition("t", 0),
+        clean=True,
+        recovery_point=0,
+    )
+
+
+async def searched(log: Log, look: Callable[[Log, Beside], TimestampedOffset | None]) -> Any:
+    return await read_beside(real_runtime().offload, lambda beside: look(log, beside))
+
+
+def first_from(timestamp: int, end_offset: int | None) -> Callable[[Log, Beside], TimestampedOffset | None]:
+    return lambda log, beside: log.offset_for_timestamp(timestamp, end_offset=end_offset, beside=beside)
+
+
+def test_a_search_by_time_reads_what_is_cold_on_threads_and_finds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(tmp_path)
+    questions = [(timestamp, end) for timestamp in range(-40, 3_100, 170) for end in (None, 500)]
+    log = opened(tmp_path)
+    assert log.segment_count > 2
+    plain = [log.offset_for_timestamp(timestamp, end_offset=end) for timestamp, end in questions]
+    latest = log.max_timestamp_offset(), log.max_timestamp_offset(end_offset=500)
+    log.close()
+    for timestamp, end in questions:
+        log = opened(tmp_path)
+        disk = ColdDisk(monkeypatch)
+        found = asyncio.run(searched(log, first_from(timestamp, end)))
+        assert found == plain[questions.index((timestamp, end))]
+        assert disk.brought
+        monkeypatch.undo()
+        log.close()
+    log = opened(tmp_path)
+    ColdDisk(monkeypatch)
+    look = [
+        lambda log, beside, end=end: log.max_timestamp_offset(end_offset=end, beside=beside)
+        for end in (None, 500)
+    ]
+    assert tuple(asyncio.run(searched(log, one)) for one in look) == latest
+    log.close()
+
+
+def test_a_search_goes_on_where_the_system_cannot_tell_what_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(tmp_path)
+    log = opened(tmp_path)
+    plain = log.offset_for_timestamp(1_500)
+    log.close()
+    log = opened(tmp_path)
+    monkeypatch.setattr(PosixFile, "is_at_hand", lambda self, length, position: False)
+    assert asyncio.run(searched(log, first_from(1_500, None))) == plain
+    log.close()
+
+
+def test_a_missing_index_is_made_again_from_what_a_thread_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(tmp_path)
+    log = opened(tmp_path)
+    plain = log.offset_for_timestamp(200)
+    log.close()
+    for path in (tmp_path / "t-0").glob("00000000000000000000.*index"):
+        path.unlink()
+    log = opened(tmp_path)
+    ColdDisk(monkeypatch)
+    assert asyncio.run(searched(log, first_from(200, None))) == plain
+    log.close()
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_large_batches_are_read_and_decoded_by_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
+    timed(tmp_path, codec)
+    log = opened(tmp_path)
+    plain = log.offset_for_timestamp(1_500), log.max_timestamp_offset()
+    decoded_on_loop: list[bool] = []
+    real = timestamps.decode_batch
+
+    def decode_batch(batch: bytes) -> Any:
+        decoded_on_loop.append(asyncio._get_running_loop() is not None)
+        return real(batch)
+
+    monkeypatch.setattr(timestamps, "decode_batch", decode_batch)
+    monkeypatch.setattr(timestamps, "_SMALL_BYTES", 100)
+    first = asyncio.run(searched(log, first_from(1_500, None)))
+    latest = asyncio.run(searched(log, lambda log, beside: log.max_timestamp_offset(beside=beside)))
+    assert (first, latest) == plain
+    assert decoded_on_loop
+    assert not any(decoded_on_loop)
     log.close()

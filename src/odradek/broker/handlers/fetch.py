@@ -76,6 +76,7 @@ def handle(
     results = reading.read()
     if reading.cold:
         return _bring_first(parts, circumstances, request, plan, reading)
+    reading.looked()
     return _answer(parts, circumstances, request, plan, reading, results)
 
 
@@ -83,8 +84,12 @@ async def _bring_first(
     parts: Parts, circumstances: Circumstances, request: FetchRequest, plan: FetchPlan, reading: Reading
 ) -> FetchResponse:
     """Some of it is on the disk alone: another thread waits for that, and others are served meanwhile."""
-    await parts.runtime.offload.run(reading.bring)
-    answer = _answer(parts, circumstances, request, plan, reading, reading.read())
+    results: list[Result] = []
+    while reading.cold:
+        await parts.runtime.offload.run(reading.bring)
+        results = reading.read()
+    reading.looked()
+    answer = _answer(parts, circumstances, request, plan, reading, results)
     return answer if isinstance(answer, FetchResponse) else await answer
 
 
@@ -167,9 +172,10 @@ async def _fetch_many(
     turn = parts.turns.begin()
     reading = Reading(parts, circumstances, request, plan.wanted, follower)
     results = await turn.drive(reading.read_steps())
-    if reading.cold:
+    while reading.cold:
         await parts.runtime.offload.run(reading.bring)
         results = await turn.drive(reading.read_steps())
+    reading.looked()
     if _waits(request, plan, reading):
         wait_s = request.max_wait_ms / 1000
         missing_bytes = request.min_bytes - reading.found_bytes

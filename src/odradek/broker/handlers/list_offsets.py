@@ -14,6 +14,7 @@ What depends on the end waits for records that were acknowledged with acks=1 and
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.end_offsets import readable, unreadable
@@ -27,6 +28,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.replication.partition import Partition
 from odradek.runtime.turns import Turn
+from odradek.storage.at_hand import Beside, NotAtHand, read_beside
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = (
     -1,
@@ -79,15 +81,25 @@ async def _answered(
     for topic in request.topics:
         unique = {one.partition_index: one for one in topic.partitions}
 
-        def answer(wanted: ListOffsetsPartition, name: str = topic.name) -> ListOffsetsPartitionResponse:
+        def answer(
+            wanted: ListOffsetsPartition, beside: Beside, name: str = topic.name
+        ) -> ListOffsetsPartitionResponse:
             if asked[name, wanted.partition_index] == 1:
-                return _answer(parts, circumstances, name, wanted, committed_only=committed_only)
+                return _answer(parts, circumstances, name, wanted, beside, committed_only=committed_only)
             return ListOffsetsPartitionResponse(
                 partition_index=wanted.partition_index, error_code=ErrorCode.INVALID_REQUEST
             )
 
-        if unique:
-            partitions = await turn.map(answer, unique.values())
+        partitions = []
+        for wanted in unique.values():
+            await turn.step()
+            beside = Beside()
+            try:
+                partitions.append(answer(wanted, beside))
+            except NotAtHand:
+                await turn.next()  # from here on this is a task of its own
+                partitions.append(await read_beside(parts.runtime.offload, partial(answer, wanted), beside))
+        if partitions:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
@@ -97,6 +109,7 @@ def _answer(
     circumstances: Circumstances,
     topic: str,
     wanted: ListOffsetsPartition,
+    beside: Beside,
     *,
     committed_only: bool,
 ) -> ListOffsetsPartitionResponse:
@@ -108,7 +121,7 @@ def _answer(
             )
         partition = parts.replicas.leader(topic, index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        timestamp, offset = _find(partition, wanted.timestamp, committed_only=committed_only)
+        timestamp, offset = _find(partition, wanted.timestamp, beside, committed_only=committed_only)
     except KafkaError as error:
         code = error.code
         if code is ErrorCode.OFFSET_NOT_AVAILABLE and circumstances.api_version < _SINCE_NOT_AVAILABLE:
@@ -125,8 +138,8 @@ def _answer(
     )
 
 
-def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tuple[int, int]:
-    """(timestamp, offset); -1 for what there is not."""
+def _find(partition: Partition, timestamp: int, beside: Beside, *, committed_only: bool) -> tuple[int, int]:
+    """(timestamp, offset); -1 for what there is not. NotAtHand for what another thread should do first."""
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == _LATEST:
         if partition.awaits_earlier_records:
@@ -137,13 +150,13 @@ def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tupl
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING):
         return -1, -1
     if timestamp == _MAX_TIMESTAMP:
-        found = partition.log.max_timestamp_offset(end_offset=end_offset)
+        found = partition.log.max_timestamp_offset(end_offset=end_offset, beside=beside)
     elif timestamp < 0:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in this version"
         )
     else:
-        found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset)
+        found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset, beside=beside)
     if found is None or found.offset >= end_offset:
         if partition.awaits_earlier_records:
             raise _not_available(partition)

@@ -36,6 +36,7 @@ from odradek.protocol.messages.share_fetch import (
 )
 from odradek.replication.partition import Partition
 from odradek.runtime.shielded import outcome_of
+from odradek.storage.at_hand import Beside, Missing, NotAtHand
 
 _SINCE_MODES = 2
 _RECORD_LIMIT = 1
@@ -108,6 +109,7 @@ class _Fetching:
     session: ShareSession
     found: dict[ReadPlace, Found] = field(default_factory=dict)
     refused: dict[ReadPlace, Refusal] = field(default_factory=dict)
+    beside: Beside = field(default_factory=Beside)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -119,7 +121,10 @@ class _Fetching:
             waking = _Waking(lives)
             try:
                 is_over = loop.time() >= deadline
-                self._look(lives, is_over=is_over)
+                missing = self._look(lives, is_over=is_over)
+                if missing is not None:
+                    await self.parts.runtime.offload.run(self.beside.do, missing)
+                    continue
                 if self.found or self.refused or is_over:
                     break
                 await waking.wait(deadline - loop.time())
@@ -150,7 +155,8 @@ class _Fetching:
                     found.append((place, live))
         return found
 
-    def _look(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> None:
+    def _look(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> Missing | None:
+        """Returns what another thread should bring first; nothing is acquired then."""
         config = self.parts.config
         limit = min(self.request.max_bytes, config.fetch_max_bytes)
         limit = min(limit, self.parts.answer_room_bytes())
@@ -159,7 +165,14 @@ class _Fetching:
         total = 0
         for place, live in lives:
             try:
-                one = look(live, min(limit - total, enough), at_least_one=not seen and limit > 0)
+                one = look(
+                    live,
+                    min(limit - total, enough),
+                    at_least_one=not seen and limit > 0,
+                    beside=self.beside,
+                )
+            except NotAtHand as not_at_hand:
+                return not_at_hand.missing
             except KafkaError as error:
                 self.refused[place] = Refusal.of(error)
                 continue
@@ -168,6 +181,7 @@ class _Fetching:
                 total += one.size_bytes
         if total >= self.request.min_bytes or is_over or self.refused:
             self._take(seen)
+        return None
 
     def _take(self, seen: Sequence[tuple[ReadPlace, Seen]]) -> None:
         request = self.request
