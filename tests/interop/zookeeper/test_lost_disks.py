@@ -21,37 +21,48 @@ from odradek.testing import Cluster
 from odradek.testing.zookeeper import ZooKeeperServer
 
 SESSION_MS = "3000"
+LONGER_THAN_A_START_MS = "12000"
+
+
+def cluster_on(connect: str, data: Path, session_ms: str) -> Cluster:
+    settings = {
+        "zookeeper.connect": connect,
+        "zookeeper.session.timeout.ms": session_ms,
+        "min.insync.replicas": "1",
+    }
+    return Cluster(brokers=3, settings=settings, data=data)
 
 
 @pytest.fixture
 def cluster(zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path) -> Iterator[Cluster]:
-    settings = {
-        "zookeeper.connect": zookeeper.address + chroot,
-        "zookeeper.session.timeout.ms": SESSION_MS,
-        "min.insync.replicas": "1",
-    }
-    with Cluster(brokers=3, settings=settings, data=tmp_path / "cluster") as running:
+    with cluster_on(zookeeper.address + chroot, tmp_path / "cluster", SESSION_MS) as running:
         yield running
 
 
-def test_a_broker_that_was_killed_and_wiped_is_itself_again_and_gets_its_records_from_the_others(
-    cluster: Cluster,
+def test_a_broker_that_fell_with_the_others_and_was_wiped_is_itself_again_and_gets_its_records_back(
+    zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path
 ) -> None:
-    wiped, other, _ = cluster.brokers
-    create(admin_of(other), "t", partitions=3)
-    producer = Acknowledged(cluster.address)
-    producer.send("t", 0, 50)
-    producer.finish()
-    wiped.kill()
-    shutil.rmtree(wiped.terms.directory)
+    with cluster_on(zookeeper.address + chroot, tmp_path / "cluster", LONGER_THAN_A_START_MS) as cluster:
+        wiped, other, _ = cluster.brokers
+        create(admin_of(other), "t", partitions=3)
+        producer = Acknowledged(cluster.address)
+        producer.send("t", 0, 50)
+        producer.finish()
+        for broker in cluster.brokers:
+            broker.kill()
+        shutil.rmtree(wiped.terms.directory)
 
-    wiped.start()  # its registration is there yet, with the id of a directory that is gone
-    wiped.wait_until_ready()
+        for (
+            broker
+        ) in cluster.brokers:  # its registration is there yet, with the id of a directory that is gone
+            broker.start()
+        for broker in cluster.brokers:
+            broker.wait_until_ready()
 
-    everybody = admin_of(other)
-    until(lambda: all(len(one.isrs) == 3 for one in topic_of(everybody, "t").partitions.values()))
-    assert (wiped.terms.directory / "t-0").exists()
-    assert read_all(cluster.address, "t", 50) == Counter(producer.values)
+        everybody = admin_of(other)
+        until(lambda: all(len(one.isrs) == 3 for one in topic_of(everybody, "t").partitions.values()))
+        assert (wiped.terms.directory / "t-0").exists()
+        assert read_all(cluster.address, "t", 50) == Counter(producer.values)
 
 
 @pytest.mark.parametrize("stop", ["TERM", "KILL"])
