@@ -9,8 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 from odradek.broker import disk_identity, fetch_reading, replica_opening
+from odradek.broker.disk_identity import DiskIdentity
 from odradek.broker.replica_evidence import ALL_THERE, Judgement
 from odradek.cluster.image import PartitionImage
+from odradek.cluster.known_brokers import DiskClaim, KnownBroker
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId, Offset
 from odradek.records import BatchHeader
@@ -417,6 +419,21 @@ def lost_replica_is_whole() -> Patches:
 @mutant("an older copy of a disk passes for the newest", _SCENARIO)
 def older_copy_is_newest() -> Patches:
     yield patch.object(disk_identity, "compared", lambda *_, **__: ALL_THERE)
+
+
+@mutant("a start, and a checkpoint, leave the generation of a disk as it was", _SCENARIO)
+def generation_not_raised() -> Patches:
+    real = DiskIdentity._next
+
+    async def _next(self: DiskIdentity, *, is_clean: bool) -> DiskClaim:
+        present = {directory.directory_id for directory in self._directories.all()}
+        if present != set(self._known):
+            return await real(self, is_clean=is_clean)
+        after = KnownBroker(broker_id=self._me, directories=self._known, is_clean=is_clean)
+        self._pending = DiskClaim(version=self._version, after=after, own_tokens=self._own_tokens)
+        return self._pending
+
+    yield patch.object(DiskIdentity, "_next", _next)
 
 
 @mutant(
