@@ -23,6 +23,11 @@ from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 ELEMENT_COUNT = 20_000
@@ -148,6 +153,29 @@ async def test_a_large_answer_is_the_same_as_many_small_ones(scene: Any) -> None
         ("t", 0, 3),
         *((f"n{number}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0) for number in range(3000)),
     ]
+
+
+@pytest.mark.parametrize("count", [2, 3000])
+async def test_a_partition_whose_offset_is_asked_for_twice_is_refused_in_short_and_long_requests(
+    scene: Any, count: int
+) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    await wire.create("t", partitions=2)
+    await wire.produce("t", [b"a", b"b"], partition=1)
+    first = [ListOffsetsPartition(partition_index=0, timestamp=-1)] * (count - 1)
+    other = ListOffsetsPartition(partition_index=1, timestamp=-1)
+    topics = [
+        ListOffsetsTopic(name="t", partitions=first),
+        ListOffsetsTopic(name="t", partitions=[other, first[0]]),
+    ]
+    response = await wire.call("ListOffsets", 8, ListOffsetsRequest(replica_id=-1, topics=topics))
+    answers = [
+        [(one.partition_index, one.error_code, one.offset) for one in topic.partitions]
+        for topic in response.topics
+    ]
+    refused = (0, ErrorCode.INVALID_REQUEST, -1)
+    assert answers == [[refused], [(1, ErrorCode.NONE, 2), refused]]
 
 
 async def test_what_is_asked_behind_a_long_request_does_not_overtake_it(scene: Any) -> None:

@@ -13,7 +13,8 @@ What depends on the end waits for records that were acknowledged with acks=1 and
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from odradek.broker.context import Circumstances, Parts, Served
@@ -24,6 +25,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from odradek.replication.partition import Partition
@@ -42,66 +44,117 @@ _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PE
 _SINCE_LEADER_EPOCH = 4
 _SINCE_NOT_AVAILABLE = 5
 _READ_COMMITTED = 1
+_FEW_PARTITIONS = 32
+"""Answers about more are made in turns."""
 _OF_THE_START = frozenset({_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING})
 
 
-async def handle(
+def handle(
+    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    if sum([len(topic.partitions) for topic in request.topics]) > _FEW_PARTITIONS:
+        return _answer_many(parts, circumstances, request)
+    ends: list[Partition] = []
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            _add_end_asked_for(ends, parts, topic.name, wanted)
+    if waits := unreadable(ends):
+        return _answer_when_readable(parts, circumstances, request, waits)
+    try:
+        return _answer_few(parts, circumstances, request)
+    except NotAtHand:
+        return _answer_in_turns(parts, parts.turns.begin(), circumstances, request)
+
+
+def _answer_few(
+    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    answer = _answers(parts, circumstances, request)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[answer(topic.name, wanted, Beside()) for wanted in _unique(topic)],
+            )
+            for topic in request.topics
+            if topic.partitions
+        ]
+    )
+
+
+async def _answer_many(
     parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     turn = parts.turns.begin()
-    waits = unreadable(await _ends_asked_for(parts, turn, request))
-    if waits:
-        await turn.next()  # from here on this is a task of its own
-        await readable(waits)
-    return await _answered(parts, turn, circumstances, request)
-
-
-async def _ends_asked_for(parts: Parts, turn: Turn, request: ListOffsetsRequest) -> list[Partition]:
-    """The partitions led here whose end decides what is answered."""
-    ends = []
+    ends: list[Partition] = []
     for topic in request.topics:
         for wanted in topic.partitions:
-            if wanted.timestamp not in _OF_THE_START:
-                await turn.step()
-                try:
-                    ends.append(parts.replicas.leader(topic.name, wanted.partition_index))
-                except KafkaError:
-                    continue  # said in the answer
-    return ends
+            await turn.step()
+            _add_end_asked_for(ends, parts, topic.name, wanted)
+    if waits := unreadable(ends):
+        await readable(waits)
+    return await _answer_in_turns(parts, turn, circumstances, request)
 
 
-async def _answered(
+async def _answer_when_readable(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: ListOffsetsRequest,
+    waits: list[asyncio.Future[None]],
+) -> ListOffsetsResponse:
+    await readable(waits)
+    return await _answer_in_turns(parts, parts.turns.begin(), circumstances, request)
+
+
+async def _answer_in_turns(
     parts: Parts, turn: Turn, circumstances: Circumstances, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    committed_only = request.isolation_level == _READ_COMMITTED
-    asked = Counter(
-        (topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions
-    )
     topics = []
+    answer = _answers(parts, circumstances, request)
     for topic in request.topics:
-        unique = {one.partition_index: one for one in topic.partitions}
-
-        def answer(
-            wanted: ListOffsetsPartition, beside: Beside, name: str = topic.name
-        ) -> ListOffsetsPartitionResponse:
-            if asked[name, wanted.partition_index] == 1:
-                return _answer(parts, circumstances, name, wanted, beside, committed_only=committed_only)
-            return ListOffsetsPartitionResponse(
-                partition_index=wanted.partition_index, error_code=ErrorCode.INVALID_REQUEST
-            )
-
+        await turn.step()
         partitions = []
-        for wanted in unique.values():
+        for wanted in _unique(topic):
             await turn.step()
-            beside = Beside()
-            try:
-                partitions.append(answer(wanted, beside))
-            except NotAtHand:
-                await turn.next()  # from here on this is a task of its own
-                partitions.append(await read_beside(parts.runtime.offload, partial(answer, wanted), beside))
+            attempt = partial(answer, topic.name, wanted)
+            partitions.append(await read_beside(parts.runtime.offload, attempt))
         if partitions:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
+
+
+def _add_end_asked_for(ends: list[Partition], parts: Parts, topic: str, wanted: ListOffsetsPartition) -> None:
+    """The partition, if it is led here and its end decides what is answered."""
+    if wanted.timestamp not in _OF_THE_START:
+        try:
+            ends.append(parts.replicas.leader(topic, wanted.partition_index))
+        except KafkaError:
+            return  # it is said in the answer
+
+
+def _answers(
+    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> Callable[[str, ListOffsetsPartition, Beside], ListOffsetsPartitionResponse]:
+    """What answers for a partition of a topic. One that the request names twice is refused."""
+    committed_only = request.isolation_level == _READ_COMMITTED
+    named: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            place = topic.name, wanted.partition_index
+            (twice if place in named else named).add(place)
+
+    def answer(name: str, wanted: ListOffsetsPartition, beside: Beside) -> ListOffsetsPartitionResponse:
+        index = wanted.partition_index
+        if twice and (name, index) in twice:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+        return _answer(parts, circumstances, name, wanted, beside, committed_only=committed_only)
+
+    return answer
+
+
+def _unique(topic: ListOffsetsTopic) -> Iterable[ListOffsetsPartition]:
+    return {wanted.partition_index: wanted for wanted in topic.partitions}.values()
 
 
 def _answer(
@@ -171,4 +224,4 @@ def _not_available(partition: Partition) -> KafkaError:
     )
 
 
-SERVED = Served(2, handle, is_quick=True)
+SERVED = Served(2, handle)

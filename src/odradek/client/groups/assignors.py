@@ -122,7 +122,7 @@ class _Stickiness:
         for tp, member_id in self.owners.items():
             self._give(tp, member_id)
         self._deal_out()
-        while any([self._even_out(readers) for readers in self._richest_first()]):
+        while sum(self._even_out(readers) for readers in self._richest_first()):
             pass  # every move lowers the sum of the squares of the loads, so this ends
         self.assignment: GroupAssignment = {member_id: [] for member_id in self._place}
         for pool in self._pools.values():
