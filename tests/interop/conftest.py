@@ -33,6 +33,8 @@ _QUICK_GROUPS = {
     "group.consumer.heartbeat.interval.ms": "300",
 }
 """Groups rebalance as they always do, without the waiting."""
+_OWN_SETTINGS = {"odradek": {"odradek.log.peer.lines.max": "0"}}
+"""All tests share one address: what each caused is looked for in the log."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,7 +70,7 @@ def make_node(server_kind: str) -> Callable[..., Node]:
 def server(server_kind: str, make_node: Callable[..., Node]) -> Iterator[Server]:
     """The broker process that most tests share; they keep apart by using topics of their own."""
     try:
-        node = make_node(settings=_QUICK_GROUPS).start()
+        node = make_node(settings=_QUICK_GROUPS | _OWN_SETTINGS.get(server_kind, {})).start()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
     try:

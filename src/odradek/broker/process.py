@@ -35,7 +35,7 @@ def run(
     `lifeline` is a file descriptor that whoever started us holds the other end of: when it closes, we stop.
     Prints `ready HOST:PORT` on standard output once it accepts connections; everything else goes to standard error.
     """
-    events.configure(level=log_level, json_lines=json_log)
+    events.configure(level=log_level, json_lines=json_log, peer_lines_max=config.odradek_log_peer_lines_max)
     raise_limit()
     for warning in warnings:
         _log.warning("setting_ignored", reason=warning)

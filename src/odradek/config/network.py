@@ -136,6 +136,13 @@ class NetworkConfig(ShareConfig):
         "A line in the log says what held the event loop, when that took longer than this. 0: nobody looks.",
         at_least(0),
     )
+    odradek_log_peer_lines_max: int = setting_field(
+        "odradek.log.peer.lines.max",
+        INT,
+        40,
+        "How many lines at once one address may cause in the log for each event; they grow again by one a second. 0: no limit.",
+        at_least(0),
+    )
     max_request_elements: int = setting_field(
         "max.request.elements",
         INT,

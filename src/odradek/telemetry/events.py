@@ -13,7 +13,7 @@ import logging
 import sys
 from typing import Any, Final, TextIO
 
-from odradek.telemetry.limiting import Cause, LineLimiter
+from odradek.telemetry.limiting import LINES_AT_ONCE, Cause, LineLimiter
 
 _ROOT: Final = "odradek"
 _ASYNCIO: Final = "asyncio"
@@ -66,11 +66,19 @@ def caused_by_peers(room: str) -> Events:
     return Events(logging.getLogger(f"{_ROOT}.{room}"), is_limited=True)
 
 
-def configure(*, level: str = "INFO", json_lines: bool = False, stream: TextIO | None = None) -> None:
-    """Send all events of this process to `stream` (standard error by default), one line each."""
+def configure(
+    *,
+    level: str = "INFO",
+    json_lines: bool = False,
+    stream: TextIO | None = None,
+    peer_lines_max: int = LINES_AT_ONCE,
+) -> None:
+    """Send all events of this process to `stream` (standard error by default), one line each. `peer_lines_max`: of one event,
+    caused by one address, at once; 0 for no limit."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if json_lines else _TextFormatter())
-    handler.addFilter(_Limiting(handler))
+    if peer_lines_max:
+        handler.addFilter(_Limiting(handler, peer_lines_max))
     logger = logging.getLogger(_ROOT)
     logger.handlers[:] = [handler]
     logger.setLevel(level)
@@ -82,10 +90,10 @@ def configure(*, level: str = "INFO", json_lines: bool = False, stream: TextIO |
 class _Limiting(logging.Filter):
     """Drops what `LineLimiter` says, and writes what it has to tell of that. The clock is that of the records."""
 
-    def __init__(self, handler: logging.Handler) -> None:
+    def __init__(self, handler: logging.Handler, lines_max: int) -> None:
         super().__init__()
         self._handler = handler
-        self._limiter = LineLimiter()
+        self._limiter = LineLimiter(burst=lines_max)
 
     def filter(self, record: logging.LogRecord) -> bool:
         for told, told_count in self._limiter.overdue(record.created):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-_BURST: Final = 40
+LINES_AT_ONCE: Final = 40
 _PER_SECOND: Final = 1.0
 _CAUSES_MAX: Final = 256
 _QUIET_SECONDS: Final = 10.0
@@ -38,7 +38,7 @@ class LineLimiter:
     def __init__(
         self,
         *,
-        burst: int = _BURST,
+        burst: int = LINES_AT_ONCE,
         per_second: float = _PER_SECOND,
         causes_max: int = _CAUSES_MAX,
         quiet_seconds: float = _QUIET_SECONDS,

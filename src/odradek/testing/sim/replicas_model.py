@@ -316,7 +316,7 @@ class ReplicasModel:
         partition = replica.partition
         if partition is None or partition.is_leader or partition.state is None or partition.state.leader < 0:
             return None
-        if partition.durable_offset < partition.log.end_offset:
+        if not partition.is_durable:
             return None
         return Fetch(
             follower=replica.broker,
