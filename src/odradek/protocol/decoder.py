@@ -241,23 +241,26 @@ class DecoderSource:
         key = (kind.format, self.flexible)
         readers = writer.constant("readers", key, _READERS[key])
         read = f"{target} = list({readers}[{count}](buf, p))"
-        step = f"p += {count} * {kind.size}{f' - {kind.size}' if self.flexible else ''}"
+        size = f"{count} * {kind.size}{f' - {kind.size}' if self.flexible else ''}"
+        step = f"p += {size}"
+        elements = f"{count} - 1" if self.flexible else count
+        fits = f" and {size} <= end - p"  # a count that reaches past the end is malformed, however large
         if not null:
-            self._charge(count)
+            self._charge(elements, fits)
             writer.line(read)
             writer.line(step)
             return
         with writer.block(f"if {null}:"):
             writer.line(f"{target} = None")
         with writer.block("else:"):
-            self._charge(count)
+            self._charge(elements, fits)
             writer.line(read)
             writer.line(step)
 
-    def _charge(self, count: str) -> None:
+    def _charge(self, count: str, fits: str = "") -> None:
         """Take an array's elements from those that are allowed."""
         self.writer.line(f"left -= {count}")
-        self.writer.line("if left < 0: raise TooManyElements")
+        self.writer.line(f"if left < 0{fits}: raise TooManyElements")
 
     def _elements(self, kind: Kind[Any], target: str, count: str) -> None:
         writer = self.writer
