@@ -236,7 +236,10 @@ def test_a_new_data_directory_survives_a_power_cut_with_what_was_acknowledged_in
                 directories = LogDirectories.open(host.life.runtime, ["/var/lib/new"], node_id=1)
                 log = await directories.open_log(PARTITION, UUID(int=1), CONFIG)
                 append(log, "r0")
-                flush(log)
+                job = log.flush_job()
+                assert job is not None
+                await host.life.runtime.offload.run(job.run)
+                log.flushed(job)
                 return int(log.flushed_offset)
 
             async def look(host=host) -> int:  # type: ignore[no-untyped-def]
