@@ -155,6 +155,23 @@ async def test_a_large_answer_is_the_same_as_many_small_ones(scene: Any) -> None
     ]
 
 
+async def test_the_settings_of_many_new_topics_are_told_as_far_as_the_answer_has_room(scene: Any) -> None:
+    await scene.start(max_request_elements="1000")
+    wire = await scene.connect()
+    topics = [
+        CreatableTopic(name=f"n{number}", num_partitions=1, replication_factor=1) for number in range(100)
+    ]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+    response = await wire.call("CreateTopics", 7, request)
+    assert {(one.error_code, one.num_partitions) for one in response.topics} == {(ErrorCode.NONE, 1)}
+    told = [one for one in response.topics if one.configs is not None]
+    assert told == response.topics[: len(told)]
+    assert 1000 - len(told[0].configs) < sum(len(one.configs) for one in told) <= 1000
+    assert {one.topic_config_error_code for one in told} == {ErrorCode.NONE}
+    rest = response.topics[len(told) :]
+    assert {one.topic_config_error_code for one in rest} == {ErrorCode.INVALID_REQUEST}
+
+
 @pytest.mark.parametrize("count", [2, 3000])
 async def test_a_partition_whose_offset_is_asked_for_twice_is_refused_in_short_and_long_requests(
     scene: Any, count: int

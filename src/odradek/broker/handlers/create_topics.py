@@ -1,11 +1,13 @@
 """CreateTopics (19). Versions 2-7: -1 partitions or replicas mean the broker's default from v4, the topic's settings come back
-from v5, its id from v7. A topic that was created can be used at once: its logs exist before the answer is sent.
+from v5 (at most `max.request.elements` of them in one answer), its id from v7. A topic that was created can be used at once:
+its logs exist before the answer is sent.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.throttling import Mutations
@@ -23,8 +25,28 @@ from odradek.protocol.messages.create_topics import (
 from odradek.runtime.turns import slices
 
 _SINCE_QUOTA_ERROR = 6
-_Described = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
-"""What is told of a topic's settings, by those that it sets itself."""
+
+
+@dataclass(slots=True)
+class _Descriptions:
+    """What the answer says of the topics' settings. Most topics of a request set the same: they are described once."""
+
+    parts: Parts
+    left: int
+    """So many settings may still be named in the answer, which is much longer than the request."""
+    known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = field(default_factory=dict)
+
+    def of(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs] | None:
+        """None when the answer has no room for them."""
+        key = tuple(configs.items())
+        described = self.known.get(key)
+        if described is None:
+            if self.left <= 0:
+                return None
+            settings = describe_topic(configs, self.parts.config, older_names=True)
+            described = self.known[key] = [_config(setting) for setting in settings]
+        self.left -= len(described)
+        return described if self.left >= 0 else None
 
 
 async def handle(
@@ -50,8 +72,8 @@ async def handle(
         await turn.step()
         made = await parts.controller.create_topics(some, validate_only=request.validate_only)
         outcomes.update((new.name, outcome) for new, outcome in zip(some, made, strict=True))
-    described: _Described = {}
-    topics = await turn.map(lambda name: _result(parts, name, outcomes[name], described), names)
+    descriptions = _Descriptions(parts, left=parts.config.max_request_elements)
+    topics = await turn.map(lambda name: _result(name, outcomes[name], descriptions), names)
     return CreateTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, topics=topics)
 
 
@@ -95,34 +117,22 @@ def _configs(topic: CreatableTopic) -> Mapping[str, str]:
     return configs
 
 
-def _result(
-    parts: Parts, name: str, outcome: TopicImage | KafkaError, described: _Described
-) -> CreatableTopicResult:
+def _result(name: str, outcome: TopicImage | KafkaError, descriptions: _Descriptions) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(
             name=name, error_code=outcome.code, error_message=outcome.message, configs=[]
         )
+    configs = descriptions.of(outcome.configs)
     return CreatableTopicResult(
         name=name,
         topic_id=outcome.topic_id,
         error_code=ErrorCode.NONE,
         error_message=None,
+        topic_config_error_code=ErrorCode.INVALID_REQUEST if configs is None else ErrorCode.NONE,
         num_partitions=len(outcome.partitions),
         replication_factor=len(outcome.partitions[0].replicas),
-        configs=_configs_told(parts, outcome.configs, described),
+        configs=configs,
     )
-
-
-def _configs_told(
-    parts: Parts, configs: Mapping[str, str], described: _Described
-) -> list[CreatableTopicConfigs]:
-    """Most topics of a request have the same settings: they are described once."""
-    key = tuple(configs.items())
-    told = described.get(key)
-    if told is None:
-        settings = describe_topic(configs, parts.config, older_names=True)
-        told = described[key] = [_config(entry) for entry in settings]
-    return told
 
 
 def _config(entry: DescribedSetting) -> CreatableTopicConfigs:
