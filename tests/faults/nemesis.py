@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -16,6 +19,9 @@ from confluent_kafka.admin import AdminClient
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 
 _ASK_SECONDS: Final = 5.0
+_IN_SYNC_SECONDS: Final = 60.0
+_LOOKS: Final = 5
+_LOOK_SECONDS: Final = 0.3
 _ROLES: Final = ("leader", "controller", "follower", "anyone")
 
 
@@ -92,6 +98,24 @@ class Nemesis:
             return False
         return bool(found) and all(node_id in one.isrs for one in found.values() if node_id in one.replicas)
 
+    def are_all_in_sync(self) -> bool:
+        """Whether every replica of every topic is, internal ones included: then any broker's disk may go."""
+        try:
+            admin = AdminClient({"bootstrap.servers": self.fleet.bootstrap, "log_level": 0})
+            topics = admin.list_topics(timeout=_ASK_SECONDS).topics.values()
+        except KafkaException:
+            return False
+        partitions = [one for topic in topics for one in topic.partitions.values()]
+        return bool(partitions) and all(set(one.isrs) == set(one.replicas) for one in partitions)
+
+    def are_all_in_sync_for_long(self) -> bool:
+        """Right after a start the state may still be that of before the broker said what it lacks."""
+        for _ in range(_LOOKS):
+            if not self.are_all_in_sync():
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
     def pause(self, low: float, high: float) -> None:
         time.sleep(self.random.uniform(low, high))
 
@@ -165,6 +189,53 @@ def _rolling_restart(nemesis: Nemesis) -> str:
     return "all, one after another"
 
 
+def _wipe(nemesis: Nemesis) -> str:
+    """Its whole disk goes while the others have everything; it comes back empty, and fetches what it had."""
+    if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
+        return "nobody: somebody was out of sync all the time"
+    who, broker = nemesis.victim()
+    broker.kill()
+    _empty(broker.terms.directory)
+    nemesis.pause(0.0, 1.5 * nemesis.session_seconds)
+    revive(broker)
+    return f"{who}, {_whole_again(nemesis)}"
+
+
+def _restore(nemesis: Nemesis) -> str:
+    """A backup of its disk is put in the place of what it took since."""
+    if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
+        return "nobody: somebody was out of sync all the time"
+    who, broker = nemesis.victim()
+    home = broker.terms.directory
+    with tempfile.TemporaryDirectory(prefix="backup-", dir=home.parent) as backup:
+        broker.stop()
+        shutil.copytree(home, backup, dirs_exist_ok=True)
+        revive(broker)
+        nemesis.pause(0.5, 2.0 * nemesis.session_seconds)
+        if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
+            return f"{who} only restarted: somebody was out of sync all the time"
+        broker.kill()
+        _empty(home)
+        shutil.copytree(backup, home, dirs_exist_ok=True)
+    revive(broker)
+    return f"{who}, {_whole_again(nemesis)}"
+
+
+def _empty(home: Path) -> None:
+    """The directory itself may be where a file system is mounted."""
+    for child in home.iterdir():
+        if child.is_dir():
+            shutil.rmtree(child)
+        else:
+            child.unlink()
+
+
+def _whole_again(nemesis: Nemesis) -> str:
+    """The next fault may take what only this broker has, so it is waited for."""
+    back_s = wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS)
+    return f"not whole within {_IN_SYNC_SECONDS:.0f} s" if back_s is None else f"whole after {back_s:.1f} s"
+
+
 def wait_for(done: Callable[[], bool], timeout_s: float) -> float | None:
     """Seconds until it was so; None when it was not in time."""
     began = time.monotonic()
@@ -198,4 +269,6 @@ _FAULTS: Final[dict[str, Callable[[Nemesis], str]]] = {
     "SIGSTOP, longer than the session": _stop_long,
     "restart": _restart,
     "rolling restart": _rolling_restart,
+    "wiped disk": _wipe,
+    "older copy of a disk": _restore,
 }

@@ -21,3 +21,21 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_kills_pauses_and_restarts(tm
     assert result.faults  # how many there were, the machine decides
     assert result.work is not None
     assert result.work.copied_count > 100
+
+
+def test_nothing_acknowledged_is_lost_when_a_brokers_disk_is_wiped_or_an_older_one(tmp_path: Path) -> None:
+    terms = Terms(
+        seconds=8.0,
+        seed=3,
+        per_second=300,
+        session_seconds=2.0,
+        rest_seconds=(0.1, 0.5),
+        kinds=("wiped disk", "older copy of a disk"),
+        faults_min=2,
+    )
+
+    result = run(terms, tmp_path)
+
+    assert result.is_clean, result.text(0.0)
+    assert result.findings.acknowledged_count > 500
+    assert result.faults
