@@ -15,6 +15,12 @@ class Clock:
         return self.seconds
 
 
+def listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the package logs reaches `caplog` once, whatever other tests did to its logger."""
+    monkeypatch.setattr(logging.getLogger("odradek"), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("odradek"), "propagate", True)
+
+
 def held(**changes: object) -> LoopHeld:
     values = {"seconds": 0.25, "cpu_seconds": 0.2, "stack": ("outer (a.py:1)", "inner (b.py:2)")} | changes
     return LoopHeld(**values)  # type: ignore[arg-type]
@@ -23,7 +29,7 @@ def held(**changes: object) -> LoopHeld:
 def test_one_event_says_how_long_and_where_and_the_next_how_many_were_left_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("odradek"), "propagate", True)
+    listen(monkeypatch)
     clock = Clock()
     report = HeldLoopLog(clock.now)
     for clock.seconds in (0.0, 1.0, 2.0, 20.0):
@@ -37,7 +43,7 @@ def test_one_event_says_how_long_and_where_and_the_next_how_many_were_left_out(
 def test_one_that_goes_on_is_told_at_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("odradek"), "propagate", True)
+    listen(monkeypatch)
     report = HeldLoopLog(Clock().now)
     report(held())
     report(held(seconds=6.0, cpu_seconds=None, is_over=False))
