@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,11 @@ from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchT
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.records import BatchBuilder, Codec, decode_batch, split_batches
 from odradek.runtime.real import real_runtime
+from odradek.testing.loop_watchdog import callbacks_are_short
 
 REPLY_SECONDS = 20
+HELD_SECONDS_MAX = 0.1
+"""Of CPU time, in one callback."""
 
 
 class Wire:
@@ -185,6 +188,18 @@ class Scene:
             await self.broker.stop()
             self.broker = None
             self.runtime.offload.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def _callbacks_are_short(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No callback of the broker takes more CPU time of the loop's thread.
+
+    The one exception: the steps of the test's own task, which makes requests of 20,000 elements and reads their answers.
+    """
+    name = getattr(request.node, "originalname", request.node.name)
+    with callbacks_are_short(HELD_SECONDS_MAX, except_tasks_of=name) as found:
+        yield
+    assert not found, "\n".join(found)
 
 
 @pytest.fixture

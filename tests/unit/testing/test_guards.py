@@ -1,6 +1,8 @@
 """The guards of the event loop see what they are there for."""
 
 import asyncio
+import gc
+import time
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,35 @@ def test_a_long_callback_is_found_by_name_and_waiting_is_not_counted() -> None:
         asyncio.run(main())
     assert len(found) == 1
     assert "computes" in found[0]
+
+
+def test_the_watchdog_leaves_the_steps_of_one_coroutine_function_alone() -> None:
+    def work() -> None:
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            pass
+
+    async def long_test() -> None:
+        asyncio.get_running_loop().call_soon(work)
+        await asyncio.sleep(0)
+        work()
+
+    with callbacks_are_short(0.01, except_tasks_of="long_test") as found:
+        asyncio.run(long_test())
+    assert len(found) == 1
+    assert "work" in found[0]
+
+
+def test_the_garbage_collectors_time_is_nobodys() -> None:
+    cycles = [[one] for one in range(1_000_000)]
+
+    async def collects() -> None:
+        gc.collect()
+
+    began = time.thread_time()
+    gc.collect()
+    seconds = time.thread_time() - began
+    with callbacks_are_short(seconds / 2) as found:
+        asyncio.run(collects())
+    assert not found
+    assert cycles
