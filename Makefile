@@ -57,9 +57,9 @@ format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 
 sim: $(READY) ## broker and cluster on simulated clock, network, disk: SEEDS=200, CLUSTER_SEEDS=2000, and the bank of planted bugs
-	$(BIN)/python -m odradek.testing.sim --seeds $(SEEDS)
-	$(BIN)/python -m odradek.testing.sim --scenario cluster --seeds $(CLUSTER_SEEDS) --once
-	$(BIN)/python -m odradek.testing.sim --mutants
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+	$(BIN)/python -m tests.simulation --scenario cluster --seeds $(CLUSTER_SEEDS) --once
+	$(BIN)/python -m tests.simulation --mutants
 
 faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30; power cuts; rot: what was lost?
 	-$(BIN)/python -m odradek.testing.zookeeper_jars

@@ -26,8 +26,7 @@ from uuid import UUID
 
 from odradek.protocol import Message, RequestHeader, decode, decode_request_header, encode, encode_chunks
 from odradek.protocol.headers import encode_request
-from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from odradek.protocol.messages.fetch import (
+from odradek.protocol.messages.data.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -35,19 +34,20 @@ from odradek.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from odradek.protocol.messages.metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
-from odradek.protocol.messages.produce import (
+from odradek.protocol.messages.data.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
+)
+from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.metadata.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
 )
 
 ROUND_SECONDS = 0.02

@@ -20,15 +20,19 @@ from benchmarks.measures import Plan, Running
 from benchmarks.samples import Better, Sample
 from benchmarks.watch import cpu_seconds
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from odradek.protocol.messages.offset_commit import (
+from odradek.protocol.messages.groups.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
 REBALANCES: Final = 5
 MEMBER_ID_REQUIRED: Final = 79

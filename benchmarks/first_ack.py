@@ -11,8 +11,8 @@ import struct
 import time
 
 from odradek.protocol import RequestHeader, decode_response, encode_request
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.records import BatchBuilder, Codec
 
 KNOCK_SECONDS = 0.001

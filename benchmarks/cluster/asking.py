@@ -14,14 +14,14 @@ from typing import Any, Final, Self
 
 from benchmarks.cluster.nodes import BROKERS, Cluster
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
-from odradek.protocol.messages.create_topics import (
+from odradek.protocol.messages.cluster.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
 )
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
-from odradek.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
 
 _METADATA_LOG: Final = "__cluster_metadata"
 _SOCKET_SECONDS_MAX: Final = 120.0

@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks.cluster.asking import Asker
 from benchmarks.cluster.nodes import BROKERS, Cluster
 from odradek.model.errors import KafkaError
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.records import BatchBuilder, Codec
 
 _KNOCK_SECONDS: Final = 0.005

@@ -7,15 +7,19 @@ from typing import Any
 
 from tests.differential.peer import Peer
 
-from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from odradek.records import BatchBuilder, Codec
 
 A_TIME = 1_600_000_000_000

@@ -17,13 +17,13 @@ from tests.hostile.values import Known
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.protocol.api import APIS
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.create_topics import (
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 BYSTANDER_TOPIC: Final = "bystander"
 TARGET_TOPIC: Final = "target"

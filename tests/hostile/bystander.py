@@ -18,13 +18,13 @@ from tests.hostile.peer import Peer, parse_address
 from tests.interop.wire import batch, records
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 
 PERIOD_SECONDS: Final = 0.05
 _AGAIN_SECONDS: Final = 0.02

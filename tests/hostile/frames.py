@@ -13,17 +13,17 @@ from typing import Any, Final
 from uuid import UUID
 
 from odradek.protocol import Message, RequestHeader, Struct, api_by_name, encode_request
-from odradek.protocol.messages.alter_partition_reassignments import (
+from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from odradek.protocol.messages.write_txn_markers import (
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.topics.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.protocol.messages.transactions.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

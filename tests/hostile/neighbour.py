@@ -21,8 +21,8 @@ from typing import Final, Self
 
 from tests.hostile.frames import ATTACKS, PARTITION_COUNT, TOPIC, framed
 
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.records import BatchBuilder, Codec
 
 INTERVAL_SECONDS: Final = 0.025

@@ -12,8 +12,8 @@ from tests.hostile.values import Blowing, Known, array_places
 
 from odradek.protocol import decode, encode
 from odradek.protocol.api import APIS
-from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.data.produce import ProduceRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest
 
 EVERY_API = frozenset(APIS)
 

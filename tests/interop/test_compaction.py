@@ -13,10 +13,10 @@ import pytest
 from benchmarks.peer import PeerAbsentError, cached_peer
 from benchmarks.peer.fetch import java_command
 from tests.interop.server import Server
+from tests.simulation.compaction.keyed_log import HOME, PARTITION, KeyedLog
 
 from odradek.config.topic import LogConfig
 from odradek.records import Codec
-from odradek.testing.sim.keyed_log import HOME, PARTITION, KeyedLog
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 SECONDS_MAX = 60

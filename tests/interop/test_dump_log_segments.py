@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from benchmarks.peer import PeerAbsentError, cached_peer
 from benchmarks.peer.fetch import java_command
+from tests.unit.groups.group_bench import WALL_MS
+from tests.unit.groups.group_script import Script
 
 from odradek.config.topic import LogConfig
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, Codec, split_batches
 from odradek.runtime.real import real_runtime
-from odradek.storage.log import Log
-from odradek.storage.producers import Marker
-from odradek.testing.group_bench import WALL_MS
-from odradek.testing.group_script import Script
+from odradek.storage.log.log import Log
+from odradek.storage.producers.producer_state import Marker
 
 SECONDS_MAX = 60
 NOW_MS = 1_700_000_000_000

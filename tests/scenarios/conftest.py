@@ -11,9 +11,13 @@ import pytest
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
-from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.topics.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from odradek.records import BatchBuilder, Codec, decode_batch, split_batches
 from odradek.runtime.real import real_runtime
 from odradek.testing.loop_watchdog import callbacks_are_short

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from odradek.broker.context import Parts
 from odradek.broker.dispatch import Dispatcher
-from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.handlers import Handlers
-from odradek.broker.replicas import Replicas
+from odradek.broker.replicas.replica_manager import Replicas
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId, LeaderEpoch
@@ -29,7 +29,7 @@ from odradek.replication.replica_fetchers import ReplicaFetchers
 from odradek.runtime.real import real_runtime
 from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
-from odradek.storage.directories import LogDirectories
+from odradek.storage.directories.log_manager import LogDirectories
 
 NOW_MS = 1_700_000_000_000
 TOPIC = "t"

@@ -6,49 +6,49 @@ from uuid import UUID
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.alter_configs import (
+from odradek.protocol.messages.configs.alter_configs import (
     AlterableConfig as ReplacedConfig,
 )
-from odradek.protocol.messages.alter_configs import (
+from odradek.protocol.messages.configs.alter_configs import (
     AlterConfigsRequest,
 )
-from odradek.protocol.messages.alter_configs import (
+from odradek.protocol.messages.configs.alter_configs import (
     AlterConfigsResource as ReplacedResource,
 )
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
-from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from odradek.protocol.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
-from odradek.protocol.messages.incremental_alter_configs import (
+from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.protocol.messages.offset_for_leader_epoch import (
+from odradek.protocol.messages.data.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.metadata.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.topics.describe_log_dirs import DescribeLogDirsRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TOPIC, BROKER = 2, 4

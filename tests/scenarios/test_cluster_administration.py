@@ -7,27 +7,25 @@ from typing import Any
 import pytest
 
 from odradek.protocol import APIS, api_by_name
-from odradek.protocol.messages import alter_client_quotas as quotas
-from odradek.protocol.messages import alter_partition_reassignments as reassign
-from odradek.protocol.messages import alter_user_scram_credentials as alter_scram
-from odradek.protocol.messages import (
-    api_versions,
+from odradek.protocol.messages.cluster import describe_quorum as quorum
+from odradek.protocol.messages.cluster import unregister_broker as unregister
+from odradek.protocol.messages.cluster import update_features as features
+from odradek.protocol.messages.configs import describe_configs as describe
+from odradek.protocol.messages.configs import incremental_alter_configs as incremental
+from odradek.protocol.messages.configs import list_config_resources as resources
+from odradek.protocol.messages.metadata import api_versions, find_coordinator, metadata
+from odradek.protocol.messages.quotas import alter_client_quotas as quotas
+from odradek.protocol.messages.quotas import describe_client_quotas
+from odradek.protocol.messages.security import alter_user_scram_credentials as alter_scram
+from odradek.protocol.messages.security import (
     create_acls,
     delete_acls,
     describe_acls,
-    describe_client_quotas,
     describe_user_scram_credentials,
-    find_coordinator,
-    metadata,
 )
-from odradek.protocol.messages import describe_configs as describe
-from odradek.protocol.messages import describe_quorum as quorum
-from odradek.protocol.messages import elect_leaders as elect
-from odradek.protocol.messages import incremental_alter_configs as incremental
-from odradek.protocol.messages import list_config_resources as resources
-from odradek.protocol.messages import list_partition_reassignments as reassignments
-from odradek.protocol.messages import unregister_broker as unregister
-from odradek.protocol.messages import update_features as features
+from odradek.protocol.messages.topics import alter_partition_reassignments as reassign
+from odradek.protocol.messages.topics import elect_leaders as elect
+from odradek.protocol.messages.topics import list_partition_reassignments as reassignments
 from odradek.runtime.real import PosixDisk
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

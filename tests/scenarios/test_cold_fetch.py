@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from odradek.storage import readable_segment
+from odradek.storage.segment import readable_segment
 from odradek.testing.guarded_disk import GuardedFile
 
 

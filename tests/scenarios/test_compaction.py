@@ -4,17 +4,17 @@ import asyncio
 from typing import Any
 
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
-from odradek.protocol.messages.incremental_alter_configs import (
+from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
 from odradek.records import BatchBuilder, Record, decode_batch, split_batches
 
 SETTINGS = {

@@ -7,30 +7,30 @@ from uuid import UUID
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from odradek.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    TopicPartitions,
-)
-from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.incremental_alter_configs import (
+from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from odradek.protocol.messages.list_groups import ListGroupsRequest
-from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.messages.offset_commit import (
+from odradek.protocol.messages.groups.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.protocol.messages.groups.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
+from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from odradek.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest
+from odradek.protocol.messages.topics.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 SETTINGS = {
     "offsets_topic_num_partitions": "2",

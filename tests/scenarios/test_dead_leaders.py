@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from odradek.broker.context import Circumstances
-from odradek.broker.handlers import metadata
+from odradek.broker.handlers.metadata import metadata
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
-from odradek.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.protocol.messages.metadata.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from odradek.protocol.messages.metadata.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
 OTHER = BrokerId(2)
 WANTED = MetadataRequest(topics=[MetadataRequestTopic(name="t")])

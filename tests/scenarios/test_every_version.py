@@ -10,31 +10,35 @@ import pytest
 
 from odradek.broker.handlers import served_apis
 from odradek.protocol import APIS
-from odradek.protocol.messages import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_configs,
-    api_versions,
-    create_partitions,
-    create_topics,
+from odradek.protocol.messages.configs import alter_configs, describe_configs, incremental_alter_configs
+from odradek.protocol.messages.data import (
     delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_log_dirs,
     describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
-    end_txn,
     fetch,
-    find_coordinator,
-    incremental_alter_configs,
-    init_producer_id,
     list_offsets,
-    list_transactions,
-    metadata,
     offset_for_leader_epoch,
     produce,
+)
+from odradek.protocol.messages.metadata import (
+    api_versions,
+    describe_cluster,
+    describe_topic_partitions,
+    find_coordinator,
+    metadata,
+)
+from odradek.protocol.messages.topics import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_log_dirs,
+)
+from odradek.protocol.messages.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
     write_txn_markers,
 )
 from odradek.runtime.real import PosixDisk

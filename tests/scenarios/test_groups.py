@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from odradek.protocol import api_by_name
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from odradek.protocol.messages.list_groups import ListGroupsRequest
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 79, 27, 22, 25
 INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 24, 26, 68, 69

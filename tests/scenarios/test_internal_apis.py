@@ -11,20 +11,20 @@ import pytest
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol import RequestHeader, api_by_name, encode_request
-from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from odradek.protocol.messages.alter_partition import (
+from odradek.protocol.messages.cluster.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek.protocol.messages.cluster.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
     PartitionData,
     TopicData,
 )
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.cluster_sync import ClusterSyncRequest
-from odradek.protocol.messages.describe_quorum import DescribeQuorumRequest
-from odradek.protocol.messages.fetch import FetchRequest, ReplicaState
-from odradek.protocol.messages.forward import ForwardRequest
-from odradek.protocol.messages.identify_broker import IdentifyBrokerRequest
-from odradek.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
+from odradek.protocol.messages.cluster.cluster_sync import ClusterSyncRequest
+from odradek.protocol.messages.cluster.describe_quorum import DescribeQuorumRequest
+from odradek.protocol.messages.cluster.forward import ForwardRequest
+from odradek.protocol.messages.cluster.identify_broker import IdentifyBrokerRequest
+from odradek.protocol.messages.data.fetch import FetchRequest, ReplicaState
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.share.read_share_group_state import ReadShareGroupStateRequest
 
 STALE = 3
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from odradek.protocol.messages.alter_replica_log_dirs import (
+from odradek.protocol.messages.topics.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from odradek.storage.relocation import FolderCopy
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.topics.describe_log_dirs import DescribeLogDirsRequest
+from odradek.storage.directories.log_dir_move import FolderCopy
 
 
 def directories(scene: Any) -> list[str]:
@@ -156,17 +156,17 @@ async def test_what_cannot_be_moved_is_said(scene: Any) -> None:
 async def test_a_groups_offsets_move_with_their_partition(scene: Any, until: Any) -> None:
     wire = await start(scene, offsets_topic_num_partitions="1")
     await wire.create("t")
-    from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-    from odradek.protocol.messages.offset_commit import (
+    from odradek.protocol.messages.groups.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
     )
-    from odradek.protocol.messages.offset_fetch import (
+    from odradek.protocol.messages.groups.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopics,
     )
+    from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
     await wire.call("FindCoordinator", 3, FindCoordinatorRequest(key="g"))
     commit = OffsetCommitRequest(

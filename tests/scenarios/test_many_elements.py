@@ -18,17 +18,17 @@ from odradek.broker.handlers import Handlers
 from odradek.broker.process import keep_collections_small
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, RequestHeader, encode_request
-from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
-from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.topics.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 ELEMENT_COUNT = 20_000
 ANSWER_SECONDS = 10

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from odradek.cluster.image import ClusterImage
-from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from odradek.protocol.messages.end_txn import EndTxnRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.offset_commit import (
+from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from odradek.protocol.messages.offset_fetch import (
+from odradek.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from odradek.protocol.messages.txn_offset_commit import (
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

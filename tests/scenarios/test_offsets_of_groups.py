@@ -8,30 +8,30 @@ from uuid import UUID
 import pytest
 
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.list_groups import ListGroupsRequest
-from odradek.protocol.messages.offset_commit import (
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
+from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from odradek.protocol.messages.offset_delete import (
+from odradek.protocol.messages.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from odradek.protocol.messages.offset_fetch import (
+from odradek.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.records import split_batches
 from odradek.runtime.real import PosixFile
-from odradek.storage.directories import LogDirectories
+from odradek.storage.directories.log_manager import LogDirectories
 
 UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 12, 100
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, INVALID_COMMIT_OFFSET_SIZE = 22, 25, 69, 28

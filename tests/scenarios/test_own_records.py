@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from tests.scenarios.conftest import Wire
 
-from odradek.protocol.messages.delete_records import (
+from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,

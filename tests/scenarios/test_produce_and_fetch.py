@@ -9,8 +9,8 @@ import pytest
 
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.records import Codec
 
 

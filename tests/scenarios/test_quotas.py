@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from odradek.protocol.messages import alter_client_quotas as alter
-from odradek.protocol.messages import describe_client_quotas as describe
-from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest
+from odradek.protocol.messages.quotas import alter_client_quotas as alter
+from odradek.protocol.messages.quotas import describe_client_quotas as describe
+from odradek.protocol.messages.topics.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 LITTLE = 1.0
 """A limit that any request exceeds for longer than a test lasts."""

@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from odradek.protocol.messages.delete_records import (
+from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from odradek.protocol.messages.end_txn import EndTxnRequest
-from odradek.protocol.messages.fetch import FetchTopic
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.describe_producers import DescribeProducersRequest, TopicRequest
+from odradek.protocol.messages.data.fetch import FetchTopic
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 from odradek.records import data_batches, decode_batch, split_batches
 
 SECONDS = 10

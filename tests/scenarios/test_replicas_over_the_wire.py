@@ -7,28 +7,28 @@ from typing import Any
 
 import pytest
 
-from odradek.broker import fetch_waiting
+from odradek.broker.fetch import delayed_fetch
 from odradek.cluster.image import BrokerImage, PartitionImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId, LeaderEpoch
-from odradek.protocol.messages.delete_records import (
+from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from odradek.protocol.messages.fetch import (
+from odradek.protocol.messages.data.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
     ReplicaState,
 )
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.offset_for_leader_epoch import (
+from odradek.protocol.messages.data.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
@@ -405,7 +405,7 @@ async def test_a_high_watermark_that_moves_wakes_what_rests(stage: Stage, sessio
 async def test_what_is_appended_after_a_high_watermark_moved_does_not_wait_for_the_news_of_that(
     stage: Stage, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_waiting, "_MARK_DELAY_S", 600.0)
+    monkeypatch.setattr(delayed_fetch, "_MARK_DELAY_S", 600.0)
     stage.lead(ME, OTHER, BrokerId(3))
     await stage.wire.produce("t", [b"x"], acks=1)
     await session.ask(0)

@@ -18,7 +18,7 @@ from tests.scenarios.nodes import (
     until,
 )
 
-from odradek.broker.replica_roles import ReplicaRoles
+from odradek.broker.replicas.roles import ReplicaRoles
 from odradek.cluster.image import PartitionImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch

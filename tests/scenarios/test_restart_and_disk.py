@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replicas import Replicas
+from odradek.broker.replicas.replica_manager import Replicas
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 from odradek.runtime.real import PosixFile
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 
 
 async def test_topics_records_and_producers_survive_a_restart(scene: Any) -> None:

@@ -9,51 +9,51 @@ from uuid import UUID
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    PartitionAsked,
-)
-from odradek.protocol.messages.alter_share_group_offsets import TopicAsked as AlteredTopic
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from odradek.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
-from odradek.protocol.messages.delete_share_group_offsets import TopicAsked as DeletedTopic
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
-from odradek.protocol.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    GroupAsked,
-)
-from odradek.protocol.messages.describe_share_group_offsets import TopicAsked as DescribedTopic
-from odradek.protocol.messages.end_txn import EndTxnRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.incremental_alter_configs import (
+from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.list_groups import ListGroupsRequest
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.protocol.messages.share_acknowledge import AcknowledgementBatch as Said
-from odradek.protocol.messages.share_acknowledge import (
+from odradek.protocol.messages.data.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.share.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    PartitionAsked,
+)
+from odradek.protocol.messages.share.alter_share_group_offsets import TopicAsked as AlteredTopic
+from odradek.protocol.messages.share.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from odradek.protocol.messages.share.delete_share_group_offsets import TopicAsked as DeletedTopic
+from odradek.protocol.messages.share.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    GroupAsked,
+)
+from odradek.protocol.messages.share.describe_share_group_offsets import TopicAsked as DescribedTopic
+from odradek.protocol.messages.share.share_acknowledge import AcknowledgementBatch as Said
+from odradek.protocol.messages.share.share_acknowledge import (
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
 )
-from odradek.protocol.messages.share_fetch import (
+from odradek.protocol.messages.share.share_fetch import (
     AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
     ShareFetchRequest,
 )
-from odradek.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from odradek.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from odradek.protocol.messages.share.share_group_describe import ShareGroupDescribeRequest
+from odradek.protocol.messages.share.share_group_heartbeat import ShareGroupHeartbeatRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 from odradek.records import decode_batch, split_batches
-from odradek.storage import readable_segment
+from odradek.storage.segment import readable_segment
 from odradek.testing.guarded_disk import GuardedFile
 
 ANNE, BERT = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"

@@ -9,30 +9,30 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.transactions import LocalMarkers
+from odradek.broker.coordinators.transactions import LocalMarkers
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from odradek.protocol.messages.add_partitions_to_txn import (
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.protocol.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from odradek.protocol.messages.end_txn import EndTxnRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.list_transactions import ListTransactionsRequest
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from odradek.protocol.messages.write_txn_markers import (
+from odradek.protocol.messages.transactions.describe_transactions import DescribeTransactionsRequest
+from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.transactions.list_transactions import ListTransactionsRequest
+from odradek.protocol.messages.transactions.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
 from odradek.records import data_batches, decode_batch, split_batches
-from odradek.storage.directories import LogDirectories
+from odradek.storage.directories.log_manager import LogDirectories
 from odradek.transactions.markers import MarkerBatch
 
 READ_COMMITTED = 1

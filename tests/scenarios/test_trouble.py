@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.incremental_alter_configs import (
+from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 from odradek.records import Codec
 from odradek.runtime.real import PosixDisk, PosixFile
 

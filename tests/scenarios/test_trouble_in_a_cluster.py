@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.cluster_link import ClusterLink
+from odradek.broker.cluster.link import ClusterLink
 from odradek.cluster.image import ClusterImage
 from odradek.cluster.registration import SPEAKS, Registration, register, registered
 from odradek.model.errors import ErrorCode, KafkaError

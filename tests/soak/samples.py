@@ -15,7 +15,7 @@ from tests.hostile.latencies import Bystander, Latencies
 from tests.hostile.peer import Peer, parse_address
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 
 _LAG_PROBES: Final = 5
 

@@ -9,18 +9,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from odradek.broker.cluster_link import ClusterLink
+from odradek.broker.cluster.disk_identity import DiskIdentity
+from odradek.broker.cluster.endpoints import registration
+from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.context import Parts
-from odradek.broker.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Coordinators
-from odradek.broker.disk_identity import DiskIdentity
+from odradek.broker.coordinators.producer_ids import BlocksOfController, ProducerIds
+from odradek.broker.coordinators.runtime import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    Coordinators,
+)
 from odradek.broker.dispatch import Dispatcher
-from odradek.broker.endpoints import registration
-from odradek.broker.fetch_sessions import FetchSessions
+from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.handlers import DATA_PATH, Handlers
-from odradek.broker.log_moves import LogMoves
-from odradek.broker.producer_ids import BlocksOfController, ProducerIds
-from odradek.broker.replica_wiring import Proposals, fetchers
-from odradek.broker.replicas import Replicas
+from odradek.broker.replicas.log_dir_moves import LogMoves
+from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.replicas.wiring import Proposals, fetchers
 from odradek.broker.stores import OpenRegistry, open_stores
 from odradek.broker.throttling import quota_terms
 from odradek.cluster.controller import Controller
@@ -44,7 +49,7 @@ from odradek.replication.partition import Membership as ReplicaMembership
 from odradek.runtime.ports import Runtime
 from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
-from odradek.storage.directories import LogDirectories
+from odradek.storage.directories.log_manager import LogDirectories
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -117,7 +122,7 @@ class Broker:
         with a thread of its own."""
         limit_ms = self._current_config().odradek_loop_held_warn_ms
         if self.loop_watch is None and limit_ms > 0:
-            from odradek.broker.held_loop import watch_loop
+            from odradek.broker.loop_monitor import watch_loop
 
             self.loop_watch = watch_loop(limit_ms / 1000, self._runtime.clock.monotonic)
 
@@ -247,12 +252,12 @@ class Broker:
         runtime, config = self._runtime, self._current_config
 
         def groups() -> object:
-            from odradek.broker.group_wiring import add_groups
+            from odradek.broker.coordinators.groups import add_groups
 
             return add_groups(coordinators, runtime, config, lambda: cluster.image)
 
         def transactions() -> object:
-            from odradek.broker.transactions import coordinate_transactions
+            from odradek.broker.coordinators.transactions import coordinate_transactions
 
             return coordinate_transactions(
                 coordinators,
@@ -265,7 +270,7 @@ class Broker:
             )
 
         def shares() -> object:
-            from odradek.broker.share_wiring import add_shares
+            from odradek.broker.share.wiring import add_shares
 
             return add_shares(coordinators, replicas, runtime, config, lambda: cluster.image)
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.broker.cluster_link import ClusterLink
-from odradek.broker.fetch_sessions import FetchSessions
-from odradek.broker.log_moves import LogMoves
-from odradek.broker.producer_ids import ProducerIds
-from odradek.broker.replicas import Replicas
+from odradek.broker.cluster.link import ClusterLink
+from odradek.broker.coordinators.producer_ids import ProducerIds
+from odradek.broker.fetch.sessions import FetchSessions
+from odradek.broker.replicas.log_dir_moves import LogMoves
+from odradek.broker.replicas.replica_manager import Replicas
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
@@ -21,8 +21,8 @@ from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
-    from odradek.broker.coordinators import Coordinators
-    from odradek.broker.share_partitions import SharePartitions
+    from odradek.broker.coordinators.runtime import Coordinators
+    from odradek.broker.share.partitions import SharePartitions
     from odradek.groups.service import GroupService
     from odradek.transactions.service import Transactions
 

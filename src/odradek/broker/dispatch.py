@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
+from odradek.broker.cluster.forwarded_apis import FORWARDED, is_local
 from odradek.broker.context import ANONYMOUS, Circumstances, Holding, Parts, Served
-from odradek.broker.forwarded import FORWARDED, is_local
 from odradek.broker.refusals import log_refusals
 from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -29,7 +29,7 @@ from odradek.protocol import (
     encode_response,
 )
 from odradek.protocol.api import BROKER_SOFTWARE
-from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
 from odradek.runtime.turns import Begun
 from odradek.security.quotas import Quotas
@@ -88,7 +88,7 @@ class Dispatcher:
         api = APIS[header.api_key]
         if self._for_brokers is not None and connection.listener.name != self._for_brokers:
             # Not imported before there are such listeners.
-            from odradek.broker.between_brokers import is_between_brokers
+            from odradek.broker.cluster.broker_only_apis import is_between_brokers
 
             if is_between_brokers(api, request):
                 return self._refuse_stranger(connection, header, api)
@@ -140,7 +140,7 @@ class Dispatcher:
         return Held(self._finish(Begun(response, wanted), connection, header, None))
 
     def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Reply:
-        from odradek.broker.between_brokers import refusal
+        from odradek.broker.cluster.broker_only_apis import refusal
 
         answer = refusal(api)
         if answer is None:

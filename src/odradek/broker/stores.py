@@ -11,7 +11,7 @@ from odradek.cluster.registration import join_cluster
 from odradek.config.broker import BrokerConfig
 from odradek.registry import EmbeddedRegistry, Registry
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories import LogDirectories
+from odradek.storage.directories.log_manager import LogDirectories
 
 OpenRegistry = Callable[[BrokerConfig, Runtime, str], Awaitable[Registry]]
 """(settings, runtime, the broker's first data directory) -> the registry, with a session."""

@@ -14,7 +14,8 @@ from odradek.cli.output import print_json, print_table, remark, warn
 from odradek.cli.records.moments import time_text
 from odradek.model.errors import ConfigError
 from odradek.runtime.ports import Disk
-from odradek.storage import dump, naming
+from odradek.storage import dump
+from odradek.storage.directories import naming
 
 if TYPE_CHECKING:
     from odradek.model.ids import TopicPartition

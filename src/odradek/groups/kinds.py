@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
 from odradek.shards import Moment, NewRecord, StoredRecord, Ticket
 
 if TYPE_CHECKING:

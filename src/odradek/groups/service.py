@@ -20,20 +20,20 @@ from odradek.groups.share.group import StateTopic
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.showing import Described, Listed, describe_classic, list_groups
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.consumer_group_describe import DescribedGroup
-from odradek.protocol.messages.consumer_group_heartbeat import (
+from odradek.protocol.messages.groups.consumer_group_describe import DescribedGroup
+from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
-from odradek.protocol.messages.share_group_heartbeat import (
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek.protocol.messages.share.share_group_describe import DescribedGroup as DescribedShareGroup
+from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Shard, Shards, Ticket, decided
 from odradek.telemetry import events
 

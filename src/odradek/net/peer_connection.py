@@ -34,7 +34,7 @@ from odradek.protocol import (
     encode_request_chunks,
 )
 from odradek.protocol.api import BROKER_SOFTWARE
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _API_VERSIONS: Final = api_by_name("ApiVersions")
 _OLDEST_GREETING: Final = 0

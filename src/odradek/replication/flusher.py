@@ -14,7 +14,7 @@ from typing import Final
 
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Offload
-from odradek.storage.log import FlushJob
+from odradek.storage.log.log import FlushJob
 
 _WORKERS: Final = 4
 _SHARE: Final = 16

@@ -10,7 +10,7 @@ from odradek.model.ids import Offset
 from odradek.records import BatchHeader
 from odradek.records.batch import TRANSACTIONAL_BIT
 from odradek.replication.replica import Replica
-from odradek.storage.log import EpochEnd
+from odradek.storage.log.log import EpochEnd
 from odradek.telemetry import events
 
 _log = events.get("replication")

@@ -25,7 +25,7 @@ from uuid import UUID
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from odradek.protocol.messages.fetch import (
+from odradek.protocol.messages.data.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,

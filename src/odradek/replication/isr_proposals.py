@@ -16,7 +16,7 @@ from uuid import UUID
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch
 from odradek.protocol import Message
-from odradek.protocol.messages.alter_partition import (
+from odradek.protocol.messages.cluster.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,

@@ -13,9 +13,9 @@ from odradek.records import BatchHeader
 from odradek.records.batch import TRANSACTIONAL_BIT
 from odradek.replication.in_sync import IsrAnswer, IsrProposal
 from odradek.replication.replica import Replica
-from odradek.storage.log import AppendResult
-from odradek.storage.producers import Marker
-from odradek.storage.verification import Guard
+from odradek.storage.log.log import AppendResult
+from odradek.storage.producers.producer_state import Marker
+from odradek.storage.producers.verification import Guard
 from odradek.telemetry import events
 
 _log = events.get("replication")

@@ -28,7 +28,7 @@ from odradek.replication.in_sync import InSync, IsrProposal
 from odradek.replication.leading import LeadingReplica
 from odradek.replication.membership import Flushing, IsrProposals, Membership
 from odradek.replication.readers import AppendWatcher, Readers, Watcher
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.telemetry import events
 
 __all__ = ["AppendWatcher", "Flushing", "IsrProposals", "Membership", "Partition", "Watcher"]

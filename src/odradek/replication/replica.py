@@ -16,7 +16,7 @@ from odradek.replication.arrivals import Arrivals
 from odradek.replication.in_sync import FollowerState, InSync
 from odradek.replication.membership import Flushing, Membership
 from odradek.replication.readers import AppendWatcher, Readers, Watcher
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 
 
 class Replica(ABC):

@@ -23,8 +23,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.net.peers import PeerUnreachable
 from odradek.protocol import Message, api_by_name
-from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -44,7 +44,7 @@ from odradek.replication.partition import Partition
 from odradek.replication.throttle import Throttle
 from odradek.runtime.ports import Runtime
 from odradek.security.buckets import Window
-from odradek.storage.epochs import EpochEnd
+from odradek.storage.log.leader_epochs import EpochEnd
 from odradek.telemetry import events
 
 _log = events.get("replication")

@@ -20,13 +20,13 @@ from odradek.records import (
     read_header,
 )
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage import naming
-from odradek.storage.batch_walk import BATCH_BYTES_MIN
-from odradek.storage.producer_snapshot import decode_snapshot
-from odradek.storage.producers import ProducerState
-from odradek.storage.sparse_index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, TimeEntry
-from odradek.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
-from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
+from odradek.storage.directories import naming
+from odradek.storage.producers.producer_state import ProducerState
+from odradek.storage.producers.snapshot import decode_snapshot
+from odradek.storage.segment.batch_walk import BATCH_BYTES_MIN
+from odradek.storage.segment.sparse_index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, TimeEntry
+from odradek.storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
+from odradek.storage.segment.transaction_index import AbortedTransaction, decode_aborted
 
 _NEVER_MS = 2**63 - 1
 

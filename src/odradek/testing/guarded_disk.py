@@ -38,16 +38,22 @@ class Place(NamedTuple):
 
 ALLOWED: Final = (
     Place("odradek.broker.stores", "open_stores", "start-up: nothing is served yet"),
-    Place("odradek.storage.directories", "LogDirectories.open", "start-up: nothing is served yet"),
+    Place(
+        "odradek.storage.directories.log_manager", "LogDirectories.open", "start-up: nothing is served yet"
+    ),
     Place("odradek.registry.embedded", "EmbeddedRegistry.open", "start-up: nothing is served yet"),
-    Place("odradek.storage.directories", "LogDirectories.close", "the end: nothing is served any more"),
+    Place(
+        "odradek.storage.directories.log_manager",
+        "LogDirectories.close",
+        "the end: nothing is served any more",
+    ),
     Place(
         "odradek.storage.cleaning.access",
         "CleaningAccess.abort",
         "a truncation meets a compaction that is putting a segment in place: three renames, before the segments change",
     ),
     Place(
-        "odradek.storage.log",
+        "odradek.storage.log.log",
         "Log.open",
         "for tests and tools: a broker opens logs with `Log.opening`, on threads",
     ),

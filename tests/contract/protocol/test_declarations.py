@@ -18,7 +18,7 @@ import pytest
 
 from odradek.protocol import APIS, Api, Message, Struct, VersionRange, api_by_name, decode, encode
 from odradek.protocol.codegen import size_min
-from odradek.protocol.messages.consumer_protocol import (
+from odradek.protocol.messages.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )

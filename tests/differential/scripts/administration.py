@@ -6,25 +6,25 @@ from uuid import UUID
 from tests.differential.peer import Peer
 from tests.differential.requests import make_topic
 
-from odradek.protocol.messages.alter_partition_reassignments import (
+from odradek.protocol.messages.cluster.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from odradek.protocol.messages.cluster.unregister_broker import UnregisterBrokerRequest
+from odradek.protocol.messages.cluster.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from odradek.protocol.messages.configs.list_config_resources import ListConfigResourcesRequest
+from odradek.protocol.messages.topics.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from odradek.protocol.messages.alter_replica_log_dirs import (
+from odradek.protocol.messages.topics.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from odradek.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from odradek.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from odradek.protocol.messages.list_partition_reassignments import (
+from odradek.protocol.messages.topics.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.protocol.messages.topics.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from odradek.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from odradek.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 PREFERRED, UNCLEAN = 0, 1
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

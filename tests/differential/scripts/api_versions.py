@@ -2,7 +2,7 @@
 
 from tests.differential.peer import Peer
 
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 
 NAMED = {"client_software_name": "differential", "client_software_version": "1.0"}
 API_VERSIONS_99 = bytes.fromhex("0012 0063 00000007 0001 78 00")

@@ -3,8 +3,8 @@
 from tests.differential.peer import Peer
 from tests.differential.requests import batch, make_topic, produce
 
-from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
-from odradek.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from odradek.protocol.messages.metadata.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.topics.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
 
 def script(peer: Peer) -> None:

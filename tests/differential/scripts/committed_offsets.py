@@ -7,25 +7,25 @@ from tests.differential.peer import Peer
 from tests.differential.requests import make_topic, metadata
 from tests.differential.scripts.groups import STRANGER, join, leave, sync
 
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.offset_commit import (
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from odradek.protocol.messages.offset_delete import (
+from odradek.protocol.messages.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from odradek.protocol.messages.offset_fetch import (
+from odradek.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
 SOME_ID = UUID(int=0xABCDEF)
 BY_NAME = 9

@@ -5,15 +5,19 @@ from typing import Any
 from tests.differential.peer import Peer
 from tests.differential.requests import make_topic
 
-from odradek.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from odradek.protocol.messages.incremental_alter_configs import (
+from odradek.protocol.messages.configs.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
+from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig as Change,
 )
-from odradek.protocol.messages.incremental_alter_configs import (
+from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterConfigsResource as ChangedResource,
 )
-from odradek.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from odradek.protocol.messages.configs.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 BROKER_KEYS = (

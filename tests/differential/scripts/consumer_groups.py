@@ -9,18 +9,21 @@ from tests.differential.scripts.committed_offsets import commit, fetch
 from tests.differential.scripts.groups import heartbeat, join, leave, sync
 
 from odradek.protocol import encode
-from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from odradek.protocol.messages.consumer_protocol import (
+from odradek.protocol.messages.groups.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.protocol.messages.groups.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from odradek.protocol.messages.groups.consumer_protocol import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from odradek.protocol.messages.list_groups import ListGroupsRequest
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
 CLASSIC = "-classic"
 """The line of a member that waits for the others."""

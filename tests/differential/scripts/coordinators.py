@@ -2,7 +2,7 @@
 
 from tests.differential.peer import Peer
 
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 

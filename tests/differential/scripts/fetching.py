@@ -5,7 +5,7 @@ from uuid import UUID
 from tests.differential.peer import Peer
 from tests.differential.requests import batch, fetch, make_topic, metadata, produce
 
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 SOME_ID = UUID(int=0xABCDEF)
 

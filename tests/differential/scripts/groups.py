@@ -4,14 +4,14 @@ from typing import Any
 
 from tests.differential.peer import Peer
 
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from odradek.protocol.messages.list_groups import ListGroupsRequest
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
 A, B = "-a", "-b"
 STRANGER = "somebody else"

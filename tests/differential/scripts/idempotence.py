@@ -3,7 +3,7 @@
 from tests.differential.peer import Peer
 from tests.differential.requests import batch, fetch, make_topic, produce
 
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 
 NOBODY = 987_654
 

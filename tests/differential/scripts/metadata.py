@@ -5,12 +5,12 @@ from uuid import UUID
 from tests.differential.peer import Peer
 from tests.differential.requests import make_topic, metadata, wait_until_led
 
-from odradek.protocol.messages.describe_topic_partitions import (
+from odradek.protocol.messages.metadata.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 
 SOME_ID = UUID(int=0xABCDEF)
 BAD_NAMES = {

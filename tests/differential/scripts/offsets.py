@@ -3,12 +3,12 @@
 from tests.differential.peer import Peer
 from tests.differential.requests import A_TIME, batch, list_offsets, make_topic, produce
 
-from odradek.protocol.messages.delete_records import (
+from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from odradek.protocol.messages.offset_for_leader_epoch import (
+from odradek.protocol.messages.data.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

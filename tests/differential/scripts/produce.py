@@ -3,7 +3,7 @@
 from tests.differential.peer import Peer
 from tests.differential.requests import batch, fetch, make_topic, metadata, produce, with_field
 
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.records import Codec
 
 BY_NAME = 12

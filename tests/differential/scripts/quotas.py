@@ -2,13 +2,13 @@
 
 from tests.differential.peer import Peer
 
-from odradek.protocol.messages.alter_client_quotas import (
+from odradek.protocol.messages.quotas.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
     EntryData,
     OpData,
 )
-from odradek.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from odradek.protocol.messages.quotas.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 Entity = dict[str, str | None]

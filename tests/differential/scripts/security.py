@@ -2,14 +2,14 @@
 
 from tests.differential.peer import Peer
 
-from odradek.protocol.messages.alter_user_scram_credentials import (
+from odradek.protocol.messages.security.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
-from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from odradek.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from odradek.protocol.messages.describe_acls import DescribeAclsRequest
-from odradek.protocol.messages.describe_user_scram_credentials import (
+from odradek.protocol.messages.security.create_acls import AclCreation, CreateAclsRequest
+from odradek.protocol.messages.security.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from odradek.protocol.messages.security.describe_acls import DescribeAclsRequest
+from odradek.protocol.messages.security.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )

@@ -8,31 +8,31 @@ from tests.differential.requests import batch, make_topic, metadata, produce
 from tests.differential.scripts.configs import GROUP, SET, change
 from tests.differential.scripts.consumer_groups import has_partitions
 
-from odradek.protocol.messages.alter_share_group_offsets import (
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.share.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     PartitionAsked,
 )
-from odradek.protocol.messages.alter_share_group_offsets import TopicAsked as AlteredTopic
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
-from odradek.protocol.messages.delete_share_group_offsets import TopicAsked as DeletedTopic
-from odradek.protocol.messages.describe_share_group_offsets import (
+from odradek.protocol.messages.share.alter_share_group_offsets import TopicAsked as AlteredTopic
+from odradek.protocol.messages.share.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from odradek.protocol.messages.share.delete_share_group_offsets import TopicAsked as DeletedTopic
+from odradek.protocol.messages.share.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     GroupAsked,
 )
-from odradek.protocol.messages.describe_share_group_offsets import TopicAsked as DescribedTopic
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.list_groups import ListGroupsRequest
-from odradek.protocol.messages.share_acknowledge import (
+from odradek.protocol.messages.share.describe_share_group_offsets import TopicAsked as DescribedTopic
+from odradek.protocol.messages.share.share_acknowledge import (
     AcknowledgementBatch,
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
 )
-from odradek.protocol.messages.share_fetch import AcknowledgementBatch as FetchAcknowledgement
-from odradek.protocol.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
-from odradek.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from odradek.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from odradek.protocol.messages.share.share_fetch import AcknowledgementBatch as FetchAcknowledgement
+from odradek.protocol.messages.share.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
+from odradek.protocol.messages.share.share_group_describe import ShareGroupDescribeRequest
+from odradek.protocol.messages.share.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 MEMBER, STRANGER = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 """Members make their own ids, which have to be Kafka's UUIDs."""

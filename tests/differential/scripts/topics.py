@@ -5,13 +5,13 @@ from uuid import UUID
 from tests.differential.peer import Peer
 from tests.differential.requests import create, make_topic, metadata, topic, wait_until_gone, wait_until_led
 
-from odradek.protocol.messages.create_partitions import (
+from odradek.protocol.messages.topics.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.topics.create_topics import CreatableReplicaAssignment, CreatableTopic
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 BAD_NAMES = {
     "empty": "",

@@ -7,20 +7,20 @@ from tests.differential.peer import Peer
 from tests.differential.requests import batch, fetch, list_offsets, make_topic, produce
 from tests.differential.scripts.committed_offsets import fetch as fetch_offsets
 
-from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from odradek.protocol.messages.add_partitions_to_txn import (
+from odradek.protocol.messages.data.describe_producers import DescribeProducersRequest, TopicRequest
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.protocol.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from odradek.protocol.messages.end_txn import EndTxnRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.list_transactions import ListTransactionsRequest
-from odradek.protocol.messages.txn_offset_commit import (
+from odradek.protocol.messages.transactions.describe_transactions import DescribeTransactionsRequest
+from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.transactions.list_transactions import ListTransactionsRequest
+from odradek.protocol.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -18,13 +18,13 @@ from odradek.model.ids import TopicPartition
 from odradek.records import decode_batch, split_batches
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real import PosixDisk, SystemClock, SystemEntropy, ThreadOffload
-from odradek.storage import checkpoints
-from odradek.storage.directories import LogDirectories
+from odradek.storage.directories import checkpoints
+from odradek.storage.directories.log_directory import Identity
+from odradek.storage.directories.log_manager import LogDirectories
 from odradek.storage.dump import check_segment, read_snapshot
-from odradek.storage.index_checks import build_index
-from odradek.storage.log import Log
-from odradek.storage.log_directory import Identity
-from odradek.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from odradek.storage.log.log import Log
+from odradek.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from odradek.storage.segment.index_checks import build_index
 
 GOLDEN = Path(__file__).parent / "kafka-4.3.1"
 GOLD = TopicPartition("gold", 0)

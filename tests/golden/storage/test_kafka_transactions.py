@@ -18,10 +18,10 @@ from odradek.records import data_batches, decode_batch, split_batches
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real import PosixDisk, SystemClock, SystemEntropy, ThreadOffload
 from odradek.storage.dump import check_segment
-from odradek.storage.log import Log
-from odradek.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from odradek.storage.producers import ProducerState
-from odradek.storage.transaction_index import decode_aborted
+from odradek.storage.log.log import Log
+from odradek.storage.producers.producer_state import ProducerState
+from odradek.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from odradek.storage.segment.transaction_index import decode_aborted
 
 GOLDEN = Path(__file__).parent / "kafka-4.3.1-transactions/txn-0"
 BASES = (0, 15, 24)

@@ -9,7 +9,7 @@ from tests.hostile.figures import MEBIBYTE
 from tests.interop.wire import batch, record, records
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.records.codec import Codec, compress
 
 _CODECS: Final = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)

@@ -12,15 +12,15 @@ from tests.hostile.figures import MEBIBYTE
 from tests.hostile.peer import Peer, request_frame
 from tests.interop.wire import batch, records
 
-from odradek.protocol.messages.alter_client_quotas import (
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.quotas.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
     EntryData,
     OpData,
 )
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 _BULK_TOPIC: Final = "bulk"
 _FRAME_BYTES: Final = 64 * MEBIBYTE

@@ -12,10 +12,10 @@ from tests.hostile.attacks.connections import produce_frame
 from tests.hostile.figures import MEBIBYTE
 from tests.hostile.peer import Peer, parse_address
 
-from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 _WIDE_TOPICS: Final = 20
 _GROUP_TOPIC: Final = "crowded"

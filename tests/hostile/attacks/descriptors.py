@@ -11,8 +11,8 @@ from tests.hostile.peer import Peer
 
 from odradek.model.errors import OdradekError
 from odradek.protocol import decode_response
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 
 _LIMIT: Final = 256
 _OLD_TOPIC: Final = "old"

@@ -15,8 +15,8 @@ from tests.hostile.attacks.connections import produce_frame
 from tests.hostile.figures import MEBIBYTE
 
 from odradek.protocol import decode_response
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 _FULL_TOPIC: Final = "filler"
 _COLD_TOPIC: Final = "cold"

@@ -18,7 +18,7 @@ from tests.hostile.values import ArrayPlace, Blowing, array_places
 
 from odradek.protocol import api_by_name
 from odradek.protocol.api import APIS, Api
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest
 
 _ANSWER_SECONDS: Final = 30.0
 _PATIENCE: Final = frozenset({"JoinGroup", "SyncGroup"})

@@ -9,9 +9,9 @@ from typing import Final
 from tests.hostile.attack import TARGET_TOPIC, Attack, Stage
 from tests.hostile.peer import Peer, request_frame
 
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 
 _BLOCK: Final = 1000
 _CORRELATION: Final = struct.Struct(">i")

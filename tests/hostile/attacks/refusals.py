@@ -12,7 +12,7 @@ from tests.interop.wire import int16, int32
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol import decode_response
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 
 _OFFLINE_TOPIC: Final = "offline"
 _PRODUCE: Final = 0

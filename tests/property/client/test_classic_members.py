@@ -17,9 +17,9 @@ from odradek.client.groups.values import Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.heartbeat import HeartbeatResponse
-from odradek.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from odradek.protocol.messages.sync_group import SyncGroupResponse
+from odradek.protocol.messages.groups.heartbeat import HeartbeatResponse
+from odradek.protocol.messages.groups.join_group import JoinGroupResponse, JoinGroupResponseMember
+from odradek.protocol.messages.groups.sync_group import SyncGroupResponse
 
 PARTITIONS = 5
 ALL = frozenset(TopicPartition("t", number) for number in range(PARTITIONS))

@@ -5,17 +5,17 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.operations import heartbeat, join, leave, sync
 from odradek.groups.kinds import Caller
 from odradek.groups.settings import GroupSettings
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from odradek.testing.group_bench import GroupBench
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 PARTITIONS = 5
 CLIENTS = 5

@@ -12,15 +12,15 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.groups.consumer_script import ConsumerBench
 
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.consumer_group_heartbeat import (
+from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from odradek.testing.consumer_script import ConsumerBench
 
 GROUP = "g"
 TOPICS = ("t", "u", "v")

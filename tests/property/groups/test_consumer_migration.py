@@ -11,23 +11,30 @@ from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.groups.consumer_script import ConsumerBench
 
 from odradek.groups.classic.operations import heartbeat, join, leave, sync
 from odradek.groups.consumer.consumer_protocol import assignment_bytes, read_assignment
 from odradek.groups.kinds import Caller
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import encode
-from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from odradek.protocol.messages.sync_group import (
+from odradek.protocol.messages.groups.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from odradek.protocol.messages.groups.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.groups.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from odradek.testing.consumer_script import ConsumerBench
 
 GROUP, TOPIC, COUNT = "g", "t", 4
 SUBSCRIPTION = b"\0\0" + encode(ConsumerProtocolSubscription(topics=[TOPIC]), 0)

@@ -23,7 +23,7 @@ from odradek.protocol import (
     encode,
     encode_request,
 )
-from odradek.protocol.messages.api_versions import ApiVersionsResponse
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsResponse
 
 Strategies = Callable[[type[Message], int], st.SearchStrategy[Any]]
 few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))

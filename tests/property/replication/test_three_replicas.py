@@ -6,12 +6,12 @@ And the checks are worth something: each planted bug is found.
 import asyncio
 
 import pytest
+from tests.simulation.replicas.model import Replica, ReplicasModel, run_replicas
+from tests.simulation.replicas.mutants import REPLICA_MUTANTS
 
 from odradek.model.ids import BrokerId
 from odradek.testing.sim.disk_faults import CrashKind
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.replicas_model import Replica, ReplicasModel, run_replicas
-from odradek.testing.sim.replicas_mutants import REPLICA_MUTANTS
 
 STEPS = 2500
 SEEDS = 40

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.groups.group_bench import BenchTopics
 
 from odradek.groups.classic.kind import CLASSIC
 from odradek.groups.formats import OffsetCommitValue, read
@@ -27,7 +28,6 @@ from odradek.groups.settings import GroupSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import assign, decode_batch, read_header, split_batches
 from odradek.shards import Shards
-from odradek.testing.group_bench import BenchTopics
 from odradek.testing.sim.loop import SimLoop
 
 GROUP = "g"

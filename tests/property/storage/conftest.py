@@ -12,7 +12,7 @@ from odradek.config.topic import LogConfig
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, Record, decode_batch, read_header, split_batches
 from odradek.runtime.ports import Runtime
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.testing.guarded_disk import GuardedDisk, off_loop
 from odradek.testing.sim import CrashKind, Medium, SimDisk, SimEntropy
 

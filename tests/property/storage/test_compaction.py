@@ -8,13 +8,13 @@ from typing import TypeAlias
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.simulation.compaction.keyed_log import KeyedLog
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import Codec, decode_batch, split_batches
 from odradek.testing.sim import CrashKind
-from odradek.testing.sim.keyed_log import KeyedLog
 
 Step: TypeAlias = tuple[object, ...]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from odradek.storage.producers import SEQUENCE_MAX, ProducerState, WrittenBatch, following
+from odradek.storage.producers.producer_state import SEQUENCE_MAX, ProducerState, WrittenBatch, following
+from odradek.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from odradek.testing.sim import CrashKind
 
 Bench = Any

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchBuilder, data_batches, decode_batch, read_header, split_batches
-from odradek.storage.producers import Marker
-from odradek.storage.verification import UNVERIFIED
+from odradek.storage.producers.producer_state import Marker
+from odradek.storage.producers.verification import UNVERIFIED
 from odradek.testing.sim import CrashKind
 
 Bench = Any

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.asking import Gathered, NobodyToAsk, ask_nobody, by_leader
+from odradek.broker.cluster.peer_requests import Gathered, NobodyToAsk, ask_nobody, by_leader
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.broker.cluster_link import ClusterLink
+from odradek.broker.cluster.link import ClusterLink
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.model.ids import BrokerId
 from odradek.runtime.ports import Runtime

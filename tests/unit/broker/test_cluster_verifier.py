@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.cluster_verifier import ClusterVerifier
 from odradek.broker.context import TRANSACTION_STATE
-from odradek.broker.coordinators import Coordinators
-from odradek.broker.handlers.add_partitions_to_txn import SERVED
+from odradek.broker.coordinators.runtime import Coordinators
+from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
+from odradek.broker.handlers.transactions.add_partitions_to_txn import SERVED
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol import Message, decode, encode
-from odradek.protocol.messages.add_partitions_to_txn import (
+from odradek.protocol.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )

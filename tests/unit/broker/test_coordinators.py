@@ -10,16 +10,16 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.coordinators import Coordinators, InternalTopic, PartitionLog
-from odradek.broker.handlers.find_coordinator import SERVED
-from odradek.broker.transactions import _TRANSACTION_TOPIC
+from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, PartitionLog
+from odradek.broker.coordinators.transactions import _TRANSACTION_TOPIC
+from odradek.broker.handlers.metadata.find_coordinator import SERVED
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.planning import NewTopic
 from odradek.config.broker import BrokerConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.records import BatchBuilder
 from odradek.replication.in_sync import IsrProposal
 from odradek.replication.partition import Membership, Partition
@@ -27,7 +27,7 @@ from odradek.runtime.real import real_runtime
 from odradek.runtime.real_clock import SystemClock
 from odradek.runtime.turns import Turns
 from odradek.shards import Shards
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 
 OFFSETS = "__consumer_offsets"
 ONE, TWO = BrokerId(1), BrokerId(2)

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.context import Circumstances
-from odradek.broker.handlers.delete_topics import handle
+from odradek.broker.handlers.topics.delete_topics import handle
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.runtime.real import real_runtime
 from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas

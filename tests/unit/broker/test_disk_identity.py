@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.cluster.conftest import FakeClock, FakeCluster, Session
 
-from odradek.broker.disk_identity import DiskIdentity, DiskState, compared
-from odradek.broker.former_self import FormerSelf, Sign
+from odradek.broker.cluster.disk_identity import DiskIdentity, DiskState, compared
+from odradek.broker.cluster.former_self import FormerSelf, Sign
 from odradek.cluster.known_brokers import DiskClaim, Generation, KnownBroker, known_brokers
 from odradek.cluster.registration import Registration, register
 from odradek.model.errors import ErrorCode, KafkaError
@@ -18,8 +18,8 @@ from odradek.model.ids import BrokerId
 from odradek.registry import RegistryError
 from odradek.registry.tree import Tree
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories import LogDirectories
-from odradek.storage.generation import DiskGeneration, format_generation, parse_generation
+from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
+from odradek.storage.directories.log_manager import LogDirectories
 from odradek.testing.sim import Medium, SimDisk, SimEntropy
 
 ME = BrokerId(1)
@@ -267,7 +267,7 @@ async def test_a_wiped_broker_does_not_judge_a_loopback_address_and_waits_for_th
     async def sleep(seconds: float) -> None:
         holder.expire()
 
-    monkeypatch.setattr("odradek.broker.former_self.asyncio.sleep", sleep)
+    monkeypatch.setattr("odradek.broker.cluster.former_self.asyncio.sleep", sleep)
     assert await former(cluster.session(), Sign.IS_DEAD).gone() is None
 
 
@@ -284,6 +284,6 @@ async def test_what_does_not_answer_or_is_newer_than_our_disk_is_waited_for(
         if len(rounds) == 3:
             session.expire()
 
-    monkeypatch.setattr("odradek.broker.former_self.asyncio.sleep", sleep)
+    monkeypatch.setattr("odradek.broker.cluster.former_self.asyncio.sleep", sleep)
     await former(cluster.session(), *[sign] * 3, is_older=is_older).gone()
     assert len(rounds) == 3

@@ -12,14 +12,14 @@ from odradek.broker.handlers import served_apis
 from odradek.model.errors import KafkaError
 from odradek.net.connection import Held, PeerError
 from odradek.protocol import APIS, RequestHeader, api_by_name, decode_response, encode_request
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.runtime.real import real_runtime
 
 FETCH, LIST_OFFSETS = 1, 2

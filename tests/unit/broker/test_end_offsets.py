@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.end_offsets import high_watermark_of, readable
+from odradek.broker.replicas.end_offsets import high_watermark_of, readable
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol import Message
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from odradek.broker.fetch_sessions import FetchPlan, FetchSessions, PartitionKey, Told, WantedPartition, named
+from odradek.broker.fetch.sessions import FetchPlan, FetchSessions, PartitionKey, Told, WantedPartition, named
 from odradek.model.errors import ErrorCode, KafkaError
 
 

@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.broker import forwarding
+from odradek.broker.cluster import forwarding
+from odradek.broker.cluster.forwarding import Forwarding
 from odradek.broker.context import Served
 from odradek.broker.dispatch import Dispatcher
-from odradek.broker.forwarding import Forwarding
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
 from odradek.net.connection import Connection
 from odradek.net.peers import PeerUnreachable
 from odradek.protocol import Message, RequestHeader, encode_request
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from odradek.protocol.messages.forward import ForwardRequest, ForwardResponse
+from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.runtime.real import real_runtime
 
 DELETE_TOPICS, VERSION = 20, 5

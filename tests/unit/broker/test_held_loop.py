@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from odradek.broker.held_loop import HeldLoopLog
+from odradek.broker.loop_monitor import HeldLoopLog
 from odradek.runtime.real_loop_watch import LoopHeld
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.held_replicas import HeldReplicas
+from odradek.broker.replicas.replica_registry import HeldReplicas
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 

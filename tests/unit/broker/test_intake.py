@@ -5,7 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.broker.intake import RECORDS_NAMED_MAX, RECORDS_SEARCHED_MAX, Terms, checked_batches
+from odradek.broker.produce.record_validation import (
+    RECORDS_NAMED_MAX,
+    RECORDS_SEARCHED_MAX,
+    Terms,
+    checked_batches,
+)
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError
 from odradek.records import BatchBuilder, Codec, check_crc, control_batch, crc_of, decode_batch

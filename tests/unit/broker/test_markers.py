@@ -11,15 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker import markers as markers_module
-from odradek.broker.handlers.write_txn_markers import SERVED
-from odradek.broker.markers import ClusterMarkers, LocalMarkers
+from odradek.broker.coordinators import transaction_markers as markers_module
+from odradek.broker.coordinators.transaction_markers import ClusterMarkers, LocalMarkers
+from odradek.broker.handlers.transactions.write_txn_markers import SERVED
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol import Message, decode, encode
-from odradek.protocol.messages.write_txn_markers import (
+from odradek.protocol.messages.transactions.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -31,8 +31,8 @@ from odradek.replication.partition import Membership, Partition
 from odradek.runtime.real import real_runtime
 from odradek.runtime.real_clock import SystemClock
 from odradek.runtime.turns import Turns
-from odradek.storage.log import Log
-from odradek.storage.verification import Guard
+from odradek.storage.log.log import Log
+from odradek.storage.producers.verification import Guard
 from odradek.testing.guarded_disk import off_loop
 from odradek.transactions.markers import MarkerBatch
 from odradek.transactions.state import TransactionVersion

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.broker.membership import Membership
+from odradek.broker.cluster.membership import Membership
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration, register
@@ -18,7 +18,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, BrokerId, LeaderEpoch
 from odradek.net.peer_connection import PeerUnreachable
 from odradek.protocol import Message
-from odradek.protocol.messages.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
+from odradek.protocol.messages.cluster.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
 from odradek.registry import Create, Delete, Node, Operation, Put, SessionExpired
 from odradek.registry.election import CONTROLLER, CONTROLLER_EPOCH, Term
 from odradek.registry.tree import Tree
@@ -341,7 +341,7 @@ async def test_a_mistake_while_registering_again_ends_no_registering(
             raise mistakes.pop()
         return await register(registry, one, **more)
 
-    monkeypatch.setattr("odradek.broker.membership.register", mistaken)
+    monkeypatch.setattr("odradek.broker.cluster.membership.register", mistaken)
     scene.session.expire()
     scene.session.on_expired()
     await until(lambda: scene.membership.broker_epoch > epoch)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.producer_ids import BlocksOfController, ProducerIds
+from odradek.broker.coordinators.producer_ids import BlocksOfController, ProducerIds
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.protocol import Message
-from odradek.protocol.messages.allocate_producer_ids import (
+from odradek.protocol.messages.cluster.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )

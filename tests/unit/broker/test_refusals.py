@@ -9,9 +9,13 @@ from odradek.broker.handlers import served_apis
 from odradek.broker.refusals import log_refusals, refusals
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, RequestHeader
-from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-from odradek.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from odradek.protocol.messages.data.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from odradek.protocol.messages.metadata.metadata import MetadataResponse, MetadataResponseTopic
+from odradek.protocol.messages.topics.create_topics import CreatableTopicResult, CreateTopicsResponse
 
 HEADER = RequestHeader(api_key=0, api_version=9, correlation_id=1, client_id="c")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replica_evidence import (
+from odradek.broker.replicas.loss_evidence import (
     DiskFindings,
     Judgement,
     is_loss_accepted,
@@ -15,8 +15,8 @@ from odradek.broker.replica_evidence import (
 )
 from odradek.cluster.image import PartitionImage
 from odradek.model.ids import BrokerId, LeaderEpoch
-from odradek.storage.directories import Absent
-from odradek.storage.lack_notes import LackNote
+from odradek.storage.directories.lack_notes import LackNote
+from odradek.storage.directories.log_manager import Absent
 
 ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 GONE, OLDER = DiskFindings(is_gone=True), DiskFindings(older=frozenset({"/data"}))

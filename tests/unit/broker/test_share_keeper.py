@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.context import SHARE_GROUP_STATE
-from odradek.broker.coordinators import Coordinators, InternalTopic
+from odradek.broker.coordinators.runtime import Coordinators, InternalTopic
 from odradek.broker.handlers import Handlers
-from odradek.broker.share_keeper import UNREAD, ShareKeeper, Summary
+from odradek.broker.share.persister import UNREAD, ShareKeeper, Summary
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.groups.share.partition import RecordState, StateBatch
 from odradek.groups.share.state import ShareState, ShareStates, StateChange, StateSettings

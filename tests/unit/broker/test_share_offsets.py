@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.share_offsets import duration_of
+from odradek.broker.share.start_offsets import duration_of
 
 
 @pytest.mark.parametrize(

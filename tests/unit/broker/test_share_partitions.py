@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.share_keeper import UNREAD
-from odradek.broker.share_partitions import LivePartition, SharePartitions
-from odradek.broker.share_sessions import MemberKey
+from odradek.broker.share.partitions import LivePartition, SharePartitions
+from odradek.broker.share.persister import UNREAD
+from odradek.broker.share.sessions import MemberKey
 from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
 from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType, RecordState, StateBatch
@@ -25,7 +25,7 @@ from odradek.records import BatchBuilder, split_batches
 from odradek.replication.in_sync import IsrProposal
 from odradek.replication.partition import Membership, Partition
 from odradek.runtime.real import real_runtime
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 
 ONE = BrokerId(1)
 TOPIC = UUID(int=7)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.share_sessions import MemberKey, ShareSessions
+from odradek.broker.share.sessions import MemberKey, ShareSessions
 from odradek.model.errors import ErrorCode, KafkaError
 
 ANNE, BERT = MemberKey("g", "anne"), MemberKey("g", "bert")

@@ -6,15 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.verification import Admission
+from odradek.broker.produce.transaction_verification import Admission
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import LeaderEpoch, TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.partition import Partition
 from odradek.runtime.real import real_runtime
-from odradek.storage.log import Log
-from odradek.storage.verification import UNVERIFIED
+from odradek.storage.log.log import Log
+from odradek.storage.producers.verification import UNVERIFIED
 
 NOW_MS = 1_700_000_000_000
 PRODUCER = 7

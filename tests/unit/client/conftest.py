@@ -14,15 +14,19 @@ import pytest
 
 from odradek.client.settings import ConsumerSettings, ProducerSettings
 from odradek.protocol import api_by_key, decode, decode_request_header, encode_response
-from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from odradek.protocol.messages.init_producer_id import InitProducerIdResponse
-from odradek.protocol.messages.metadata import (
+from odradek.protocol.messages.data.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.metadata.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdResponse
 
 TOPIC_ID = UUID(int=5)
 HERE = "127.0.0.1:9092"

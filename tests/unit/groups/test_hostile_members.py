@@ -4,15 +4,15 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.classic.operations import join, sync
 from odradek.groups.kinds import Caller, Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
 from odradek.groups.settings import GroupSettings
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from odradek.testing.group_bench import GroupBench
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 LONG = "x" * 40_000
 

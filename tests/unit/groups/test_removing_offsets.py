@@ -3,6 +3,8 @@
 from functools import partial
 from uuid import UUID
 
+from tests.unit.groups.group_bench import GroupBench
+
 from odradek.groups.kinds import Committer
 from odradek.groups.machine import RECORD_OVERHEAD_BYTES
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
@@ -10,7 +12,6 @@ from odradek.groups.offsets.fetching import fetch
 from odradek.groups.offsets.removing import delete_group, delete_topics, groups_with_offsets
 from odradek.groups.settings import GroupSettings
 from odradek.shards import NewRecord
-from odradek.testing.group_bench import GroupBench
 
 MANY = 2_500
 BATCH_BYTES_MAX = 200_000

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from odradek.testing.group_script import Script, parse, rewritten
+from tests.unit.groups.group_script import Script, parse, rewritten
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 

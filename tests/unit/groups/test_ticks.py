@@ -2,12 +2,13 @@
 
 from enum import Enum
 
+from tests.unit.groups.group_bench import GroupBench
+
 from odradek.groups.deadlines import Due
 from odradek.groups.kinds import KindParts
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.shards import NewRecord
-from odradek.testing.group_bench import GroupBench
 
 BATCH_BYTES_MAX = 200_000
 

@@ -13,8 +13,12 @@ from odradek.net.connection import Chunks, Connection, Reply
 from odradek.net.peers import Peers, PeerUnreachable
 from odradek.net.server import OpenListener, Server, ServerLimits
 from odradek.protocol import APIS, api_by_name, decode, decode_request_header, encode_response
-from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.metadata.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 from odradek.runtime.real import real_runtime
 
 HEARTBEAT = api_by_name("Heartbeat").key

@@ -21,8 +21,8 @@ from odradek.protocol import (
     encode_chunks,
 )
 from odradek.protocol.compiled import source_of
-from odradek.protocol.messages.fetch import FetchResponse
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.data.fetch import FetchResponse
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.schema import array, boolean, bytestring, int8, int16, int32, record_set, string, uuid
 from odradek.protocol.schema import struct as nested
 

@@ -9,12 +9,12 @@ import pytest
 from odradek.protocol import MalformedMessage, decode
 from odradek.protocol.compiled import encode
 from odradek.protocol.errors import TooManyElements
-from odradek.protocol.messages.alter_partition_reassignments import (
+from odradek.protocol.messages.topics.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
 
 BUDGET = 5
 

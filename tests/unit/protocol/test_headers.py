@@ -16,10 +16,10 @@ from odradek.protocol import (
     encode_request_chunks,
     encode_response,
 )
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataResponse
 
 
 def test_a_non_flexible_request_has_no_tagged_section() -> None:

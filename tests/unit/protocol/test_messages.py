@@ -9,10 +9,10 @@ import pytest
 
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol import APIS, Struct
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.protocol.messages.produce import PartitionProduceData
-from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from odradek.protocol.messages.data.produce import PartitionProduceData
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.security.sasl_authenticate import SaslAuthenticateRequest
 
 
 def test_what_is_left_out_has_kafkas_default() -> None:

@@ -7,8 +7,8 @@ import pytest
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import VersionRange, api_by_key, api_by_name, api_of
 from odradek.protocol.errors import Fault
-from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from odradek.protocol.messages.metadata import MetadataResponse
+from odradek.protocol.messages.groups.consumer_protocol import ConsumerProtocolAssignment
+from odradek.protocol.messages.metadata.metadata import MetadataResponse
 from odradek.protocol.versions import NO_VERSIONS, parse_versions
 from odradek.protocol.wire import ArrayReaders, EncodedArrays, UuidCache, read_uvarint, skip_tags, uvarint
 

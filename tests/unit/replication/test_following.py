@@ -7,7 +7,7 @@ import pytest
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from odradek.protocol.messages.fetch import (
+from odradek.protocol.messages.data.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,

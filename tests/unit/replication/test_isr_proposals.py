@@ -9,7 +9,7 @@ import pytest
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol import Message
-from odradek.protocol.messages.alter_partition import (
+from odradek.protocol.messages.cluster.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     PartitionResult,

@@ -16,7 +16,7 @@ from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
 from odradek.runtime.real import real_runtime
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.testing.guarded_disk import off_loop
 
 NAME = TopicPartition("t", 0)
@@ -190,7 +190,7 @@ async def test_a_flush_that_fails_is_reported_and_acknowledges_nothing(
     def broken(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("odradek.storage.durability.FlushJob.run", broken)
+    monkeypatch.setattr("odradek.storage.log.flush_jobs.FlushJob.run", broken)
     await world.offload.release()
     assert world.failures == [(world.partition, error)]
     assert not future.done()

@@ -16,7 +16,7 @@ from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.in_sync import IsrAnswer, IsrProposal
 from odradek.replication.partition import Membership, Partition
 from odradek.runtime.real import real_runtime
-from odradek.storage.log import EpochEnd, FlushJob, Log
+from odradek.storage.log.log import EpochEnd, FlushJob, Log
 from odradek.testing.guarded_disk import off_loop
 
 NAME = TopicPartition("t", 0)

@@ -16,9 +16,9 @@ from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, Codec, Record, decode_batch, read_header, split_batches
 from odradek.runtime.descriptors import UNLIMITED, DescriptorBudget
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories import LogDirectories
-from odradek.storage.log import AppendResult, Log
-from odradek.storage.producers import Marker
+from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.log.log import AppendResult, Log
+from odradek.storage.producers.producer_state import Marker
 from odradek.testing.guarded_disk import GuardedDisk, off_loop
 from odradek.testing.sim import CrashKind, Medium, SimDisk, SimEntropy
 

@@ -15,10 +15,11 @@ from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, Codec, split_batches
 from odradek.runtime.real import PosixDisk, real_runtime
 from odradek.runtime.real_disk import PosixFile
-from odradek.storage import readable_segment, timestamps
-from odradek.storage.at_hand import Beside, read_beside
-from odradek.storage.log import Log
-from odradek.storage.timestamps import TimestampedOffset
+from odradek.storage.log import offset_by_time
+from odradek.storage.log.log import Log
+from odradek.storage.log.offset_by_time import TimestampedOffset
+from odradek.storage.segment import readable_segment
+from odradek.storage.segment.at_hand import Beside, read_beside
 
 
 def dropped_from_memory(path: Path) -> None:
@@ -244,14 +245,14 @@ def test_large_batches_are_read_and_decoded_by_a_thread(
     log = opened(tmp_path)
     plain = log.offset_for_timestamp(1_500), log.max_timestamp_offset()
     decoded_on_loop: list[bool] = []
-    real = timestamps.decode_batch
+    real = offset_by_time.decode_batch
 
     def decode_batch(batch: bytes) -> Any:
         decoded_on_loop.append(asyncio._get_running_loop() is not None)
         return real(batch)
 
-    monkeypatch.setattr(timestamps, "decode_batch", decode_batch)
-    monkeypatch.setattr(timestamps, "_SMALL_BYTES", 100)
+    monkeypatch.setattr(offset_by_time, "decode_batch", decode_batch)
+    monkeypatch.setattr(offset_by_time, "_SMALL_BYTES", 100)
     first = asyncio.run(searched(log, first_from(1_500, None)))
     latest = asyncio.run(searched(log, lambda log, beside: log.max_timestamp_offset(beside=beside)))
     assert (first, latest) == plain

@@ -10,21 +10,22 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.simulation.compaction import keyed_log
+from tests.simulation.compaction.keyed_log import HOME, PARTITION, KeyedLog
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import Codec, Record, decode_batch, split_batches
 from odradek.runtime.ports import Buffer
-from odradek.storage import naming
 from odradek.storage.cleaning.access import CleaningAccess
 from odradek.storage.cleaning.target import CleanedSegment
+from odradek.storage.directories import naming
 from odradek.storage.dump import check_segment
-from odradek.storage.faults import FaultKind
-from odradek.storage.segment import Segment
+from odradek.storage.log.health import FaultKind
+from odradek.storage.segment.segment import Segment
 from odradek.testing.guarded_disk import off_loop
-from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed, keyed_log
-from odradek.testing.sim.keyed_log import HOME, PARTITION, KeyedLog
+from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed
 
 EAGER = LogConfig(
     segment_bytes=2000, index_interval_bytes=300, min_cleanable_dirty_ratio=0.0, delete_retention_ms=1000

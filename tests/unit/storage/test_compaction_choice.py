@@ -17,7 +17,7 @@ from odradek.storage.cleaning.choice import (
 )
 from odradek.storage.cleaning.throttle import Throttle
 from odradek.storage.cleaning.transactions import TransactionsSeen
-from odradek.storage.rolling import RollLimits
+from odradek.storage.segment.rolling import RollLimits
 
 NOW_MS = 1_000_000
 EAGER = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)

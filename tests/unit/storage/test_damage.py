@@ -14,8 +14,8 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import split_batches
-from odradek.storage.damage import DamagedBatchError, LostRecordsError
-from odradek.storage.directories import Absent
+from odradek.storage.directories.log_manager import Absent
+from odradek.storage.log.damage import DamagedBatchError, LostRecordsError
 from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
 
 Lab = Any

@@ -16,7 +16,7 @@ from odradek.storage.dump import (
     read_time_index,
     read_transaction_index,
 )
-from odradek.storage.transaction_index import AbortedTransaction, encode_aborted
+from odradek.storage.segment.transaction_index import AbortedTransaction, encode_aborted
 
 Lab = Any
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=1500)

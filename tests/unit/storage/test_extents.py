@@ -13,9 +13,9 @@ from tests.unit.storage.conftest import PARTITION, TOPIC_ID
 from odradek.config.topic import LogConfig
 from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.storage.checkpoints import BadCheckpointError
-from odradek.storage.damage import LostRecordsError
-from odradek.storage.extents import Extent, decode, encode_all, encode_changed
+from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.directories.extents import Extent, decode, encode_all, encode_changed
+from odradek.storage.log.damage import LostRecordsError
 from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed
 
 Lab = Any
@@ -476,7 +476,7 @@ async def test_it_does_not_grow_without_end(lab: Lab, small: LogConfig) -> None:
     directories, log = await filled(lab, small, 1)
     sizes = []
     lab.disk.points = None
-    from odradek.storage import extent_file
+    from odradek.storage.directories import extent_file
 
     limit, extent_file._BYTES_MIN = extent_file._BYTES_MIN, 1000  # type: ignore[misc]
     try:

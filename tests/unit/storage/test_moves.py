@@ -10,9 +10,9 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.storage.directories import LogDirectories
-from odradek.storage.log import Log
-from odradek.storage.relocation import FUTURE, moving_directory, parse_moving_directory
+from odradek.storage.directories.log_dir_move import FUTURE, moving_directory, parse_moving_directory
+from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.log.log import Log
 from odradek.testing.guarded_disk import off_loop
 from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
 

@@ -9,7 +9,7 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import read_header, split_batches
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 
 Lab = Any
 

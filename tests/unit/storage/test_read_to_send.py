@@ -11,7 +11,7 @@ from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, read_header, split_batches
 from odradek.runtime.mapped_range import MappedRange
 from odradek.runtime.real import real_runtime
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 
 MAP_BYTES_MIN = 256 * 1024
 

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.storage.retention import Candidate, DeletionReason, RetentionTerms, deletable
+from odradek.storage.log.retention import Candidate, DeletionReason, RetentionTerms, deletable
 
 Lab = Any
 HOUR_MS = 3_600_000

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek.storage.making import MakingTogether
-from odradek.storage.steps import Steps, carry_out, carry_out_together
+from odradek.storage.directories.log_creation import MakingTogether
+from odradek.storage.directories.steps import Steps, carry_out, carry_out_together
 
 
 class Trace(list[str]):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.config.topic import LogConfig
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 
 Lab = Any
 

@@ -9,8 +9,8 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import ControlKind, read_control, split_batches
-from odradek.storage.transaction_index import ENTRY, AbortedTransaction, decode_aborted
-from odradek.storage.verification import UNVERIFIED
+from odradek.storage.producers.verification import UNVERIFIED
+from odradek.storage.segment.transaction_index import ENTRY, AbortedTransaction, decode_aborted
 
 Lab = Any
 ONE, TWO = 7, 8

@@ -107,7 +107,9 @@ class Handlers(Mapping[int, Served]):
     def __getitem__(self, api_key: int) -> Served:
         served = self._loaded.get(api_key)
         if served is None:
-            module = import_module(f"{__name__}.{self._apis[api_key].snake_name}")
+            module = import_module(
+                f"{__name__}.{self._apis[api_key].family}.{self._apis[api_key].snake_name}"
+            )
             # A handler that must know what else is served is made with this mapping's keys.
             served = module.serving(lambda: self._apis) if hasattr(module, "serving") else module.SERVED
             self._loaded[api_key] = served

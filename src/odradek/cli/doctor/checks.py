@@ -26,7 +26,7 @@ from odradek.config.listeners import Listener, format_address
 from odradek.config.properties import parse_properties
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.runtime.real_disk import LOCK_FILE_NAME
-from odradek.storage.naming import META_PROPERTIES
+from odradek.storage.directories.naming import META_PROPERTIES
 
 DESCRIPTORS_LEAST: Final = 4096
 FREE_BYTES_LEAST: Final = 1 << 30

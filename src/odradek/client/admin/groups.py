@@ -17,11 +17,11 @@ from odradek.client.admin.group_descriptions import (
 from odradek.client.groups.member_bytes import PROTOCOL_TYPE, by_topic, read_assignment
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages import consumer_group_describe as consumer
-from odradek.protocol.messages import describe_groups as classic
-from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from odradek.protocol.messages.offset_delete import (
+from odradek.protocol.messages.groups import consumer_group_describe as consumer
+from odradek.protocol.messages.groups import describe_groups as classic
+from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.protocol.messages.groups.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

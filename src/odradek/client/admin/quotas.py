@@ -9,27 +9,27 @@ from odradek.client.admin.calls import Exchange, Outcome
 from odradek.client.admin.types import ConfigResource, ResourceType
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.alter_client_quotas import (
+from odradek.protocol.messages.configs.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from odradek.protocol.messages.quotas.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
     EntryData,
     OpData,
 )
-from odradek.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopic,
-)
-from odradek.protocol.messages.describe_client_quotas import (
+from odradek.protocol.messages.quotas.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from odradek.protocol.messages.list_config_resources import (
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
+from odradek.protocol.messages.topics.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
 )
 
 _EXACT, _DEFAULT = 0, 1

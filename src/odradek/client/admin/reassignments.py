@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from odradek.client.admin.calls import Exchange, Outcome
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.alter_partition_reassignments import (
+from odradek.protocol.messages.topics.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
-from odradek.protocol.messages.list_partition_reassignments import (
+from odradek.protocol.messages.topics.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )

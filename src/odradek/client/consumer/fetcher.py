@@ -35,7 +35,7 @@ from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.protocol import api_by_name
-from odradek.protocol.messages.fetch import (
+from odradek.protocol.messages.data.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,

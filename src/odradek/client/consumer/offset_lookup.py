@@ -12,13 +12,13 @@ from odradek.client.network.cluster import Cluster
 from odradek.client.network.cluster_image import missing_partition
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.offset_for_leader_epoch import (
+from odradek.protocol.messages.data.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,

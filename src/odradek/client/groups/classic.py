@@ -38,10 +38,14 @@ from odradek.client.groups.values import NO_GENERATION, Partitions, Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import Message
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 _FIRST_LEAVE_WITH_MEMBERS: Final = 3
 _NOT_A_MEMBER: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})

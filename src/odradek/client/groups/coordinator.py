@@ -17,7 +17,10 @@ from odradek.client.network.connections import Links
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
 from odradek.protocol import Message, api_by_name
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.metadata.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

@@ -15,7 +15,7 @@ from odradek.client.groups.values import NO_GENERATION, Partitions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Buffer, decode, encode
-from odradek.protocol.messages.consumer_protocol import (
+from odradek.protocol.messages.groups.consumer_protocol import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

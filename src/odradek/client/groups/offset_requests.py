@@ -10,13 +10,13 @@ from odradek.client.groups.member_bytes import by_topic
 from odradek.client.groups.values import CommittedOffsets, GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import NO_OFFSET, TopicPartition
-from odradek.protocol.messages.offset_commit import (
+from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from odradek.protocol.messages.offset_fetch import (
+from odradek.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -20,7 +20,7 @@ from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Message
-from odradek.protocol.messages.consumer_group_heartbeat import (
+from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,

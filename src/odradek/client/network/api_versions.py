@@ -7,7 +7,7 @@ from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import Api, VersionRange
-from odradek.protocol.messages.api_versions import ApiVersionsResponse
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsResponse
 
 GREETING_FALLBACK: Final = 0
 """The version of ApiVersions that every broker answers."""

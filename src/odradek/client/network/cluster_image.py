@@ -11,7 +11,7 @@ from uuid import UUID
 from odradek.client.network.address import Address
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, NO_EPOCH, ZERO_UUID, TopicPartition
-from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from odradek.protocol.messages.metadata.metadata import MetadataResponse, MetadataResponseTopic
 
 _EMPTY: Final[Mapping[int, Address]] = MappingProxyType({})
 

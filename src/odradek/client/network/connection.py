@@ -39,7 +39,7 @@ from odradek.protocol import (
     decode_response,
     encode_request_chunks,
 )
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.runtime.ports import Clock
 
 SOFTWARE_NAME: Final = "odradek"

@@ -24,7 +24,11 @@ from odradek.client.network.cluster_image import ClusterImage, TopicImage
 from odradek.client.network.connections import Links
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.protocol.messages.metadata.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 

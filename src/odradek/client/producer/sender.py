@@ -28,13 +28,16 @@ from odradek.client.transactions.service import Transactions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, ZERO_UUID, TopicPartition
 from odradek.protocol import api_by_name
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from odradek.protocol.messages.produce import (
+from odradek.protocol.messages.data.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+)
+from odradek.protocol.messages.transactions.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from odradek.records import Codec
 from odradek.telemetry import events

@@ -5,8 +5,8 @@ from __future__ import annotations
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.member import Member
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from odradek.protocol.messages.sync_group import SyncGroupResponse
+from odradek.protocol.messages.groups.join_group import JoinGroupResponse, JoinGroupResponseMember
+from odradek.protocol.messages.groups.sync_group import SyncGroupResponse
 
 
 def join_refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:

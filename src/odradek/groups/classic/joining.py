@@ -20,7 +20,7 @@ from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest
 from odradek.shards import Ticket
 
 _SINCE_MEMBER_ID_REQUIRED: Final = 4

@@ -26,14 +26,14 @@ from odradek.groups.kinds import (
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from odradek.protocol.messages.join_group import JoinGroupRequest
-from odradek.protocol.messages.leave_group import (
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberResponse,
 )
-from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
 from odradek.shards import Moment, Outcome, Ticket
 
 

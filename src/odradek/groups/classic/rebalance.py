@@ -20,7 +20,7 @@ from odradek.groups.kinds import GroupKind
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.join_group import JoinGroupResponse
+from odradek.protocol.messages.groups.join_group import JoinGroupResponse
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")

@@ -15,14 +15,14 @@ from odradek.groups.classic.timers import sync_of
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.leave_group import (
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
 )
-from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
 from odradek.shards import Ticket
 
 

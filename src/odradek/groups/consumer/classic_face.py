@@ -29,16 +29,16 @@ from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage
-from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from odradek.protocol.messages.leave_group import (
+from odradek.protocol.messages.groups.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek.protocol.messages.groups.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
 )
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Ticket
 
 _SINCE_MEMBER_ID_REQUIRED: Final = 4

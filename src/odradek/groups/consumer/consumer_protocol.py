@@ -8,7 +8,7 @@ from uuid import UUID
 from odradek.groups.machine import Topics
 from odradek.protocol import decode, encode
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.messages.consumer_protocol import (
+from odradek.protocol.messages.groups.consumer_protocol import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

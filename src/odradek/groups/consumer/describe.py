@@ -8,12 +8,12 @@ from uuid import UUID
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import Member
 from odradek.groups.machine import Topics
-from odradek.protocol.messages.consumer_group_describe import (
+from odradek.protocol.messages.groups.consumer_group_describe import (
     Assignment,
     DescribedGroup,
     TopicPartitions,
 )
-from odradek.protocol.messages.consumer_group_describe import Member as MemberEntry
+from odradek.protocol.messages.groups.consumer_group_describe import Member as MemberEntry
 
 CLASSIC_TYPE = 0
 CONSUMER_TYPE = 1

@@ -21,10 +21,10 @@ from odradek.groups.consumer.member import Current, Holding, Member, Profile, ta
 from odradek.groups.kinds import Caller, CheckPartition, Committer, GroupKind
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
 from odradek.shards import Moment, NewRecord, StoredRecord, Ticket
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from odradek.groups.kinds import Caller, GroupKind
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.consumer_group_heartbeat import (
+from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -24,15 +24,15 @@ from odradek.groups.kinds import Caller, Expire, KindParts
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.consumer_group_describe import DescribedGroup
-from odradek.protocol.messages.consumer_group_heartbeat import (
+from odradek.protocol.messages.groups.consumer_group_describe import DescribedGroup
+from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.join_group import JoinGroupRequest
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
 from odradek.shards import Moment, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
 

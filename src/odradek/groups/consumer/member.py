@@ -18,7 +18,7 @@ from odradek.groups.consumer.formats import (
     TargetMemberValue,
     TargetPartitions,
 )
-from odradek.protocol.messages.consumer_group_heartbeat import TopicPartitions
+from odradek.protocol.messages.groups.consumer_group_heartbeat import TopicPartitions
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1

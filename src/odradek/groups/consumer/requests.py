@@ -7,7 +7,7 @@ from uuid import UUID
 from odradek.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from odradek.groups.consumer.reconcile import Owned
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 _MEMBER_CHOOSES_ID_SINCE_VERSION = 1
 

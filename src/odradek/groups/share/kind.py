@@ -17,8 +17,8 @@ from odradek.groups.share.group import Profile, ShareGroup, StateTopic
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages import share_group_describe as describing
-from odradek.protocol.messages.share_group_heartbeat import (
+from odradek.protocol.messages.share import share_group_describe as describing
+from odradek.protocol.messages.share.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

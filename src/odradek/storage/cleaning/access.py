@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from odradek.runtime.ports import Disk
-from odradek.storage import naming
 from odradek.storage.cleaning.choice import SegmentView, group_count
 from odradek.storage.cleaning.keys import SourceSegment
 from odradek.storage.cleaning.target import CleanedSegment
-from odradek.storage.durability import Life
-from odradek.storage.open_files import OpenFiles
-from odradek.storage.segment import Segment
-from odradek.storage.segments import SegmentList
-from odradek.storage.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
+from odradek.storage.directories import naming
+from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.log.flush_jobs import Life
+from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
 
 _FILE_KINDS = (naming.LOG, *naming.INDEX_SUFFIXES)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from odradek.config.definition import LONG_MAX
 from odradek.config.topic import LogConfig
-from odradek.storage.sparse_index import RELATIVE_OFFSET_MAX
+from odradek.storage.segment.sparse_index import RELATIVE_OFFSET_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from odradek.storage.cleaning.pieces import Abandoned, Pieces
 from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.cleaning.transactions import TransactionsSeen
 from odradek.storage.cleaning.writing import GroupWriting
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 
 Drive = Callable[[Pieces], Awaitable[None]]
 

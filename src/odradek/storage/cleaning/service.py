@@ -15,9 +15,9 @@ from odradek.storage.cleaning.compaction import Compaction, Resources, Tally
 from odradek.storage.cleaning.pieces import Abandoned, Pieces
 from odradek.storage.cleaning.target import NoSpaceError, TooLargeError
 from odradek.storage.cleaning.throttle import Throttle
-from odradek.storage.directories import LogDirectories
-from odradek.storage.durability import DISK_FULL, NO_DESCRIPTORS
-from odradek.storage.log import Log
+from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS
+from odradek.storage.log.log import Log
 from odradek.telemetry import events
 
 _log = events.get("storage")

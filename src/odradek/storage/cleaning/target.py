@@ -15,11 +15,11 @@ from typing import Final
 from odradek.records import BatchHeader
 from odradek.records.cleaning import placeholder
 from odradek.runtime.ports import Buffer, Disk, DiskFile
-from odradek.storage import naming
 from odradek.storage.cleaning.pieces import Abandoned
-from odradek.storage.durability import DISK_FULL, Life
-from odradek.storage.sparse_index import ActiveIndex
-from odradek.storage.transaction_index import AbortedTransaction, encode_aborted
+from odradek.storage.directories import naming
+from odradek.storage.log.flush_jobs import DISK_FULL, Life
+from odradek.storage.segment.sparse_index import ActiveIndex
+from odradek.storage.segment.transaction_index import AbortedTransaction, encode_aborted
 
 _LOG_BYTES_MAX: Final = 2**31 - 1
 _KINDS: Final = (naming.TRANSACTION_INDEX, naming.OFFSET_INDEX, naming.TIME_INDEX)

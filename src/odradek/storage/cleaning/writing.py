@@ -11,8 +11,8 @@ from odradek.storage.cleaning.fates import Fates
 from odradek.storage.cleaning.keys import SourceSegment
 from odradek.storage.cleaning.pieces import Pieces
 from odradek.storage.cleaning.target import CleanedSegment
-from odradek.storage.durability import Life
-from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.log.flush_jobs import Life
+from odradek.storage.segment.transaction_index import AbortedTransaction
 
 
 class GroupWriting(Pieces):

@@ -14,27 +14,27 @@ from odradek.client.admin.types import Append, ConfigResource, ConfigSource, New
 from odradek.client.errors import ClientClosedError, PartialFailureError, TimedOutError
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from odradek.protocol.messages.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
-from odradek.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from odradek.protocol.messages.describe_configs import (
+from odradek.protocol.messages.configs.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from odradek.protocol.messages.describe_log_dirs import (
+from odradek.protocol.messages.configs.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from odradek.protocol.messages.data.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from odradek.protocol.messages.topics.create_topics import CreatableTopicResult, CreateTopicsResponse
+from odradek.protocol.messages.topics.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from odradek.protocol.messages.topics.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
-)
-from odradek.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
-    IncrementalAlterConfigsResponse,
 )
 
 Within = Callable[[Awaitable[Any]], Awaitable[Any]]

@@ -11,13 +11,13 @@ from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.subscription_state import LATEST
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from odradek.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.protocol.messages.topics.create_topics import CreatableTopicResult, CreateTopicsResponse
+from odradek.protocol.messages.topics.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 
 Within = Callable[[Awaitable[Any]], Awaitable[Any]]
 QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reconnect_backoff_ms": 1}

@@ -13,13 +13,13 @@ from odradek.client.consumer.consumer import Consumer
 from odradek.client.errors import ClientClosedError, TimedOutError
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from odradek.protocol.messages.list_offsets import (
+from odradek.protocol.messages.data.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.protocol.messages.offset_for_leader_epoch import (
+from odradek.protocol.messages.data.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,

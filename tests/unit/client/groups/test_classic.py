@@ -21,9 +21,9 @@ from odradek.client.groups.values import Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.heartbeat import HeartbeatResponse
-from odradek.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from odradek.protocol.messages.sync_group import SyncGroupResponse
+from odradek.protocol.messages.groups.heartbeat import HeartbeatResponse
+from odradek.protocol.messages.groups.join_group import JoinGroupResponse, JoinGroupResponseMember
+from odradek.protocol.messages.groups.sync_group import SyncGroupResponse
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 NEWEST = 9

@@ -8,7 +8,7 @@ from odradek.client.network.address import Address
 from odradek.client.network.cluster_image import ClusterImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.metadata import (
+from odradek.protocol.messages.metadata.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -19,8 +19,8 @@ from odradek.client.network.wrong_peer import describe_peer
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import VersionRange, api_by_name, encode, encode_response
-from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
 

@@ -21,14 +21,14 @@ from odradek.client.errors import (
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.producer.producer import Producer
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.init_producer_id import InitProducerIdResponse
-from odradek.protocol.messages.produce import (
+from odradek.protocol.messages.data.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdResponse
 from odradek.records import decode_batch, read_header
 
 Within = Callable[[Awaitable[Any]], Awaitable[Any]]

@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-
-from odradek.testing.consumer_script import ConsumerScript
-from odradek.testing.group_script import parse, rewritten
+from tests.unit.groups.consumer_script import ConsumerScript
+from tests.unit.groups.group_script import parse, rewritten
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 

@@ -15,7 +15,7 @@ from odradek.groups.settings import GroupSettings
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.share.settings import ShareSettings
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.share_group_heartbeat import (
+from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )

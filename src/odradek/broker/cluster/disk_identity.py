@@ -1,0 +1,186 @@
+"""Whether this broker's disks are the ones that it had: the registry's record against what is on them (decision 0027).
+
+At the start the record is read and judged. Then, once everything that follows from it is on the disks, each disk notes the next
+generation, and the registration puts it into the record, in one commit. Afterwards the generation is raised now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.broker.cluster.former_self import FormerSelf
+from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
+from odradek.cluster.known_brokers import KNOWN, DiskClaim, Generation, KnownBroker, known_broker_from
+from odradek.cluster.registration import Registration
+from odradek.model.ids import BrokerId
+from odradek.registry import Registry
+from odradek.runtime.ports import Runtime
+from odradek.storage.directories.generation import DiskGeneration
+from odradek.storage.directories.log_manager import LogDirectories
+from odradek.telemetry import events
+
+_log = events.get("broker")
+
+
+class DiskState(NamedTuple):
+    """One data directory that can be used, as it was found."""
+
+    path: str
+    directory_id: str
+    generation: DiskGeneration | None
+    is_damaged: bool = False
+    """The file that says the generation is."""
+
+
+def compared(
+    known: Mapping[str, Generation], disks: Sequence[DiskState], *, offline_count: int
+) -> DiskFindings:
+    """What the record, by the ids of directories, says about the disks. Offline ones may be any of the missing."""
+    present = {disk.directory_id for disk in disks}
+    missing = [directory_id for directory_id in known if directory_id not in present]
+    older = [disk.path for disk in disks if disk.directory_id in known and _is_older(disk, known)]
+    return DiskFindings(is_gone=len(missing) > offline_count, older=frozenset(older))
+
+
+def _is_older(disk: DiskState, known: Mapping[str, Generation]) -> bool:
+    if disk.generation is None:
+        return not disk.is_damaged  # the record says that it had one
+    return not disk.generation.is_current(*known[disk.directory_id])
+
+
+class DiskIdentity:
+    """`look` at the start; `claim` and `claimed` around the registration; then `raise_generation`. Used on the event loop."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        registry: Registry,
+        directories: LogDirectories,
+        me: BrokerId,
+        incarnation: str,
+    ) -> None:
+        """`incarnation` is what this process says when it is asked who it is."""
+        self._runtime = runtime
+        self._incarnation = incarnation
+        self._findings = ALL_THERE
+        self._registry = registry
+        self._directories = directories
+        self._me = me
+        self._version: int | None = None
+        """Of the record, as this broker last saw or wrote it; None while there is none."""
+        self._known: Mapping[str, Generation] = {}
+        self._own_tokens: set[str] = set()
+        """What a former life of this broker may still put into the record."""
+        self._pending: DiskClaim | None = None
+        """A step that may have been taken or not."""
+        self._is_raising = asyncio.Lock()
+
+    async def look(self) -> DiskFindings:
+        """Read the record. RegistryError."""
+        await self._registry.sync()
+        node = await self._registry.get(f"{KNOWN}/{self._me}")
+        if node is not None:
+            self._version, self._known = node.version, known_broker_from(self._me, node.data).directories
+        online = [one for one in self._directories.all() if one.offline is None]
+        disks = [
+            DiskState(one.path, one.directory_id, one.generation, one.generation_is_damaged) for one in online
+        ]
+        offline_count = len(self._directories.all()) - len(online)
+        findings = self._findings = compared(self._known, disks, offline_count=offline_count)
+        if findings.is_gone:
+            present = {disk.directory_id for disk in disks}
+            missing = sorted(one for one in self._known if one not in present)
+            _log.error("log_directory_is_gone", directories=missing, of=sorted(self._known))
+        for path in sorted(findings.older):
+            _log.error("log_directory_is_an_older_copy", path=path)
+        self._own_tokens = {
+            disk.generation.next_token
+            for disk in disks
+            if disk.generation is not None and disk.path not in findings.older
+        }
+        return findings
+
+    async def alone(self, registration: Registration) -> int | None:
+        """Returns when no other process is this broker, with the session of a dead former life: see `FormerSelf`."""
+        former = FormerSelf(
+            self._runtime,
+            self._registry,
+            registration,
+            incarnation=self._incarnation,
+            is_older_copy=lambda: bool(self._findings.older),
+        )
+        return await former.gone()
+
+    async def claim(self) -> DiskClaim:
+        """The step for the registration of a life: a new one begins, or the one that goes on is still what the record names."""
+        async with self._is_raising:
+            return self._pending or await self._next(is_clean=False)
+
+    async def confirmed(self) -> DiskClaim | None:
+        """The step that was taken last, or may have been; None while none was."""
+        if self._pending is not None or self._version is None:
+            return self._pending
+        known = KnownBroker(broker_id=self._me, directories=self._known)
+        return DiskClaim(version=self._version, after=known)
+
+    async def claimed(self) -> None:
+        """The step was taken. RegistryError."""
+        if self._pending is not None:
+            self._version = await self._pending.taken(self._registry)
+            self._known = self._pending.after.directories
+            self._pending = None
+
+    async def raise_generation(self, *, is_clean: bool = False) -> None:
+        """A copy of a disk that was made before this is recognised from now on. `is_clean`: this life ends.
+
+        DUPLICATE_BROKER_REGISTRATION when another process, on a copy, did so meanwhile. RegistryError, RegistryConflict: it may
+        have happened, and is tried again the next time.
+        """
+        async with self._is_raising:
+            if self._pending is not None:
+                await self._take(self._pending)
+            await self._take(await self._next(is_clean=is_clean))
+
+    async def _take(self, claim: DiskClaim) -> None:
+        operations = await claim.operations(self._registry)
+        if operations:
+            await self._registry.commit(operations)
+        await self.claimed()
+
+    async def _next(self, *, is_clean: bool) -> DiskClaim:
+        """The next generation; the disks note it first. One that cannot keeps the generation that it has."""
+        token = _token(self._runtime)
+        directories: dict[str, Generation] = {}
+        all_online = True
+        for directory in self._directories.all():
+            if directory.offline is not None:
+                all_online = False
+                continue
+            before = self._generation_of(directory.directory_id, directory.generation)
+            noted = DiskGeneration(number=before.number, token=before.token, next_token=token)
+            try:
+                await self._runtime.offload.run(directory.write_generation, noted)
+            except OSError as error:
+                _log.warning("generation_not_written", path=directory.path, error=error)
+                directories[directory.directory_id] = before
+            else:
+                directories[directory.directory_id] = Generation(before.number + 1, token)
+        # What was on a directory that is gone is noted elsewhere by now. But one that is offline may come back.
+        kept = {} if all_online else {one: self._known[one] for one in self._known if one not in directories}
+        after = KnownBroker(broker_id=self._me, directories={**kept, **directories}, is_clean=is_clean)
+        self._pending = DiskClaim(version=self._version, after=after, own_tokens=self._own_tokens)
+        return self._pending
+
+    def _generation_of(self, directory_id: str, on_disk: DiskGeneration | None) -> Generation:
+        """What the record has; a registry that went back is led on from what the disk has."""
+        known = self._known.get(directory_id, Generation(0, ""))
+        if on_disk is not None and on_disk.number > known.number:
+            return Generation(on_disk.number + 1, known.token)
+        return known
+
+
+def _token(runtime: Runtime) -> str:
+    return base64.urlsafe_b64encode(runtime.entropy.uuid().bytes).decode().rstrip("=")

@@ -1,0 +1,143 @@
+"""Who is registered under this broker's id when it starts: its own former life, which is dead, or a process that lives.
+
+Two processes with the same directory id run on the same data, one of them on a copy. The lock on a data directory keeps two
+from the same files, but not from a copy elsewhere. So before a broker takes over a registration of another session, it asks
+the process at the registered address:
+
+- it answers that it is this broker, and it is not this very process: it keeps its place, and we must not start;
+- the connection is refused, or something else answers there (this process, say, on the port that its former life had): the
+  former life is dead, and its registration is taken over at once. But a disk that is known to be an older copy waits;
+- there is no answer: we wait for the end of its session, which the registry sees to.
+
+A registration with the id of another data directory is of this broker before its disk was lost, or of a broker that was given
+the same broker.id by mistake. It is asked likewise. But a loopback address is then no evidence of death: the mistake may have
+been made on another machine, where the same address leads elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from odradek.cluster.registration import Registration, registration_from
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import BrokerId
+from odradek.registry import Node, Registry
+from odradek.runtime.ports import Runtime
+from odradek.telemetry import events
+
+_log = events.get("broker")
+IDENTIFY_BROKER: Final = 10002
+_ASK_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 0.25
+_WAIT_SECONDS_MAX: Final = 120.0
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class Sign(Enum):
+    """What came of asking."""
+
+    LIVES = "it lives"
+    IS_DEAD = "it is dead"
+    IS_SILENT = "it does not answer"
+
+
+class FormerSelf:
+    """`await gone()` before the broker registers for the first time."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        registry: Registry,
+        registration: Registration,
+        *,
+        incarnation: str,
+        is_older_copy: Callable[[], bool],
+    ) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._me = registration
+        self._incarnation = incarnation
+        self._is_older_copy = is_older_copy
+
+    async def gone(self) -> int | None:
+        """Returns when nobody else is this broker any more. The session of a dead former life, if it is registered yet.
+
+        DUPLICATE_BROKER_REGISTRATION when somebody is; RegistryError.
+        """
+        began, told = self._runtime.clock.monotonic(), False
+        while (node := await self._registered()) is not None:
+            other = registration_from(self._me.broker_id, node.data)
+            is_same_data = other.directory_id == self._me.directory_id
+            sign = await self._ask(other)
+            if sign is Sign.LIVES and is_same_data:
+                raise self._duplicate(other, "it answers there, so this data directory is a copy of its own")
+            if sign is Sign.LIVES:
+                raise self._duplicate(other, "it answers there, with data of its own")
+            is_evidence = is_same_data or not _is_loopback(other.host)
+            if sign is Sign.IS_DEAD and is_evidence and not self._is_older_copy():
+                return node.owner
+            if not told:
+                _log.warning(
+                    "registration_awaited",
+                    broker=self._me.broker_id,
+                    at=f"{other.host or _LOOPBACK}:{other.port}",
+                    reason=f"{sign.value}, and its session has not ended yet",
+                )
+                told = True
+            if self._runtime.clock.monotonic() - began > _WAIT_SECONDS_MAX:
+                raise self._duplicate(other, "its session goes on, though it does not answer")
+            await asyncio.sleep(_LOOK_SECONDS)
+            await self._registry.sync()
+        return None
+
+    async def _registered(self) -> Node | None:
+        """The registration of this broker in another session."""
+        node = await self._registry.get(self._me.path)
+        return None if node is None or node.owner == self._registry.session_id else node
+
+    async def _ask(self, other: Registration) -> Sign:
+        # Not needed where nobody is registered.
+        from odradek.net.peers import Peers, PeerUnreachable
+        from odradek.protocol.messages.cluster.identify_broker import (
+            IdentifyBrokerRequest,
+            IdentifyBrokerResponse,
+        )
+
+        me = self._me.broker_id
+        peers = Peers(
+            lambda _: (other.host or _LOOPBACK, other.port),
+            client_id=f"broker-{me}",
+            now=self._runtime.clock.monotonic,
+            request_timeout_s=_ASK_SECONDS,
+            chance=self._runtime.entropy.uniform,
+        )
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                told = await peers.ask(BrokerId(me), IDENTIFY_BROKER, IdentifyBrokerRequest(broker_id=me))
+        except PeerUnreachable as error:
+            return Sign.IS_DEAD if error.refused else Sign.IS_SILENT
+        except (OdradekError, TimeoutError):
+            return Sign.IS_SILENT
+        finally:
+            await peers.close()
+        assert isinstance(told, IdentifyBrokerResponse)
+        lives = told.broker_id == me and told.incarnation != self._incarnation
+        return Sign.LIVES if lives else Sign.IS_DEAD
+
+    def _duplicate(self, other: Registration, why: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"broker {self._me.broker_id} is running already, at {other.host or 'this machine'}:{other.port}: {why}. "
+            "It keeps its place; give this broker another broker.id and an empty data directory",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host or _LOOPBACK).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

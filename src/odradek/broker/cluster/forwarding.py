@@ -1,0 +1,115 @@
+"""Requests that only the controller can serve, passed on to it whole, and its answers passed back (KIP-590).
+
+Whoever asked sees one broker: after a change was made elsewhere, its answer waits until this broker knows of it, too. A request
+that waits for a controller is passed on only while somebody waits for its answer: a client that gave up may have had its will
+through another broker, and a deletion that comes after that would hit the next topic of the name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from odradek.broker.cluster.forwarded_apis import FORWARD
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.net.peers import PeerUnreachable
+from odradek.protocol import Message
+from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
+from odradek.runtime.ports import Buffer
+from odradek.telemetry import events
+
+_log = events.caused_by_peers("broker")
+
+_GIVE_UP_SECONDS: Final = 20.0
+_KNOWN_SECONDS_MAX: Final = 5.0
+_RETRY_SECONDS: Final = 0.1
+_SIZE: Final = struct.Struct(">i")
+
+
+class Cluster(Protocol):
+    """What forwarding asks of this broker's place in the cluster."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker is the controller."""
+
+    @property
+    def controller_id(self) -> BrokerId | None: ...
+
+    async def ask(self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float) -> Message:
+        """Raises PeerUnreachable."""
+
+    async def controller_changed(self) -> None:
+        """Returns when another broker, or none, became the controller."""
+
+    async def reached(self, controller_epoch: int, version: int) -> None:
+        """Returns when this broker's image is as new as that."""
+
+
+class Forwarding:
+    """Used on the event loop only."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def answer(
+        self,
+        frame: bytes,
+        principal: str,
+        client_host: str,
+        has_gone: Callable[[], bool] = lambda: False,
+    ) -> list[Buffer] | None:
+        """The controller's answer, ready to send; None when there is no other controller, so that this broker has to answer.
+
+        None, too, once `has_gone` says that nobody waits for it: it was not passed on, and must not be served any more.
+        """
+        request = ForwardRequest(request_data=frame, principal=principal, client_host=client_host)
+        try:
+            async with asyncio.timeout(_GIVE_UP_SECONDS):
+                answer = await self._ask(request, has_gone)
+        except TimeoutError:
+            _log.warning(
+                "request_not_forwarded", reason=f"no controller answered within {_GIVE_UP_SECONDS:.0f} s"
+            )
+            return None
+        if answer is None or answer.response_data is None:
+            return None
+        try:
+            async with asyncio.timeout(_KNOWN_SECONDS_MAX):
+                await self._cluster.reached(answer.controller_epoch, answer.image_version)
+        except TimeoutError:
+            _log.warning("image_is_late", version=answer.image_version)
+        return [_SIZE.pack(len(answer.response_data)), answer.response_data]
+
+    async def _ask(self, request: ForwardRequest, has_gone: Callable[[], bool]) -> ForwardResponse | None:
+        cluster = self._cluster
+        while not cluster.leads:
+            controller = cluster.controller_id
+            if controller is None:
+                await cluster.controller_changed()
+            elif (answer := await self._answer_of(controller, request)) is not None:
+                return answer
+            else:
+                await asyncio.sleep(_RETRY_SECONDS)  # it is away, or an election is under way
+            if has_gone():
+                _log.info("request_not_forwarded", reason="whoever asked has gone")
+                return None
+        return None
+
+    async def _answer_of(self, controller: BrokerId, request: ForwardRequest) -> ForwardResponse | None:
+        """None when another one has to be asked, or this one again."""
+        try:
+            answer = await self._cluster.ask(controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS)
+        except PeerUnreachable:
+            return None
+        assert isinstance(answer, ForwardResponse)
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            return None
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(
+                ErrorCode.of(answer.error_code), f"broker {controller} takes no forwarded request"
+            )
+        return answer

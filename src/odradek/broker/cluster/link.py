@@ -1,0 +1,363 @@
+"""This broker's place in its cluster: the image that it runs on, and its way to the controller.
+
+Whatever needs the controller asks here, and need not know which broker that is. How the place is kept: `membership.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from odradek.broker.cluster.membership import Identity, LoadController, Membership, Report
+from odradek.cluster.controller import Controller
+from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
+from odradek.cluster.planning import NewTopic
+from odradek.cluster.registration import Registration
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.protocol import Message
+from odradek.registry import Registry
+from odradek.runtime.ports import Runtime
+from odradek.runtime.shielded import outcome_of
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.broker.cluster.failure_detector import Suspicion
+    from odradek.broker.cluster.forwarding import Forwarding
+    from odradek.net.peers import Peers
+
+_NAMED_SECONDS: Final = 5.0
+_LOOPBACK: Final = "127.0.0.1"
+_log = events.get("broker")
+
+Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
+
+
+class ClusterLink:
+    """Used on the event loop only. `apply` does what it takes to get from one image to the next."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        registry: Registry,
+        image: ClusterImage,
+        *,
+        broker_id: BrokerId,
+        apply: Apply,
+        request_timeout_s: float,
+    ) -> None:
+        self._runtime = runtime
+        self._broker_id = broker_id
+        self._image = image
+        self._apply = apply
+        self._request_timeout_s = request_timeout_s
+        self._applying = asyncio.Lock()
+        self._takes: dict[asyncio.Task[None], None] = {}
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._located: dict[BrokerId, tuple[str, int]] = {}
+        self._peers: Peers | None = None
+        self._forwarding: Forwarding | None = None
+        self._suspicion: Suspicion | None = None
+        self._closing = False
+        self.incarnation: Final = runtime.entropy.uuid().hex
+        """Of this process."""
+        self._gone: dict[BrokerId, tuple[BrokerImage, float]] = {}
+        """Brokers that left the image lately, and until when they are named."""
+        self._membership = Membership(self, registry, runtime.entropy)
+
+    # -- what is known
+
+    @property
+    def image(self) -> ClusterImage:
+        """What this broker knows of its cluster, and has applied."""
+        return self._image
+
+    @property
+    def named_brokers(self) -> tuple[BrokerImage, ...]:
+        """Those of the image, and for a few seconds those that left it.
+
+        librdkafka loses sight of a partition for a second when one answer both moves it and drops the broker that it was at.
+        """
+        if not self._gone:
+            return self._image.brokers
+        now = self._runtime.clock.monotonic()
+        present = {broker.broker_id for broker in self._image.brokers}
+        self._gone = {
+            broker_id: (broker, until)
+            for broker_id, (broker, until) in self._gone.items()
+            if now < until and broker_id not in present
+        }
+        return (*self._image.brokers, *(broker for broker, _ in self._gone.values()))
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._membership.controller is not None
+
+    @property
+    def controller(self) -> Controller:
+        """The controller, if it is this broker; NOT_CONTROLLER otherwise."""
+        controller = self._membership.controller
+        if controller is None:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, "another broker is the controller, or none is yet: try again"
+            )
+        return controller
+
+    @property
+    def controller_id(self) -> BrokerId | None:
+        """Who was last elected, as far as this broker heard; None while nobody is."""
+        return self._membership.controller_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration."""
+        return self._membership.broker_epoch
+
+    @property
+    def has_applied(self) -> bool:
+        """Whether a controller's image was applied in this life."""
+        return self._membership.has_applied
+
+    # -- coming and going
+
+    async def join(
+        self,
+        registration: Registration,
+        load_controller: LoadController,
+        report: Report,
+        identity: Identity | None = None,
+    ) -> None:
+        """Register, stand for controller, and return when an image that knows this broker was applied."""
+        membership = self._membership
+        await membership.join(registration, load_controller, report, identity)
+        while not (membership.has_applied and self._knows_me()):
+            if membership.failed is not None and membership.failed.done():
+                membership.failed.result()
+            await self._change()
+
+    @property
+    def failed(self) -> asyncio.Future[None] | None:
+        """Ends with an error when this broker cannot belong to the cluster any more."""
+        return self._membership.failed
+
+    def give_up(self, error: KafkaError) -> None:
+        """This broker cannot belong to the cluster any more."""
+        self._membership.give_up(error)
+
+    def report_now(self) -> None:
+        """There is something to report: the controller is told without waiting for the next question."""
+        self._membership.report_now()
+
+    def lost_sight_of(self, broker: BrokerId, epoch: int) -> None:
+        """The connection to a broker that waited for news broke; the controller has a look whether it is dead."""
+        if self.leads:
+            self._look_at(broker, epoch)
+
+    def _look_at(self, broker: BrokerId, epoch: int) -> None:
+        if self._closing:
+            return
+        if self._suspicion is None:
+            from odradek.broker.cluster.failure_detector import Suspicion
+
+            self._suspicion = Suspicion(
+                self._address_of, self._epoch_of, self._fence, self.changed, self._runtime.clock.monotonic
+            )
+        self._suspicion.connection_lost(broker, epoch)
+
+    @property
+    def dead(self) -> frozenset[BrokerId]:
+        """Brokers of the image that have died since, as far as this one saw: the next image, or the one after, says so."""
+        return frozenset() if self._suspicion is None else self._suspicion.dead()
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no broker is known yet, or one may just have died: who is there, and who leads, will be known in a moment.
+
+        This broker listens before it has its first image of this life. An answer that names no broker would be the end of a
+        client: librdkafka closes its connections to all that are not named, and has nobody left to ask.
+        """
+        is_looking = self._suspicion is not None and self._suspicion.undecided_for() > 0
+        return is_looking or not self.named_brokers
+
+    async def decision(self) -> None:
+        """Returns when that moment is over."""
+        while not self.named_brokers:
+            await self._change()
+        while self._suspicion is not None and (seconds := self._suspicion.undecided_for()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._change()
+
+    async def _fence(self, broker: BrokerId, epoch: int) -> None:
+        if self.leads:
+            await self.controller.fence(broker, epoch)
+
+    def _lost(self, broker: BrokerId) -> None:
+        epoch = self._epoch_of(broker)
+        if epoch is not None:
+            self._look_at(broker, epoch)
+
+    async def leave(self) -> None:
+        """Hand over what this broker leads, if there is anybody to take it."""
+        await self._membership.leave()
+
+    async def close(self) -> None:
+        """Give up office; ask nobody any more. An image that is being applied is applied to its end."""
+        self._closing = True
+        if self._suspicion is not None:
+            await self._suspicion.close()
+        await self._membership.close()
+        while self._takes:
+            await asyncio.gather(*self._takes, return_exceptions=True)
+        if self._peers is not None:
+            await self._peers.close()
+
+    def _knows_me(self) -> bool:
+        epoch = self._membership.broker_epoch
+        return any(one.broker_id == self._broker_id and one.epoch == epoch for one in self._image.brokers)
+
+    # -- what membership tells
+
+    async def decided(self, _before: ClusterImage, after: ClusterImage) -> None:
+        """Our own controller made an image. Until it has heard this broker's first report, that may give it roles of its former
+        life: then it is left out, and `Membership` takes the first one that counts."""
+        if self.has_applied:
+            await self.take(after)
+
+    async def take(self, after: ClusterImage) -> None:
+        """Apply an image, then show it: to its end, whether or not whoever asked for it is still there.
+
+        One of a controller whose time is over changes nothing: it may be the late answer to a question of long ago, and would
+        take away what was made since.
+        """
+        task = asyncio.get_running_loop().create_task(self._take(after), name="take image")
+        self._takes[task] = None
+        task.add_done_callback(lambda done: self._takes.pop(done, None))
+        await outcome_of(task)
+
+    async def _take(self, after: ClusterImage) -> None:
+        async with self._applying:
+            before = self._image
+            if after.controller_epoch < before.controller_epoch:
+                _log.warning(
+                    "image_is_of_the_past",
+                    controller=after.controller_id,
+                    controller_epoch=after.controller_epoch,
+                    known_epoch=before.controller_epoch,
+                )
+                return
+            try:
+                await self._apply(before, after)
+            finally:
+                self._image = after
+                self._located.clear()
+        self._note_gone(before, after)
+        self.changed()
+
+    def _note_gone(self, before: ClusterImage, after: ClusterImage) -> None:
+        for broker in before.brokers:
+            if broker not in after.brokers:
+                self._gone[broker.broker_id] = broker, self._runtime.clock.monotonic() + _NAMED_SECONDS
+                if self._peers is not None:
+                    self._peers.forget(broker.broker_id)
+
+    def locate(self, broker: BrokerId, host: str, port: int) -> bool:
+        if self._address_of(broker) == (host or _LOOPBACK, port):
+            return False
+        self._located[broker] = (host, port)
+        self.peers.forget(broker)
+        return True
+
+    def changed(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def _change(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
+
+    async def controller_changed(self) -> None:
+        """Returns when another broker, or none, may have become the controller."""
+        await self._change()
+
+    async def reached(self, controller_epoch: int, version: int) -> None:
+        """Returns when this broker's image is as new as that."""
+        while (self._image.controller_epoch, self._image.version) < (controller_epoch, version):
+            await self._change()
+
+    # -- asking others
+
+    @property
+    def peers(self) -> Peers:
+        """The other brokers. Not imported before there is one to be asked."""
+        if self._peers is None:
+            from odradek.net.peers import Peers
+
+            self._peers = Peers(
+                self._address_of,
+                client_id=f"broker-{self._broker_id}",
+                now=self._runtime.clock.monotonic,
+                request_timeout_s=self._request_timeout_s,
+                chance=self._runtime.entropy.uniform,
+                on_lost=self._lost,
+            )
+        return self._peers
+
+    @property
+    def forwarding(self) -> Forwarding:
+        """Passes clients' requests on to the controller."""
+        if self._forwarding is None:
+            from odradek.broker.cluster.forwarding import Forwarding
+
+            self._forwarding = Forwarding(self)
+        return self._forwarding
+
+    async def ask(
+        self,
+        broker: BrokerId,
+        api_key: int,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        lane: str = "",
+    ) -> Message:
+        """Another broker's answer. Raises PeerUnreachable."""
+        return await self.peers.ask(broker, api_key, request, timeout_s=timeout_s, lane=lane)
+
+    async def ask_controller(self, api_key: int, request: Message) -> Message:
+        """The answer of a controller that is another broker. Raises PeerUnreachable; NOT_CONTROLLER when none is known."""
+        controller = self.controller_id
+        if controller is None or controller == self._broker_id:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "no other controller is known: try again")
+        return await self.ask(controller, api_key, request)
+
+    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
+        """Through the controller, wherever it is: one outcome for each, in order."""
+        if not self.leads:
+            from odradek.broker.cluster.topic_creation import create_topics
+
+            outcomes = await create_topics(self, wanted)
+            if outcomes is not None:
+                return outcomes
+        return await self.controller.create_topics(wanted)
+
+    def _epoch_of(self, broker: BrokerId) -> int | None:
+        return next((one.epoch for one in self._image.brokers if one.broker_id == broker), None)
+
+    def _address_of(self, broker: BrokerId) -> tuple[str, int] | None:
+        located = self._located.get(broker)
+        if located is None:
+            found = next((one for one in self._image.brokers if one.broker_id == broker), None)
+            if found is None:
+                return None
+            located = (found.host, found.port)
+        return located[0] or _LOOPBACK, located[1]

@@ -1,0 +1,518 @@
+"""How this broker belongs to its cluster: registered under an epoch of its own, standing for controller, following whoever is.
+
+Tasks, each woken by what happens and otherwise asleep:
+
+- *registering*: the registration is made again, under a new epoch, when the session ended or the controller took the node away;
+- *standing*: the election (`registry/election.py`), which begins and ends the time of a `Controller` here;
+- *following*: the controller, here or elsewhere, is told about this broker and asked for news. What another broker's controller
+  tells is applied, and the next question acknowledges it; what our own does is applied as it happens;
+- *reporting*: the controller hears at once of replicas that went offline, or came back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from odradek.cluster.controller import Controller
+from odradek.cluster.image import ClusterImage
+from odradek.cluster.known_brokers import DiskClaim
+from odradek.cluster.registration import BROKERS, Registration, register, removal
+from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, UpdateKind, apply_update
+from odradek.cluster.sync_pieces import in_turns
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import BrokerId
+from odradek.protocol import Message
+from odradek.registry import Check, Delete, Registry, RegistryConflict, RegistryError, SessionExpired
+from odradek.registry.election import CONTROLLER, CONTROLLER_EPOCH, Election, Term
+from odradek.runtime.ports import Entropy
+from odradek.telemetry import events
+
+_log = events.get("broker")
+
+CLUSTER_SYNC: Final = 10000
+_IMAGES, _REPORTS = "images", "reports"
+_POLL_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = (0.05, 1.0)
+_SESSIONS_MAX: Final = 16
+_SIGN_OF_LIFE_SECONDS: Final = 2.0
+_LEAVE_SECONDS: Final = 10.0
+_LEAVE_POLL_SECONDS: Final = 0.1
+
+LoadController = Callable[[Term], Awaitable[Controller]]
+Report = Callable[[], BrokerReport]
+"""What this broker has to say about its replicas; who it is, and what it has applied, is filled in here."""
+
+
+class Cluster(Protocol):
+    """What a membership needs of its `ClusterLink`."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    async def take(self, after: ClusterImage) -> None:
+        """Apply an image."""
+
+    async def ask(
+        self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float, lane: str
+    ) -> Message:
+        """Raises an OdradekError when there is no answer."""
+
+    def locate(self, broker: BrokerId, host: str, port: int) -> bool:
+        """Where a broker is, that the image may not know yet; whether that is news."""
+
+    async def reached(self, controller_epoch: int, version: int) -> None:
+        """Returns when an image that is as new as that was applied."""
+
+    def changed(self) -> None:
+        """The controller, or the registration, is another one."""
+
+
+class Identity(Protocol):
+    """What a membership needs of a `DiskIdentity`."""
+
+    async def alone(self, registration: Registration) -> int | None:
+        """Returns when no other process is this broker; raises when one is. The session of a dead one that is registered."""
+
+    async def claim(self) -> DiskClaim: ...
+    async def claimed(self) -> None: ...
+    async def confirmed(self) -> DiskClaim | None: ...
+
+
+class Membership:
+    """Used on the event loop only. `join`, later `leave` if others are to take over, and `close`."""
+
+    def __init__(self, cluster: Cluster, registry: Registry, entropy: Entropy) -> None:
+        self._cluster = cluster
+        self._registry = registry
+        self._entropy = entropy
+        self._registration: Registration | None = None
+        self._load_controller: LoadController | None = None
+        self._report: Report | None = None
+        self._identity: Identity | None = None
+        self._election: Election | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._tending: asyncio.Task[None] | None = None
+        self._end_watch: Callable[[], None] = _nothing
+        self._brokers_changed = asyncio.Event()
+        self._unregistered = asyncio.Event()
+        self._news = asyncio.Event()
+        self._has_to_report = asyncio.Event()
+        self._refused_by: BrokerId | None = None
+        """The controller whose listener refused the last connection."""
+        self._has_applied = False
+        self._is_leaving = False
+        self._sessions: deque[int] = deque(maxlen=_SESSIONS_MAX)
+        """That this process had, the newest last: what is registered in them is its own."""
+        self._sign: asyncio.TimerHandle | None = None
+        """Of life: the next one, while an image is taken."""
+        self.controller: Controller | None = None
+        """The controller, while it is this broker."""
+        self.controller_id: BrokerId | None = None
+        """Who was last elected, as far as this broker heard; None while nobody is."""
+        self.broker_epoch = -1
+        self.failed: asyncio.Future[None] | None = None
+        """Ends with an error when this broker cannot belong to the cluster any more."""
+
+    async def join(
+        self,
+        registration: Registration,
+        load_controller: LoadController,
+        report: Report,
+        identity: Identity | None = None,
+    ) -> None:
+        """Register, and begin to stand for controller and to follow it. Raises what is in the way of the registration."""
+        self._registration, self._load_controller, self._report = registration, load_controller, report
+        self._identity = identity
+        self.failed = asyncio.get_running_loop().create_future()
+        self._registry.on_expired = self._session_is_over
+        self.broker_epoch = await self._registered(registration)
+        _log.info("broker_registered", broker=registration.broker_id, epoch=self.broker_epoch)
+        self._election = Election(
+            self._registry,
+            candidate=json.dumps({"broker": registration.broker_id}).encode(),
+            on_elected=self._elected,
+            on_deposed=self._deposed,
+            on_controller=self._heard,
+            entropy=self._entropy,
+        )
+        await self._election.start()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._keep_registered(), name="registering"),
+            loop.create_task(self._follow(), name="following"),
+            loop.create_task(self._tell(), name="reporting"),
+        ]
+
+    @property
+    def has_applied(self) -> bool:
+        """Whether an image was applied in this life."""
+        return self._has_applied
+
+    async def leave(self) -> None:
+        """Hand over what this broker leads, as long as there is somebody to take it (controlled shutdown). It never fails."""
+        self._is_leaving = True
+        if not self._has_applied or len(self._cluster.image.brokers) < 2:
+            return
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                while self._leads_what_others_hold():
+                    if self.controller_id is not None:
+                        await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
+                    await asyncio.sleep(_LEAVE_POLL_SECONDS)
+        except (OdradekError, TimeoutError) as error:
+            _log.warning(
+                "leadership_not_handed_over", reason=str(error) or f"not within {_LEAVE_SECONDS:g} s"
+            )
+
+    def report_now(self) -> None:
+        """What this broker has to report changed. If it cannot be told now, the next question tells it."""
+        self._has_to_report.set()
+
+    async def _tell(self) -> None:
+        while True:
+            await self._has_to_report.wait()
+            self._has_to_report.clear()
+            if (self._has_applied or self._sign is not None) and self.controller_id is not None:
+                try:
+                    await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
+                except OdradekError as error:  # the next question tells it
+                    _log.info("report_not_heard", reason=str(error))
+                except Exception:  # noqa: BLE001 - the root of a task
+                    _log.exception("reporting_failed")
+
+    async def close(self) -> None:
+        """Nothing runs afterwards; the registration goes when the registry is closed. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        election, self._election = self._election, None
+        if election is not None:
+            await election.close()
+
+    # -- registering
+
+    async def _registered(self, registration: Registration) -> int:
+        """The epoch, however long the registry cannot be reached: its session may have ended while logs were opened."""
+        pause = _Pause(self._entropy)
+        while True:
+            try:
+                self._note_session()
+                if self._identity is None:
+                    return await register(self._registry, registration)
+                dead = await self._identity.alone(registration)
+                claim = await self._identity.claim()
+                epoch = await register(self._registry, registration, claim=claim, dead=dead)
+                await self._identity.claimed()
+                return epoch
+            except RegistryError as error:
+                _log.warning("registration_retried", reason=str(error))
+                await pause.rest()
+                if isinstance(error, SessionExpired):
+                    with suppress(RegistryError):
+                        await self._registry.renew()
+
+    def _note_session(self) -> None:
+        if self._registry.session_id not in self._sessions:
+            self._sessions.append(self._registry.session_id)
+
+    def _session_is_over(self) -> None:
+        _log.warning("session_expired", epoch=self.broker_epoch)
+        self._unregistered.set()
+
+    async def _keep_registered(self) -> None:
+        assert self._registration is not None
+        pause = _Pause(self._entropy)
+        while True:
+            await self._unregistered.wait()
+            try:
+                self._note_session()
+                claim = None if self._identity is None else await self._identity.confirmed()
+                self.broker_epoch = await register(
+                    self._registry, self._registration, claim=claim, earlier=self._sessions
+                )
+            except RegistryError as error:  # the election renews the session
+                _log.info("registration_retried", reason=str(error))
+                await pause.rest()
+            except KafkaError as error:
+                self.give_up(error)
+                return
+            except Exception:  # noqa: BLE001 - the root of a task
+                _log.exception("registering_failed")
+                await pause.rest()
+            else:
+                pause.over()
+                self._unregistered.clear()
+                _log.info(
+                    "broker_registered_again", broker=self._registration.broker_id, epoch=self.broker_epoch
+                )
+                self._wake()
+
+    def give_up(self, error: KafkaError) -> None:
+        """This broker cannot belong to the cluster any more."""
+        _log.error("broker_cannot_go_on", reason=error.message)
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_exception(error)
+        self._wake()
+
+    # -- standing
+
+    async def _elected(self, term: Term) -> None:
+        assert self._load_controller is not None
+        controller = await self._load_controller(term)
+        if self._has_applied:
+            try:
+                await self._cluster.take(controller.image)
+            except BaseException:
+                await controller.close()
+                raise
+        self.controller = controller
+        self._brokers_changed.set()
+        self._end_watch = self._registry.watch(BROKERS, self._brokers_changed.set)
+        self._tending = asyncio.get_running_loop().create_task(self._tend(controller), name="tending brokers")
+        self._wake()
+
+    async def _deposed(self) -> None:
+        self._end_watch()
+        self._end_watch = _nothing
+        controller, self.controller = self.controller, None
+        tending, self._tending = self._tending, None
+        if tending is not None:
+            tending.cancel()
+            await asyncio.gather(tending, return_exceptions=True)
+        if controller is not None:
+            await controller.close()
+        self._wake()
+
+    async def _tend(self, controller: Controller) -> None:
+        """Brokers come and go."""
+        pause = _Pause(self._entropy)
+        while True:
+            await self._brokers_changed.wait()
+            self._brokers_changed.clear()
+            try:
+                await controller.brokers_changed()
+            except OdradekError as error:
+                _log.warning("brokers_not_read", reason=str(error))
+                self._brokers_changed.set()
+                await pause.rest()
+            except Exception:  # noqa: BLE001 - the root of a task
+                _log.exception("brokers_not_read")
+                self._brokers_changed.set()
+                await pause.rest()
+            else:
+                pause.over()
+
+    def _heard(self, candidate: bytes | None, epoch: int) -> None:
+        """Who is the controller, from the registry."""
+        self.controller_id = None if candidate is None else BrokerId(json.loads(candidate)["broker"])
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._cluster.changed()
+
+    # -- following
+
+    async def _follow(self) -> None:
+        pause = _Pause(self._entropy)
+        while True:
+            self._news.clear()
+            controller = self.controller_id
+            if controller is None or (self._is_me(controller) and self.controller is None):
+                await self._news.wait()
+                continue
+            try:
+                answer = await self._news_of(controller)
+                if answer is not None:
+                    await self._take_audibly(answer)
+            except UpdateDoesNotFit:
+                self._has_applied = False
+            except OdradekError as error:
+                await self._not_told(controller, error)
+                await pause.rest()
+            except Exception:  # noqa: BLE001 - the root of a task: without it this broker would never hear of anything
+                _log.exception("following_failed", controller=controller)
+                await pause.rest()
+            else:
+                pause.over()
+
+    async def _take_audibly(self, answer: SyncAnswer) -> None:
+        """However long it takes to open what an image brings, the controller hears that this broker lives."""
+        loop = asyncio.get_running_loop()
+
+        def give_sign() -> None:
+            self._sign = loop.call_later(_SIGN_OF_LIFE_SECONDS, give_sign)
+            self.report_now()
+
+        self._sign = loop.call_later(_SIGN_OF_LIFE_SECONDS, give_sign)
+        try:
+            await self._take(answer)
+        finally:
+            self._sign.cancel()
+            self._sign = None
+
+    async def _news_of(self, controller: BrokerId) -> SyncAnswer | None:
+        """None as soon as another is the controller: this one may be paused, or cut off."""
+        asking = asyncio.get_running_loop().create_task(
+            self._ask(controller, max_wait_s=_POLL_SECONDS, lane=_IMAGES)
+        )
+        asking.add_done_callback(lambda _: self._news.set())
+        try:
+            while not asking.done():
+                self._news.clear()
+                if self.controller_id != controller:
+                    return None
+                await self._news.wait()
+            return asking.result()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _ask(self, controller: BrokerId, *, max_wait_s: float, lane: str) -> SyncAnswer:
+        report = self._own_report()
+        if self._is_me(controller):
+            if self.controller is None:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
+            return await self.controller.sync(report, max_wait_s=max_wait_s)
+        # Not needed before there is another broker.
+        from odradek.protocol.messages.cluster.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
+
+        request = ClusterSyncRequest(
+            broker_id=report.broker_id,
+            broker_epoch=report.broker_epoch,
+            controller_epoch=report.controller_epoch,
+            version=report.version,
+            max_wait_ms=int(max_wait_s * 1000),
+            payload=report.data(),
+        )
+        told = await self._cluster.ask(
+            controller, CLUSTER_SYNC, request, timeout_s=max_wait_s + _ANSWER_SECONDS, lane=lane
+        )
+        assert isinstance(told, ClusterSyncResponse)
+        if told.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(told.error_code), f"broker {controller} gives no image")
+        return SyncAnswer(
+            controller_epoch=told.controller_epoch,
+            version=told.version,
+            kind=UpdateKind(told.kind),
+            payload=told.payload,
+        )
+
+    def _own_report(self) -> BrokerReport:
+        assert self._report is not None
+        image = self._cluster.image
+        return replace(
+            self._report(),
+            broker_epoch=self.broker_epoch,
+            controller_epoch=image.controller_epoch if self._has_applied else -1,
+            version=image.version if self._has_applied else -1,
+            is_leaving=self._is_leaving,
+        )
+
+    async def _take(self, answer: SyncAnswer) -> None:
+        own = self.controller
+        if own is not None and answer.controller_epoch == own.image.controller_epoch:
+            if self._has_applied:
+                # It applies what it decides, in a task of its own.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await self._cluster.reached(answer.controller_epoch, answer.version)
+            # It has heard us by now. What it decided before may still name this broker's former self as a leader.
+            while not self._has_applied and self.controller is own:
+                latest = own.latest
+                await self._cluster.take(latest)
+                if latest is own.latest:
+                    self._now_applied()
+            return
+        if answer.kind is not UpdateKind.NOTHING:
+            present = self._cluster.image
+            image = await in_turns(apply_update(present if self._has_applied else None, answer.payload))
+            if self._cluster.image is not present:
+                return  # it became the controller meanwhile: the next question is another
+            await self._cluster.take(image)
+            self._now_applied()
+
+    def _now_applied(self) -> None:
+        if not self._has_applied:
+            self._has_applied = True
+            self._cluster.changed()
+
+    async def _not_told(self, controller: BrokerId, error: OdradekError) -> None:
+        """No news: the controller is gone or deposed, moved to another address, or does not know us."""
+        from odradek.net.peer_connection import PeerUnreachable  # not needed before there is another broker
+
+        code = error.code if isinstance(error, KafkaError) else None
+        if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            self._unregistered.set()
+        elif isinstance(error, PeerUnreachable) and not self._is_me(controller):
+            refuses = self._refused_by == controller and error.refused
+            self._refused_by = controller if error.refused else None
+            # A conflict: others know better. No registry: the end of the session will do.
+            with suppress(RegistryConflict, RegistryError):
+                await self._locate(controller, is_dead=refuses)
+
+    async def _locate(self, broker: BrokerId, *, is_dead: bool) -> None:
+        """Where the controller is by its registration. If it refuses connections there, its process is gone: its office and its
+        registration are taken from it without waiting for the end of its session.
+        """
+        await self._registry.sync()
+        epoch = await self._registry.get(CONTROLLER_EPOCH)
+        found = await removal(self._registry, broker)
+        if found is None or epoch is None:
+            return
+        moved = self._cluster.locate(broker, found.registration.host, found.registration.port)
+        office = await self._registry.get(CONTROLLER)
+        if moved or not is_dead or office is None or json.loads(office.data)["broker"] != broker:
+            return
+        await self._registry.commit(
+            [
+                Check(path=CONTROLLER_EPOCH, version=epoch.version),
+                Delete(path=CONTROLLER, version=office.version),
+                *found.operations,
+            ]
+        )
+        _log.warning("controller_is_dead", broker=broker, reason="its listener refuses connections")
+
+    def _is_me(self, broker: BrokerId) -> bool:
+        return self._registration is not None and broker == self._registration.broker_id
+
+    def _leads_what_others_hold(self) -> bool:
+        """Whether this broker leads something that a broker which stays could lead, now or when it has caught up."""
+        assert self._registration is not None
+        me, image = self._registration.broker_id, self._cluster.image
+        staying = {broker.broker_id for broker in image.brokers if not broker.is_leaving} - {me}
+        topics: Any = image.topics.values()
+        return bool(staying) and any(
+            partition.leader == me and not staying.isdisjoint(partition.replicas)
+            for topic in topics
+            for partition in topic.partitions
+        )
+
+
+class _Pause:
+    """Longer after each failure, and never the same for two brokers."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+        self._failures = 0
+
+    async def rest(self) -> None:
+        shortest, longest = _RETRY_SECONDS
+        seconds = min(longest, shortest * 2.0**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        await asyncio.sleep(seconds * (0.5 + 0.5 * self._entropy.uniform()))
+
+    def over(self) -> None:
+        self._failures = 0
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,71 @@
+"""Topics that this broker needs, made by a controller that is another broker: a CreateTopics request like a client's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from odradek.broker.cluster.forwarding import Forwarding
+from odradek.broker.context import ANONYMOUS
+from odradek.cluster.image import ClusterImage, TopicImage
+from odradek.cluster.planning import NewTopic
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
+from odradek.protocol.messages.topics.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+_API: Final = api_by_name("CreateTopics")
+_TIMEOUT_MS: Final = 15_000
+_SIZE_BYTES: Final = 4
+
+
+class Cluster(Protocol):
+    @property
+    def forwarding(self) -> Forwarding: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+
+async def create_topics(cluster: Cluster, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError] | None:
+    """One outcome for each, in order; None when no other controller answers."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=new.name,
+                num_partitions=new.partition_count,
+                replication_factor=new.replication_factor,
+                configs=[CreatableTopicConfig(name=key, value=value) for key, value in new.configs.items()],
+            )
+            for new in wanted
+        ],
+        timeout_ms=_TIMEOUT_MS,
+    )
+    header = RequestHeader(_API.key, _API.latest_stable, 0, "broker")
+    frame = encode_request(header, request)[_SIZE_BYTES:]
+    try:
+        answer = await cluster.forwarding.answer(frame, ANONYMOUS, "")
+    except KafkaError as error:
+        return [error] * len(wanted)
+    if answer is None:
+        return None
+    _, made = decode_response(_API.key, _API.latest_stable, b"".join(answer)[_SIZE_BYTES:])
+    assert isinstance(made, CreateTopicsResponse)
+    return [_outcome(cluster.image, result) for result in made.topics]
+
+
+def _outcome(image: ClusterImage, result: CreatableTopicResult) -> TopicImage | KafkaError:
+    if result.error_code != ErrorCode.NONE:
+        return KafkaError(
+            ErrorCode.of(result.error_code), result.error_message or f"topic {result.name!r} was not made"
+        )
+    topic = image.topics.get(result.name)
+    if topic is None:
+        message = f"topic {result.name!r} was made, but is not known here yet: try again"
+        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
+    return topic

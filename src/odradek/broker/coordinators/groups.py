@@ -1,0 +1,141 @@
+"""How groups are wired: their topic, their kinds, and what machines are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from odradek.broker.coordinators.runtime import (
+    CONSUMER_OFFSETS,
+    Coordinators,
+    InternalTopic,
+    batch_bytes_max,
+    segment_bytes,
+)
+from odradek.broker.share.settings import ShareSettingsByGroup
+from odradek.cluster.image import ClusterImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.internal_topics import OFFSETS_COPIES
+from odradek.groups.classic.kind import CLASSIC
+from odradek.groups.consumer.kind import ConsumerGroups
+from odradek.groups.consumer.settings import ConsumerSettings
+from odradek.groups.kinds import KindParts
+from odradek.groups.machine import GroupMachine, Surroundings
+from odradek.groups.offsets.kind import OFFSETS
+from odradek.groups.service import GroupService
+from odradek.groups.settings import GroupSettings
+from odradek.groups.share.kind import ShareGroups
+from odradek.runtime.ports import Runtime
+
+KINDS: Final[tuple[KindParts, ...]] = (CLASSIC, OFFSETS)
+_GROUP: Final = 32
+"""The type of resource (KIP-1043) that a group's own settings are kept under."""
+
+
+class ImageTopics:
+    """`groups.machine.Topics` over the cluster's image as it is now."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+
+    def topic_id(self, name: str) -> UUID | None:
+        topic = self._image().topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        topic = self._image().topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def partition_count(self, name: str) -> int:
+        topic = self._image().topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def names(self) -> Iterable[str]:
+        return self._image().topics
+
+    @property
+    def version(self) -> int:
+        return self._image().version
+
+
+def add_groups(
+    coordinators: Coordinators,
+    runtime: Runtime,
+    config: Callable[[], BrokerConfig],
+    image: Callable[[], ClusterImage],
+) -> GroupService:
+    """Before the logs are opened: their shards load as they are."""
+    surroundings = Surroundings(
+        settings=_Kept(config).settings,
+        topics=ImageTopics(image),
+        new_uuid=runtime.entropy.uuid,
+        batch_bytes_max=lambda: batch_bytes_max(CONSUMER_OFFSETS, config(), image()),
+    )
+    topic = InternalTopic(
+        name=CONSUMER_OFFSETS,
+        partition_count=lambda parts: parts.config.offsets_topic_num_partitions,
+        replication_factor=lambda parts: parts.config.offsets_topic_replication_factor,
+        replication_factor_key=OFFSETS_COPIES,
+        configs=lambda parts: _topic_configs(parts.config),
+    )
+    consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)
+    share = ShareGroups(ShareSettingsByGroup(config, image))
+    make = partial(_machine, surroundings, (*KINDS, consumer.parts(), share.parts()))
+    shards = coordinators.add(
+        topic,
+        make,
+        runtime.clock,
+        patience_seconds=lambda: config().offsets_commit_timeout_ms / 1000,
+    )
+    return GroupService(shards, consumer, share)
+
+
+def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:
+    return GroupMachine(surroundings, kinds)
+
+
+def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "segment.bytes": segment_bytes(config.offsets_topic_segment_bytes),
+    }
+
+
+class _Kept:
+    """The settings of groups, made once for each broker configuration."""
+
+    __slots__ = ("_config", "_made_from", "_settings")
+
+    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+        self._config = config
+        self._made_from: BrokerConfig | None = None
+        self._settings = GroupSettings()
+
+    def settings(self) -> GroupSettings:
+        config = self._config()
+        if config is not self._made_from:
+            self._made_from, self._settings = config, GroupSettings.of(config)
+        return self._settings
+
+
+class _KeptForConsumers:
+    """The settings of consumer groups, made once for each broker configuration, and what single groups have instead."""
+
+    __slots__ = ("_config", "_image", "_made_from", "_settings")
+
+    def __init__(self, config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage]) -> None:
+        self._config = config
+        self._image = image
+        self._made_from: BrokerConfig | None = None
+        self._settings = ConsumerSettings()
+
+    def settings(self, group_id: str) -> ConsumerSettings:
+        config = self._config()
+        if config is not self._made_from:
+            self._made_from, self._settings = config, ConsumerSettings.of(config)
+        own = self._image().resource_configs.get((_GROUP, group_id))
+        return self._settings if own is None else self._settings.overridden(config, own)

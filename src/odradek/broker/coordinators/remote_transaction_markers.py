@@ -1,0 +1,91 @@
+"""Markers for partitions that other brokers lead: WriteTxnMarkers, gathered by leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from odradek.broker.cluster.peer_requests import AskPeer, Gathered
+from odradek.model.errors import ErrorCode, OdradekError
+from odradek.model.ids import BrokerId, TopicPartition
+from odradek.protocol.messages.transactions.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from odradek.telemetry import events
+from odradek.transactions.markers import MarkerBatch
+
+_log = events.caused_by_peers("transactions")
+_WRITE_TXN_MARKERS: Final = 27
+_LANE: Final = "markers"
+_UNDER_WAY_MAX: Final = 5
+_ASK_SECONDS_MAX: Final = 15.0
+"""Longer than the other side takes for what it cannot make durable: see `markers.py`."""
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+class RemoteMarkers:
+    """Used on the event loop only."""
+
+    def __init__(self, ask: Callable[[], AskPeer]) -> None:
+        self._ask = ask
+        self._gathered: Gathered[MarkerBatch, Codes] = Gathered(
+            self._send, key=lambda batch: batch.producer_id, under_way_max=_UNDER_WAY_MAX
+        )
+
+    async def write(self, leader: BrokerId, batch: MarkerBatch) -> Codes:
+        """The leader's outcome for each partition; NETWORK_EXCEPTION when it cannot be asked, or says nothing of one."""
+        try:
+            return await self._gathered.ask(leader, batch)
+        except OdradekError as error:
+            _log.debug("markers_not_sent", broker=leader, reason=str(error))
+            return dict.fromkeys(batch.partitions, ErrorCode.NETWORK_EXCEPTION)
+
+    def close(self) -> None:
+        self._gathered.close()
+
+    async def _send(self, leader: BrokerId, batches: Sequence[MarkerBatch]) -> Sequence[Codes]:
+        request = WriteTxnMarkersRequest(markers=[_marker(batch) for batch in batches])
+        response = await self._ask()(
+            leader, _WRITE_TXN_MARKERS, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE
+        )
+        assert isinstance(response, WriteTxnMarkersResponse)
+        return answers(batches, response)
+
+
+def answers(batches: Sequence[MarkerBatch], response: WriteTxnMarkersResponse) -> list[Codes]:
+    """What the response says of each batch; no two are of one producer."""
+    results = {result.producer_id: result for result in response.markers}
+    return [_codes(batch, results.get(batch.producer_id)) for batch in batches]
+
+
+def _codes(batch: MarkerBatch, result: WritableTxnMarkerResult | None) -> Codes:
+    codes = dict.fromkeys(batch.partitions, ErrorCode.NETWORK_EXCEPTION)
+    for topic in result.topics if result is not None else ():
+        for one in topic.partitions:
+            name = TopicPartition(topic.name, one.partition_index)
+            if name in codes:
+                codes[name] = ErrorCode.of(one.error_code)
+    return codes
+
+
+def _marker(batch: MarkerBatch) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        transaction_result=batch.is_commit,
+        topics=_by_topic(batch.partitions),
+        coordinator_epoch=batch.coordinator_epoch,
+        transaction_version=int(batch.version),
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[WritableTxnMarkerTopic]:
+    topics: dict[str, list[int]] = {}
+    for name in partitions:
+        topics.setdefault(name.topic, []).append(name.partition)
+    return [WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()]

@@ -1,0 +1,115 @@
+"""Questions to transaction coordinators on other brokers: AddPartitionsToTxn from version 4 on, gathered by coordinator.
+
+One request is under way to a coordinator at a time, as in Kafka: what is asked meanwhile shares the next one, with at most one
+transaction of a transactional id in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.cluster.peer_requests import AskPeer, Gathered
+from odradek.model.errors import ErrorCode, OdradekError
+from odradek.model.ids import BrokerId, TopicPartition
+from odradek.protocol.messages.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.telemetry import events
+
+_log = events.caused_by_peers("transactions")
+_ADD_PARTITIONS_TO_TXN: Final = 24
+_LANE: Final = "transactions"
+_ASK_SECONDS_MAX: Final = 10.0
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """May the producer write into the partitions now? With `adds` they become part of its transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    adds: bool
+    partitions: frozenset[TopicPartition]
+
+
+class RemoteVerification:
+    """Used on the event loop only."""
+
+    def __init__(self, ask: Callable[[], AskPeer]) -> None:
+        self._ask = ask
+        self._gathered: Gathered[Question, Codes] = Gathered(
+            self._send, key=lambda question: question.transactional_id, under_way_max=1
+        )
+
+    async def verify(self, coordinator: BrokerId, question: Question) -> Codes:
+        """The coordinator's code for each partition; NETWORK_EXCEPTION when it cannot be asked, or says nothing of one."""
+        try:
+            return await self._gathered.ask(coordinator, question)
+        except OdradekError as error:
+            _log.debug("coordinator_not_asked", broker=coordinator, reason=str(error))
+            return dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
+
+    def close(self) -> None:
+        self._gathered.close()
+
+    async def _send(self, coordinator: BrokerId, questions: Sequence[Question]) -> Sequence[Codes]:
+        request = AddPartitionsToTxnRequest(transactions=[_transaction(one) for one in questions])
+        response = await self._ask()(
+            coordinator, _ADD_PARTITIONS_TO_TXN, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE
+        )
+        assert isinstance(response, AddPartitionsToTxnResponse)
+        return answers(questions, response)
+
+
+def answers(questions: Sequence[Question], response: AddPartitionsToTxnResponse) -> list[Codes]:
+    """What the response says of each question; no two are of one transactional id."""
+    if response.error_code != ErrorCode.NONE:
+        code = ErrorCode.of(response.error_code)
+        if (
+            code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        ):  # that is between brokers: a client would not understand
+            code = ErrorCode.INVALID_TXN_STATE
+        return [dict.fromkeys(one.partitions, code) for one in questions]
+    results = {result.transactional_id: result for result in response.results_by_transaction}
+    return [_codes(one, results.get(one.transactional_id)) for one in questions]
+
+
+def _codes(question: Question, result: AddPartitionsToTxnResult | None) -> Codes:
+    codes = dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
+    for topic in result.topic_results if result is not None else ():
+        for one in topic.results_by_partition:
+            name = TopicPartition(topic.name, one.partition_index)
+            if name in codes:
+                codes[name] = _known(ErrorCode.of(one.partition_error_code))
+    return codes
+
+
+def _known(code: ErrorCode) -> ErrorCode:
+    """Producers expect INVALID_PRODUCER_EPOCH from partitions."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
+
+
+def _transaction(question: Question) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer_id,
+        producer_epoch=question.producer_epoch,
+        verify_only=not question.adds,
+        topics=_by_topic(sorted(question.partitions)),
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
+    topics: dict[str, list[int]] = {}
+    for name in partitions:
+        topics.setdefault(name.topic, []).append(name.partition)
+    return [AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()]

@@ -1,0 +1,342 @@
+"""The coordinators of this broker: which partitions of the internal topics it leads, as shards of groups and transactions.
+
+An internal topic is made when its first coordinator is asked for, with as many partitions as its setting says. From then on the
+topic itself says how many there are: a key's shard never moves because a setting changed.
+
+A kind of coordinator is made, and its rooms imported, when it is needed for the first time: a broker that has no groups and no
+transactions starts without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.broker.cluster.peer_requests import AskPeer, ask_nobody
+from odradek.broker.context import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Parts
+from odradek.cluster.image import NO_LEADER, ClusterImage
+from odradek.cluster.planning import NewTopic
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.records import split_batches
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Buffer, Clock, Offload
+from odradek.runtime.shielded import outcome_of
+from odradek.shards import PATIENCE_SECONDS, Shards, partition_of
+from odradek.storage.segment.at_hand import Beside
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
+
+__all__ = [
+    "CONSUMER_OFFSETS",
+    "SHARE_GROUP_STATE",
+    "TRANSACTION_STATE",
+    "Coordinators",
+    "InternalTopic",
+    "PartitionLog",
+    "batch_bytes_max",
+    "segment_bytes",
+]
+
+_log = events.get("broker")
+
+_SEGMENT_BYTES_MIN: Final = 1 << 20
+
+
+def segment_bytes(setting: int) -> str:
+    """An internal topic's `segment.bytes`: what its broker setting says, but at least what a topic may have."""
+    return str(max(setting, _SEGMENT_BYTES_MIN))
+
+
+def batch_bytes_max(topic: str, config: BrokerConfig, image: ClusterImage) -> int:
+    """`max.message.bytes` of an internal topic: its own, or the broker's."""
+    found = image.topics.get(topic)
+    own = None if found is None else found.configs.get("max.message.bytes")
+    return config.topic_defaults.max_message_bytes if own is None else int(own)
+
+
+class PartitionLog:
+    """A `ShardLog` over a partition that this broker leads, for one leadership: the next has a log of its own."""
+
+    __slots__ = ("_offload", "_partition", "leader_epoch")
+
+    def __init__(self, partition: Partition, offload: Offload) -> None:
+        self._partition = partition
+        self._offload = offload
+        self.leader_epoch: Final = partition.leader_epoch
+
+    @property
+    def name(self) -> str:
+        return str(self._partition.name)
+
+    @property
+    def start_offset(self) -> int:
+        return self._partition.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._partition.log.end_offset
+
+    @property
+    def batch_bytes_max(self) -> int:
+        return self._partition.config.max_message_bytes
+
+    def check_writable(self) -> None:
+        """Before an operation decides: what is refused here leaves the machine as it is."""
+        self._check_epoch()
+        self._partition.check_writable()
+        self._partition.check_in_sync()
+
+    def append(self, batch: bytearray, *, now_ms: int) -> int:
+        self._check_epoch()
+        return self._partition.append(split_batches(memoryview(batch)), now_ms=now_ms).last_offset
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> int:
+        self._check_epoch()
+        return self._partition.append_marker(
+            producer_id,
+            producer_epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+            now_ms=now_ms,
+        ).last_offset
+
+    def age_ms(self, offset: int) -> int | None:
+        age_s = self._partition.age_s(offset)
+        return None if age_s is None else int(age_s * 1000)
+
+    def committed(self, last_offset: int) -> asyncio.Future[None] | None:
+        self._check_epoch()
+        return self._partition.acknowledgement(last_offset)
+
+    async def bring(self, offset: int, max_bytes: int) -> None:
+        log, beside = self._partition.log, Beside()
+        while (missing := log.not_at_hand(offset, max_bytes, beside)) is not None:
+            await self._offload.run(beside.do, missing)
+
+    def read(self, offset: int, max_bytes: int) -> tuple[Buffer, int]:
+        read = self._partition.log.read(offset, max_bytes, end_offset=self.end_offset, at_least_one=True)
+        return read.records, read.next_offset
+
+    def _check_epoch(self) -> None:
+        if self._partition.leader_epoch != self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.name} is at leader epoch {self._partition.leader_epoch}, "
+                f"this coordinator is of epoch {self.leader_epoch}",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopic:
+    """How an internal topic is made, from the broker's settings as they are then."""
+
+    name: str
+    partition_count: Callable[[Parts], int]
+    replication_factor: Callable[[Parts], int] = field(
+        default=lambda parts: parts.config.default_replication_factor
+    )
+    """See `_replicas`: with fewer brokers it may have fewer."""
+    replication_factor_key: str = "default.replication.factor"
+    min_in_sync: Callable[[Parts], int] | None = None
+    """Its own `min.insync.replicas`; None: the broker's, as for any topic."""
+    configs: Callable[[Parts], Mapping[str, str]] = field(default=lambda _: {"cleanup.policy": "compact"})
+
+
+class Coordinators:
+    """Used on the event loop only. `app.py` says which kinds to expect before the logs are opened."""
+
+    def __init__(self) -> None:
+        self.ask_peer: AskPeer = ask_nobody
+        """How another broker is asked; looked up for each question."""
+        self._closing: list[Callable[[], None]] = []
+        self._verifier: ClusterVerifier | None = None
+        self._expected: dict[str, Callable[[], Any]] = {}
+        self._services: dict[str, Any] = {}
+        self._kinds: dict[str, InternalTopic] = {}
+        self._shards: dict[str, Shards[Any]] = {}
+        self._parts: Parts | None = None
+        self._creating: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+
+    def expect(self, topic: str, make: Callable[[], Any]) -> None:
+        """A kind of coordinator: `make` calls `add` and returns the service, once that is needed."""
+        self._expected[topic] = make
+
+    def service(self, topic: str) -> Any:
+        """The service of a kind."""
+        if topic not in self._services:
+            self._services[topic] = self._expected[topic]()
+        return self._services[topic]
+
+    def made(self, topic: str) -> Any | None:
+        """The service of a kind if there was any need for it yet."""
+        return self._services.get(topic)
+
+    def add(
+        self,
+        topic: InternalTopic,
+        make_machine: Callable[[int], Any],
+        clock: Clock,
+        *,
+        patience_seconds: Callable[[], float] = lambda: PATIENCE_SECONDS,
+    ) -> Shards[Any]:
+        """A kind of coordinator; `make_machine` is given the index of the partition. See `Shards` for `patience_seconds`."""
+        shards: Shards[Any] = Shards(
+            topic.name, lambda: self._count(topic), make_machine, clock, patience_seconds
+        )
+        self._kinds[topic.name] = topic
+        self._shards[topic.name] = shards
+        return shards
+
+    def begin(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def has(self, topic: str) -> bool:
+        """Whether this broker coordinates the kind at all."""
+        return topic in self._expected
+
+    def shards(self, topic: str) -> Shards[Any]:
+        self.service(topic)
+        return self._shards[topic]
+
+    def whereabouts(self, topic: str, key: str) -> tuple[int, BrokerId]:
+        """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE while nobody does.
+
+        No service is made for the asking: who merely leads partitions needs none.
+        """
+        found = self._image_topics().get(topic)
+        if found is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {topic} yet")
+        index = partition_of(key, len(found.partitions))
+        leader = found.partitions[index].leader
+        if leader == NO_LEADER:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
+        return index, leader
+
+    @property
+    def verifier(self) -> ClusterVerifier:
+        """Who asks the coordinators of transactions, here and elsewhere."""
+        if self._verifier is None:
+            from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
+
+            self._verifier = ClusterVerifier(self, lambda: self._started().config)
+        return self._verifier
+
+    # -- following the partitions that this broker leads
+
+    def led(self, partition: Partition) -> None:
+        topic = partition.name.topic
+        if topic in self._expected and not self._closed:
+            log = PartitionLog(partition, self._started().runtime.offload)
+            self.shards(topic).elected(partition.name.partition, log)
+
+    def lost(self, partition: Partition) -> None:
+        shards = self._shards.get(partition.name.topic)
+        if shards is not None:
+            shards.resigned(partition.name.partition)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """What is to end with the coordinators."""
+        self._closing.append(close)
+
+    def close(self) -> None:
+        """Refuse whoever waits: another broker, or this one after its restart, coordinates next."""
+        self._closed = True
+        for close in self._closing:
+            close()
+        for shards in self._shards.values():
+            shards.close()
+
+    # -- the topics
+
+    async def ensure_topic(self, name: str) -> None:
+        """Make the internal topic unless it exists. COORDINATOR_NOT_AVAILABLE when that fails."""
+        if name in self._image_topics():
+            return
+        task = self._creating.get(name)
+        if task is None:
+            task = self._creating[name] = asyncio.get_running_loop().create_task(self._create(name))
+            task.add_done_callback(lambda _: self._creating.pop(name, None))
+        await outcome_of(task)
+
+    async def _create(self, name: str) -> None:
+        parts = self._started()
+        self.service(name)
+        kind = self._kinds[name]
+        replicas = _replicas(kind, parts)
+        new = NewTopic(
+            name=name,
+            partition_count=kind.partition_count(parts),
+            replication_factor=replicas,
+            configs=_configs(kind, parts, replicas),
+        )
+        (outcome,) = await parts.cluster.create_topics([new])
+        if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be made: {outcome.message}")
+
+    def _count(self, topic: InternalTopic) -> int:
+        image = self._image_topics().get(topic.name)
+        return len(image.partitions) if image is not None else topic.partition_count(self._started())
+
+    def _image_topics(self) -> Mapping[str, Any]:
+        return self.image.topics
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._started().image
+
+    @property
+    def here(self) -> BrokerId:
+        """This broker."""
+        return BrokerId(self._started().config.node_id)
+
+    def _started(self) -> Parts:
+        assert self._parts is not None, "begin() comes first"
+        return self._parts
+
+
+def _replicas(kind: InternalTopic, parts: Parts) -> int:
+    """As many as the setting says. A broker alone makes do with one, since everything waits for the topic; a cluster with fewer
+    brokers, too, unless somebody asked for so many: one of them may just be down, and the topic would never get its copies
+    (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
+    wanted, there_are = kind.replication_factor(parts), len(parts.image.brokers)
+    is_set = kind.replication_factor_key in parts.config.originals
+    setting = f"{kind.replication_factor_key}={wanted}"
+    if wanted > there_are and is_set:
+        if there_are > 1:
+            return wanted  # of those that are registered, some may be down; the controller knows
+        _log.warning(
+            "internal_topic_has_fewer_replicas",
+            topic=kind.name,
+            setting=setting,
+            replicas=there_are,
+            reason="there are no more brokers",
+        )
+    return min(wanted, there_are)
+
+
+def _configs(kind: InternalTopic, parts: Parts, replicas: int) -> Mapping[str, str]:
+    """With fewer replicas than there should be, one must still be able to fail where there are two."""
+    configs = kind.configs(parts)
+    if kind.min_in_sync is None:
+        return configs
+    wanted = min(kind.min_in_sync(parts), replicas)
+    if replicas < kind.replication_factor(parts):
+        wanted = min(wanted, max(replicas - 1, 1))
+    return {**configs, "min.insync.replicas": str(wanted)}

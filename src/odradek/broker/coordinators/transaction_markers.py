@@ -1,0 +1,181 @@
+"""The partitions that a transaction's end is written into: those that this broker leads, and those of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from odradek.broker.cluster.peer_requests import AskPeer, by_leader
+from odradek.broker.coordinators.runtime import CONSUMER_OFFSETS, Coordinators
+from odradek.broker.replicas.replica_manager import Replicas
+from odradek.cluster.image import ClusterImage
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, TopicPartition
+from odradek.runtime.ports import Clock
+from odradek.shards import Moment, Outcome
+from odradek.transactions.markers import MarkerBatch
+
+if TYPE_CHECKING:
+    from odradek.broker.coordinators.remote_transaction_markers import RemoteMarkers
+
+_DURABLE_SECONDS_MAX: Final = 5.0
+"""So long a marker for another broker may take to be on every replica in sync, or it is asked for again. Answers of one
+connection keep their order: one partition must not hold up the markers of all others for longer."""
+
+
+class ClusterMarkers:
+    """`Markers` over all partitions of the cluster, each on the broker that leads it by this broker's image."""
+
+    def __init__(
+        self,
+        local: LocalMarkers,
+        here: Callable[[], BrokerId],
+        image: Callable[[], ClusterImage],
+        ask: Callable[[], AskPeer],
+    ) -> None:
+        self._local = local
+        self._here = here
+        self._image = image
+        self._ask = ask
+        self._remote: RemoteMarkers | None = None
+
+    async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
+        led, leaderless, missing = by_leader(self._image(), batch.partitions)
+        outcomes = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        outcomes |= dict.fromkeys(leaderless, ErrorCode.LEADER_NOT_AVAILABLE)
+        here = self._here()
+        if led.keys() <= {here}:
+            outcomes |= await self._local.write(replace(batch, partitions=tuple(led.get(here, ()))))
+            return outcomes
+        for written in await asyncio.gather(
+            *(self._write_at(leader, batch, partitions) for leader, partitions in led.items())
+        ):
+            outcomes |= written
+        return outcomes
+
+    def close(self) -> None:
+        if self._remote is not None:
+            self._remote.close()
+
+    async def _write_at(
+        self, leader: BrokerId, batch: MarkerBatch, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        part = replace(batch, partitions=tuple(partitions))
+        if leader == self._here():
+            return await self._local.write(part)
+        if self._remote is None:
+            # Imported here: a broker alone needs no message for others.
+            from odradek.broker.coordinators.remote_transaction_markers import RemoteMarkers
+
+            self._remote = RemoteMarkers(self._ask)
+        outcomes = await self._remote.write(leader, part)
+        return {name: self._refined(name, code) for name, code in outcomes.items()}
+
+    def _refined(self, name: TopicPartition, code: ErrorCode) -> ErrorCode:
+        """A leader that does not know a partition may just not have heard of it yet: this broker's image decides."""
+        if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not exists(self._image(), name):
+            return code
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def exists(image: ClusterImage, name: TopicPartition) -> bool:
+    topic = image.topics.get(name.topic)
+    return topic is not None and 0 <= name.partition < len(topic.partitions)
+
+
+class LocalMarkers:
+    """`Markers` over the partitions of this broker; it refuses those that others lead."""
+
+    def __init__(
+        self,
+        coordinators: Coordinators,
+        replicas: Replicas,
+        clock: Clock,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self._coordinators = coordinators
+        self._replicas = replicas
+        self._clock = clock
+        self._image = image
+
+    async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
+        outcomes = await asyncio.gather(*(self._write_one(batch, one) for one in batch.partitions))
+        return dict(zip(batch.partitions, outcomes, strict=True))
+
+    async def write_for_another(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
+        """Like `write`; REQUEST_TIMED_OUT for a partition whose marker is not durable soon."""
+        outcomes = await asyncio.gather(
+            *(_soon(partial(self._write_one, batch, one)) for one in batch.partitions)
+        )
+        return dict(zip(batch.partitions, outcomes, strict=True))
+
+    async def _write_one(self, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
+        try:
+            if name.topic == CONSUMER_OFFSETS and self._coordinators.has(CONSUMER_OFFSETS):
+                await self._end_offsets(batch, name.partition)
+            else:
+                await self._end(batch, name)
+        except KafkaError as error:
+            return self._refined(error.code, name)
+        return ErrorCode.NONE
+
+    async def _end(self, batch: MarkerBatch, name: TopicPartition) -> None:
+        partition = self._replicas.leader(*name)
+        partition.check_in_sync()
+        refusal = None
+        try:
+            last_offset = partition.append_marker(
+                batch.producer_id,
+                batch.producer_epoch,
+                is_commit=batch.is_commit,
+                coordinator_epoch=batch.coordinator_epoch,
+                transaction_version=batch.version,
+                now_ms=self._clock.wall_ms(),
+            ).last_offset
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise
+            # The marker may be there already, and not be durable yet.
+            refusal, last_offset = error, partition.log.end_offset - 1
+        acknowledgement = partition.acknowledgement(last_offset) if last_offset >= 0 else None
+        if acknowledgement is not None:
+            await acknowledgement
+        if refusal is not None:
+            raise refusal
+
+    async def _end_offsets(self, batch: MarkerBatch, index: int) -> None:
+        shard = self._coordinators.shards(CONSUMER_OFFSETS).shard(index)
+        try:
+            await shard.append_marker(
+                batch.producer_id,
+                batch.producer_epoch,
+                is_commit=batch.is_commit,
+                coordinator_epoch=batch.coordinator_epoch,
+                transaction_version=batch.version,
+            )
+        except KafkaError as error:
+            if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                await shard.execute(_nothing)  # the marker may be there already, and not be durable yet
+            raise
+
+    def _refined(self, code: ErrorCode, name: TopicPartition) -> ErrorCode:
+        """Whether a partition exists is for the cluster's image to say: the log may just not be open."""
+        if not exists(self._image(), name):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else code
+
+
+def _nothing(_machine: object, _now: Moment) -> Outcome[None]:
+    return Outcome(None)
+
+
+async def _soon(write: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
+    """Begins to write when it is run itself: if whoever asked has left by then, nothing was begun."""
+    try:
+        async with asyncio.timeout(_DURABLE_SECONDS_MAX):
+            return await write()
+    except TimeoutError:
+        return ErrorCode.REQUEST_TIMED_OUT

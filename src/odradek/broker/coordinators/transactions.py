@@ -1,0 +1,97 @@
+"""The transaction coordinator in its place: its settings, its topic, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from odradek.broker.cluster.features import TRANSACTION_VERSION, level_of
+from odradek.broker.coordinators.producer_ids import ProducerIds
+from odradek.broker.coordinators.runtime import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    Coordinators,
+    InternalTopic,
+    batch_bytes_max,
+    segment_bytes,
+)
+from odradek.broker.coordinators.transaction_markers import ClusterMarkers, LocalMarkers
+from odradek.broker.replicas.replica_manager import Replicas
+from odradek.cluster.image import ClusterImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.internal_topics import TRANSACTIONS_COPIES
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock
+from odradek.transactions.machine import Terms
+from odradek.transactions.service import Transactions, TransactionSettings
+from odradek.transactions.state import TransactionVersion
+
+__all__ = ["LocalMarkers", "code_of", "coordinate_transactions"]
+
+_TRANSACTION_TOPIC: Final = InternalTopic(
+    name=TRANSACTION_STATE,
+    partition_count=lambda parts: parts.config.transaction_state_log_num_partitions,
+    replication_factor=lambda parts: parts.config.transaction_state_log_replication_factor,
+    replication_factor_key=TRANSACTIONS_COPIES,
+    min_in_sync=lambda parts: parts.config.transaction_state_log_min_isr,
+    configs=lambda parts: {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "unclean.leader.election.enable": "false",
+        "segment.bytes": segment_bytes(parts.config.transaction_state_log_segment_bytes),
+    },
+)
+
+
+def coordinate_transactions(
+    coordinators: Coordinators,
+    replicas: Replicas,
+    producer_ids: ProducerIds,
+    clock: Clock,
+    *,
+    config: Callable[[], BrokerConfig],
+    image: Callable[[], ClusterImage],
+) -> Transactions:
+    """The coordinator of this broker's transactional ids; before the logs are opened. `image` holds all that is led here."""
+    transactions = Transactions(
+        lambda: _settings(config(), image()),
+        producer_ids.next,
+        lambda group_id: TopicPartition(
+            CONSUMER_OFFSETS, coordinators.shards(CONSUMER_OFFSETS).index_for(group_id)
+        ),
+    )
+    shards = coordinators.add(_TRANSACTION_TOPIC, transactions.new_machine, clock)
+    markers = ClusterMarkers(
+        LocalMarkers(coordinators, replicas, clock, image),
+        lambda: coordinators.here,
+        image,
+        lambda: coordinators.ask_peer,
+    )
+    coordinators.on_close(markers.close)
+    transactions.begin(shards, markers)
+    return transactions
+
+
+def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
+    return TransactionSettings(
+        terms=Terms(
+            id_expiration_ms=config.transactional_id_expiration_ms,
+            timeout_check_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            expiration_check_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            level=TransactionVersion(level_of(image, TRANSACTION_VERSION)),
+            batch_bytes_max=batch_bytes_max(TRANSACTION_STATE, config, image),
+        ),
+        timeout_ms_max=config.transaction_max_timeout_ms,
+        two_phase_commit=config.transaction_two_phase_commit_enable,
+        verification=config.transaction_partition_verification_enable,
+        retry_seconds=config.add_partitions_to_txn_retry_backoff_ms / 1000,
+        retry_seconds_max=config.add_partitions_to_txn_retry_backoff_max_ms / 1000,
+    )
+
+
+def code_of(error: KafkaError, *, knows_fenced: bool) -> ErrorCode:
+    """The code for a client; those before KIP-588 know INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
+    if error.code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error.code

@@ -1,0 +1,210 @@
+"""Fetches that wait for records: a consumer's for what becomes readable, a follower's for what is appended.
+
+They watch from the moment they are made, so nothing that happens in between can be missed, and stop when their `response` is
+settled or cancelled. `answer` reads again and makes the response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from odradek.broker.fetch.sessions import FetchSession, PartitionKey
+from odradek.model.ids import Offset
+from odradek.protocol.messages.data.fetch import FetchResponse
+from odradek.replication.partition import Partition
+
+_MARK_DELAY_S: Final = 0.005
+"""A follower hears so much later of a high watermark that moved, unless records take the news along."""
+
+
+class _Waiting:
+    """A response to come, at the latest when time is up."""
+
+    def __init__(
+        self, partitions: Iterable[Partition], answer: Callable[[], FetchResponse], *, wait_s: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._make_answer = answer
+        self._partitions = list(partitions)
+        self._timer = loop.call_later(wait_s, self._time_is_up)
+        self.response: asyncio.Future[FetchResponse] = loop.create_future()
+        self.response.add_done_callback(self._stop)
+
+    def _time_is_up(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        if self.response.done():
+            return
+        # First: a disk error met in reading ends partitions, and they would call again.
+        self._stop(self.response)
+        try:
+            self.response.set_result(self._make_answer())
+        except Exception as error:  # noqa: BLE001 - whoever called (a writer, a timer) has no part in it; the asker has
+            self.response.set_exception(error)
+
+    def _stop(self, _: asyncio.Future[FetchResponse]) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.unwatch(self)  # type: ignore[arg-type]
+
+
+class ConsumerWaiting(_Waiting):
+    """Answers when enough bytes became readable, when a partition ended, or when time is up."""
+
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        answer: Callable[[], FetchResponse],
+        *,
+        wait_s: float,
+        missing_bytes: int,
+        committed_only: bool,
+    ) -> None:
+        super().__init__(partitions, answer, wait_s=wait_s)
+        self._missing_bytes = missing_bytes
+        for partition in self._partitions:
+            partition.watch(self, committed_only=committed_only)
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        self._missing_bytes -= added_bytes
+        if self._missing_bytes <= 0:
+            self._answer()
+
+    def ended(self, partition: Partition) -> None:
+        self._answer()
+
+
+class RestingPartitions:
+    """The partitions of a follower's session in which nothing happened since they were read to their end.
+
+    They are not looked at, and a fetch that waits need not begin to watch each of them: this does, from one fetch to the next,
+    and wakes those in which something happens. So a fetch costs what is new, however many partitions are followed.
+    """
+
+    __slots__ = ("_session", "_told", "waiting")
+
+    def __init__(self, session: FetchSession) -> None:
+        self._session = session
+        self._told: dict[Partition, tuple[PartitionKey, Offset]] = {}
+        self.waiting: FollowerWaiting | None = None
+        """The session's fetch, while it waits."""
+
+    def rest(self, partition: Partition, key: PartitionKey) -> None:
+        """The follower knows everything about it."""
+        self._told[partition] = (key, partition.high_watermark)
+        partition.watch_end(self)
+        self._session.rest(key, partial(self._forget, partition))
+
+    def _forget(self, partition: Partition) -> None:
+        del self._told[partition]
+        partition.unwatch(self)
+
+    def appended(self, partition: Partition, added_bytes: int) -> None:
+        key, told = self._told[partition]
+        self._session.wake(key)
+        if self.waiting is not None:
+            self.waiting.take_over(partition, told)
+            self.waiting.appended(partition, added_bytes)
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        key, told = self._told[partition]
+        if partition.high_watermark > told:
+            self._session.wake(key)
+            if self.waiting is not None:
+                self.waiting.take_over(partition, told)
+                self.waiting.advanced(partition, added_bytes)
+
+    def ended(self, partition: Partition) -> None:
+        self._session.wake(self._told[partition][0])
+        if self.waiting is not None:
+            self.waiting.ended(partition)
+
+
+class FollowerWaiting(_Waiting):
+    """Answers when enough bytes were appended, when a partition's role ended, or when time is up; and soon after a high
+    watermark moved beyond the one that the follower knows (KIP-1166).
+
+    It does so in the loop's next round, not in the middle of an append: what else is appended in this one goes with it.
+
+    A follower that asks for something else on the same connection has something new to say, and is answered at once.
+    """
+
+    def __init__(
+        self,
+        known: dict[Partition, Offset],
+        answer: Callable[[], FetchResponse],
+        *,
+        nothing: Callable[[], FetchResponse],
+        wait_s: float,
+        missing_bytes: int,
+        resting: RestingPartitions | None = None,
+        has_news: bool = False,
+    ) -> None:
+        """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened; `has_news`:
+        something is to be told already, no more urgent than such a mark."""
+        self._nothing = nothing
+        self._all_bytes = missing_bytes
+        super().__init__(known, answer, wait_s=wait_s)
+        self._known = known
+        self._missing_bytes = missing_bytes
+        self._marks: asyncio.TimerHandle | None = None
+        self._is_due = False
+        self._resting = resting
+        if resting is not None:
+            resting.waiting = self
+        for partition in self._partitions:
+            partition.watch_end(self)
+            self._look_at_mark(partition)
+        if has_news:
+            self._answer_with_marks()
+
+    def hurry(self) -> None:
+        """The follower does not want to wait any longer."""
+        self._time_is_up()
+
+    def _time_is_up(self) -> None:
+        """Thousands of partitions in which nothing happened are not read once more."""
+        if self._missing_bytes == self._all_bytes and self._marks is None and not self._is_due:
+            self._make_answer = self._nothing
+        self._answer()
+
+    def take_over(self, partition: Partition, told: Offset) -> None:
+        """Watch one that rested, whose high watermark the follower knows to be `told`: more may happen before the answer."""
+        self._known[partition] = told
+        self._partitions.append(partition)
+        partition.watch_end(self)
+
+    def appended(self, partition: Partition, added_bytes: int) -> None:
+        self._missing_bytes -= added_bytes
+        if self._missing_bytes <= 0:
+            self._answer_soon()
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        self._look_at_mark(partition)
+
+    def ended(self, partition: Partition) -> None:
+        self._answer_soon()
+
+    def _look_at_mark(self, partition: Partition) -> None:
+        if partition.high_watermark > self._known[partition]:
+            self._answer_with_marks()
+
+    def _answer_with_marks(self) -> None:
+        if self._marks is None:
+            self._marks = asyncio.get_running_loop().call_later(_MARK_DELAY_S, self._answer)
+
+    def _answer_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._answer)
+
+    def _stop(self, response: asyncio.Future[FetchResponse]) -> None:
+        if self._marks is not None:
+            self._marks.cancel()
+        if self._resting is not None and self._resting.waiting is self:
+            self._resting.waiting = None
+        super()._stop(response)

@@ -1,0 +1,343 @@
+"""What a fetch finds in the partitions that it wants, within its limits.
+
+A consumer reads below the high watermark, or with read_committed below the last stable offset, of a leader or, when it is new
+enough to know of this, of a follower, whose marks may be behind (KIP-392). A follower reads up to the end of the leader's log.
+By the offset that it reads from it says what it has made durable. No quota and no limit on what clients leave unread holds it
+back, for what it has not got is not acknowledged either. That limit is one of memory: a large read, which is sent from a
+mapping of the file, is found however much others leave unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts
+from odradek.broker.fetch.preferred_read_replica import RACK_AWARE, preferred_replica
+from odradek.broker.fetch.sessions import PartitionKey, WantedPartition
+from odradek.broker.produce.record_validation import ZSTD_SINCE_FETCH
+from odradek.broker.throttling import fetch_bytes_max
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
+from odradek.protocol.messages.data.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    PartitionData,
+)
+from odradek.replication.partition import Partition
+from odradek.runtime.mapped_range import is_mapped
+from odradek.runtime.turns import in_one_go
+from odradek.storage.segment.at_hand import Beside, Missing
+
+_UNBOUNDED: Final = 1 << 62
+_SINCE_RACKS: Final = 11
+_READ_COMMITTED: Final = 1
+_LOOKS_FOR_COLD: Final = 6
+"""The end of a segment and its index, which say whether to believe the index; a place in the log; the batches there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchingBroker:
+    """A follower, as its fetch introduces it."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one partition's part of the response will be, and whether that is worth saying."""
+
+    key: PartitionKey
+    data: PartitionData
+    has_records: bool
+    has_news: bool
+
+
+class Reading:
+    """Reads what a plan wants; may be run again when more has arrived."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        circumstances: Circumstances,
+        request: FetchRequest,
+        wanted: Sequence[WantedPartition],
+        follower: FetchingBroker | None,
+    ) -> None:
+        self.follower = follower
+        self.committed_only = request.isolation_level == _READ_COMMITTED and follower is None
+        self.found_bytes = 0
+        self.has_news = False
+        self.partitions: dict[Partition, WantedPartition] = {}
+        """Those that could be read from."""
+        self._parts = parts
+        self._circumstances = circumstances
+        self._wanted = wanted
+        knows_racks = circumstances.api_version >= _SINCE_RACKS
+        self._may_read_followers = knows_racks and follower is None
+        self._rack = request.rack_id if knows_racks else ""
+        self._max_bytes = min(request.max_bytes, parts.config.fetch_max_bytes)
+        if parts.quotas.active and follower is None:
+            self._max_bytes = min(self._max_bytes, fetch_bytes_max(parts, circumstances))
+        self._sends_uncopied = circumstances.connection.sends_uncopied
+        self._memory_room_bytes = 0
+        """How much may be read into memory. What is sent from a mapping takes none."""
+        self._is_first = True
+        self._looks_left = _LOOKS_FOR_COLD
+        self._beside: Beside | None = None
+        self.cold: list[Missing] = []
+        """What is on the disk alone: to be brought by another thread (`bring`) before it is read here."""
+
+    def bring(self) -> None:
+        """Blocks, on any thread. The next `read` finds what is in `cold`, and perhaps more that is: an index says where."""
+        assert self._beside is not None
+        for missing in self.cold:
+            self._beside.do(missing)
+
+    def looked(self) -> None:
+        """All is at hand: the next `read`, after a wait, finds what was just written."""
+        self._looks_left = 0
+
+    def read(self, wanted: Sequence[WantedPartition] | None = None) -> list[Result]:
+        """`wanted`: in place of what was wanted at first, where something else has become worth looking at."""
+        if wanted is not None:
+            self._wanted = wanted
+        self._begin()
+        if self._is_first:
+            self._is_first = False
+            if self.follower is not None:
+                in_one_go(self._note_follower(self.follower))
+        return [self._read_one(wanted) for wanted in self._wanted]
+
+    def read_steps(self) -> Generator[None, None, list[Result]]:
+        """The same, for many partitions: it yields between them."""
+        self._begin()
+        if self._is_first:
+            self._is_first = False
+            if self.follower is not None:
+                yield from self._note_follower(self.follower)
+        results = []
+        for wanted in self._wanted:
+            yield
+            results.append(self._read_one(wanted))
+        return results
+
+    def _begin(self) -> None:
+        self.found_bytes = 0
+        self.has_news = False
+        self.partitions = {}
+        self.cold = []
+        self._looks_left -= 1
+        self._memory_room_bytes = self._parts.answer_room_bytes() if self.follower is None else _UNBOUNDED
+
+    def _note_follower(self, follower: FetchingBroker) -> Generator[None, None, None]:
+        """The follower's progress, of all partitions before any is read: the answer says where their marks are then."""
+        now = self._parts.runtime.clock.monotonic()
+        for wanted in self._wanted:
+            yield
+            try:
+                partition = self._partition(wanted)
+                if _divergence(partition, wanted) is None:
+                    _check_range(partition, wanted.fetch_offset)
+                    partition.follower_fetched(
+                        follower.broker_id,
+                        follower.broker_epoch,
+                        wanted.fetch_offset,
+                        now,
+                        start_offset=wanted.log_start_offset,
+                    )
+            except KafkaError:  # it comes up again when the partition is read
+                continue
+
+    def _read_one(self, wanted: WantedPartition) -> Result:
+        try:
+            data = self._data(wanted)
+        except KafkaError as error:
+            self.has_news = True
+            return Result(wanted.key, failed(wanted.key.partition, error), False, True)
+        found = len(data.records) if data.records is not None else 0
+        self.found_bytes += found
+        is_news = data.diverging_epoch.epoch != -1 or data.preferred_read_replica != -1
+        self.has_news = self.has_news or is_news
+        return Result(wanted.key, data, found > 0, is_news)
+
+    def _partition(self, wanted: WantedPartition) -> Partition:
+        key = wanted.key
+        replicas = self._parts.replicas
+        if self._may_read_followers:
+            partition = (
+                replicas.replica(key.topic, key.partition)
+                if key.topic
+                else replicas.replica_by_id(key.topic_id, key.partition)
+            )
+            partition.check_has_role()
+        else:
+            partition = (
+                replicas.leader(key.topic, key.partition)
+                if key.topic
+                else replicas.leader_by_id(key.topic_id, key.partition)
+            )
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        if self.follower is not None:
+            partition.check_follower(
+                self.follower.broker_id,
+                self.follower.broker_epoch,
+                knows_epoch=wanted.current_leader_epoch >= 0,
+            )
+        return partition
+
+    def _data(self, wanted: WantedPartition) -> PartitionData:
+        partition = self._partition(wanted)
+        index = wanted.key.partition
+        if partition.config.compression_type == "zstd" and self._circumstances.api_version < ZSTD_SINCE_FETCH:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this topic is zstd: fetch with version 10 or newer"
+            )
+        none: list[AbortedTransaction] | None = [] if self.committed_only else None
+        if self._rack and (preferred := self._preferred(partition, wanted)) is not None:
+            return _found(partition, index, b"", none).replace(preferred_read_replica=preferred)
+        self.partitions[partition] = wanted
+        diverging = _divergence(partition, wanted)
+        if diverging is not None:
+            return _found(partition, index, b"", none, diverging)
+        throttled = self.follower is not None and self._is_throttled(partition, wanted)
+        if throttled and self._is_held_back(partition):
+            del self.partitions[partition]  # nor does it wake who waits
+            return _found(partition, index, b"", none)
+        end_offset = self._end_offset(partition)
+        limit = min(wanted.max_bytes, self._max_bytes - self.found_bytes)
+        if not self._sends_uncopied:
+            limit = min(limit, self._memory_room_bytes)
+        at_least_one = self.found_bytes == 0 and (self._memory_room_bytes > 0 or self._sends_uncopied)
+        _check_range(partition, wanted.fetch_offset)
+        is_at_end = wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one)
+        if is_at_end or (self._looks_left >= 0 and self._is_cold(partition, wanted.fetch_offset, limit)):
+            return _found(partition, index, b"", none)
+        doubted = self.follower is not None and self._is_doubted(partition, wanted.fetch_offset)
+        read = partition.log.read(
+            wanted.fetch_offset,
+            max(limit, 0),
+            end_offset=end_offset,
+            at_least_one=at_least_one,
+            to_send=self._sends_uncopied and not doubted,
+        )
+        if not is_mapped(read.records):
+            if self._memory_room_bytes <= 0:
+                return _found(partition, index, b"", none)
+            self._memory_room_bytes -= len(read.records)
+        if doubted:
+            partition.log.verify(read)
+        if throttled:
+            now = self._parts.runtime.clock.monotonic()
+            self._parts.replicas.leader_throttle.copied(len(read.records), now)
+        aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
+        return _found(partition, index, read.records, aborted)
+
+    def _is_cold(self, partition: Partition, fetch_offset: int, limit: int) -> bool:
+        """Whether it is to be brought first. It counts as found, so that no more is brought than one answer takes."""
+        if self._beside is None:
+            self._beside = Beside()
+        missing = partition.log.not_at_hand(fetch_offset, max(limit, 0), self._beside)
+        if missing is None:
+            return False
+        self.cold.append(missing)
+        self.found_bytes += missing.size_bytes
+        return True
+
+    def _is_doubted(self, partition: Partition, fetch_offset: int) -> bool:
+        """Whether the follower was sent these records before: it did not get them, or they are not sound."""
+        known = None if self.follower is None else partition.followers.get(self.follower.broker_id)
+        if known is None:
+            return False
+        was_sent, known.sent_from = known.sent_from == fetch_offset, fetch_offset
+        return was_sent
+
+    def _is_throttled(self, partition: Partition, wanted: WantedPartition) -> bool:
+        """Whether copying it is slowed down (KIP-73)."""
+        throttle = self._parts.replicas.leader_throttle
+        return throttle.is_active and throttle.covers(
+            wanted.key.partition, partition.config.leader_replication_throttled_replicas
+        )
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Too much was copied lately, and the follower has no place in the ISR to lose."""
+        state = partition.state
+        if self.follower is None or (state is not None and self.follower.broker_id in state.isr):
+            return False
+        return self._parts.replicas.leader_throttle.pause_s(self._parts.runtime.clock.monotonic()) > 0
+
+    def _end_offset(self, partition: Partition) -> int:
+        if self.follower is not None:
+            return partition.log.end_offset
+        return partition.last_stable_offset if self.committed_only else partition.high_watermark
+
+    def _preferred(self, partition: Partition, wanted: WantedPartition) -> BrokerId | None:
+        if self._parts.config.replica_selector_class != RACK_AWARE or not partition.is_leader:
+            return None
+        return preferred_replica(
+            partition, self._parts.image.brokers, rack=self._rack, fetch_offset=wanted.fetch_offset
+        )
+
+
+def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in partition.log.aborted_transactions(start_offset, end_offset)
+    ]
+
+
+def _check_range(partition: Partition, offset: int) -> None:
+    """Between the log's start and its end. Between the high watermark and the end there is nothing to read yet."""
+    if not partition.start_offset <= offset <= partition.log.end_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition.name} holds offsets {partition.start_offset} to {partition.high_watermark}, not {offset}",
+        )
+
+
+def _divergence(partition: Partition, wanted: WantedPartition) -> EpochEndOffset | None:
+    """Where the client's log parted from ours, when the epoch it last fetched says that it did."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
+    if end_offset < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition.name} knows no leader epoch {wanted.last_fetched_epoch} after which to go on",
+        )
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+
+def _found(
+    partition: Partition,
+    index: int,
+    records: bytes | bytearray | memoryview,
+    aborted: list[AbortedTransaction] | None,
+    diverging: EpochEndOffset | None = None,
+) -> PartitionData:
+    data = PartitionData(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.start_offset,
+        aborted_transactions=aborted,
+        records=records,
+    )
+    return data if diverging is None else data.replace(diverging_epoch=diverging)
+
+
+def failed(index: int, error: KafkaError) -> PartitionData:
+    """The answer for a partition that cannot be read."""
+    return PartitionData(
+        partition_index=index,
+        error_code=error.code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )

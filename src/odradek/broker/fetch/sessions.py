@@ -1,0 +1,322 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, then sends and receives only what changed.
+
+A pure core: no clock, no I/O; `now` comes in as seconds. Rules, in the words of the KIP:
+
+    session id, epoch    meaning
+    0, 0                 full fetch, please open a session
+    0, -1                full fetch, no session
+    id, -1               close the session; full fetch
+    id, 0                close the session; full fetch, please open another
+    id, n > 0            incremental fetch; n must be the epoch that the server expects next
+
+A full cache gives a slot to a newcomer only when some session has not been used for the eviction time; otherwise the
+newcomer goes without (session id 0), which costs bandwidth and breaks nothing. Followers, whose sessions are large and last,
+need not wait: they take the slot of a consumer, and none takes theirs before that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID
+from odradek.protocol.schema import INT64_MAX
+
+if TYPE_CHECKING:
+    from odradek.broker.fetch.delayed_fetch import RestingPartitions
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+NO_SESSION: Final = 0
+_EPOCH_MAX: Final = 2**31 - 1
+
+
+class PartitionKey(NamedTuple):
+    """How a client names a partition: by topic name (up to Fetch v12) or by topic id (from v13)."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedPartition:
+    """What a client wants of one partition."""
+
+    key: PartitionKey
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    high_watermark: int = INT64_MAX
+    """The one that a follower knows (KIP-1166); others say nothing, and need not be told of its moves."""
+
+
+@dataclass(slots=True)
+class _Cached:
+    """A wanted partition and what the client was last told about it."""
+
+    wanted: WantedPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a response says about a partition, as far as it decides whether saying it is worth the bytes."""
+
+    key: PartitionKey
+    high_watermark: int
+    log_start_offset: int
+    has_records: bool
+    has_news: bool
+    """An error, a diverging epoch or a preferred replica: always worth saying."""
+
+
+class FetchSession:
+    """One client's partitions, in the order in which they will be served."""
+
+    __slots__ = (
+        "_active",
+        "_resting",
+        "epoch",
+        "is_follower",
+        "last_used",
+        "owner",
+        "partitions",
+        "resting",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, session_id: int, *, uses_topic_ids: bool, owner: str, now: float, is_follower: bool = False
+    ) -> None:
+        self.session_id = session_id
+        self.is_follower = is_follower
+        self.uses_topic_ids = uses_topic_ids
+        self.owner = owner
+        self.epoch = 1
+        self.last_used = now
+        self.partitions: dict[PartitionKey, _Cached] = {}
+        self._active: dict[PartitionKey, None] = {}
+        self._resting: dict[PartitionKey, Callable[[], None]] = {}
+        self.resting: RestingPartitions | None = None
+        """What watches those of a follower's partitions in which nothing happens."""
+
+    def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """What is forgotten and wanted is wanted anew: the client was told nothing of it yet."""
+        for key in forgotten:
+            self.wake(key)
+            self._active.pop(key, None)
+            self.partitions.pop(key, None)
+        for item in wanted:
+            self.wake(item.key)
+            cached = self.partitions.get(item.key)
+            if cached is None:
+                self.partitions[item.key] = _Cached(item)
+            else:
+                cached.wanted = item
+
+    def wanted(self) -> list[WantedPartition]:
+        """What is to be looked at: all but those that rest."""
+        partitions = self.partitions
+        if not self._resting:
+            return [cached.wanted for cached in partitions.values()]
+        return [partitions[key].wanted for key in self._active]
+
+    def rest(self, key: PartitionKey, stop: Callable[[], None]) -> None:
+        """There is nothing to tell of the partition until it is woken; `stop` is called then."""
+        self._active.pop(key, None)
+        self._resting[key] = stop
+
+    def wake(self, key: PartitionKey) -> None:
+        self._active[key] = None
+        stop = self._resting.pop(key, None)
+        if stop is not None:
+            stop()
+
+    def close(self) -> None:
+        """Nothing is watched for it any more."""
+        for key in list(self._resting):
+            self.wake(key)
+
+    def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client was last told something else."""
+        cached = self.partitions.get(key)
+        return (
+            cached is None
+            or cached.high_watermark != high_watermark
+            or cached.log_start_offset != log_start_offset
+        )
+
+    def lags_in_start(self, wanted: WantedPartition, start_offset: int) -> bool:
+        """Whether the client's log begins below `start_offset`, and it was not told of that."""
+        cached = self.partitions.get(wanted.key)
+        told = -1 if cached is None else cached.log_start_offset
+        return wanted.log_start_offset < start_offset != told
+
+    def told_high_watermark(self, key: PartitionKey) -> int:
+        """The one that the client was last told; -1 when none."""
+        cached = self.partitions.get(key)
+        return -1 if cached is None else cached.high_watermark
+
+    def changed(self, told: Told) -> bool:
+        """Whether an incremental response must mention the partition; remembers that it was told."""
+        cached = self.partitions.get(told.key)
+        if cached is None:
+            return True
+        news = (
+            told.has_records
+            or told.has_news
+            or cached.high_watermark != told.high_watermark
+            or cached.log_start_offset != told.log_start_offset
+        )
+        cached.high_watermark = told.high_watermark
+        cached.log_start_offset = told.log_start_offset
+        if told.has_records:
+            # Served now, so it goes to the back: a busy partition must not starve the others.
+            self.partitions[told.key] = self.partitions.pop(told.key)
+            if told.key in self._active:
+                del self._active[told.key]
+                self._active[told.key] = None
+        if told.has_news:
+            cached.high_watermark = cached.log_start_offset = -1  # say it again once the trouble is over
+        return news
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPlan:
+    """What to read for one request, and the session (if any) that the answer belongs to."""
+
+    wanted: Sequence[WantedPartition]
+    session: FetchSession | None
+    incremental: bool
+
+    @property
+    def session_id(self) -> int:
+        return self.session.session_id if self.session is not None else NO_SESSION
+
+
+SESSION_PARTITIONS_MAX: Final = 10_000
+"""Of a client: one that fetches more has no session, and says each time what it wants."""
+
+
+class FetchSessions:
+    """All sessions of a broker, at most `slots` of them."""
+
+    def __init__(self, *, slots: int, eviction_seconds: float, chance: Callable[[], float]) -> None:
+        self._slots = slots
+        self._eviction_seconds = eviction_seconds
+        self._chance = chance
+        self._sessions: dict[int, FetchSession] = {}  # in order of last use
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(
+        self,
+        *,
+        session_id: int,
+        epoch: int,
+        wanted: Sequence[WantedPartition],
+        forgotten: Sequence[PartitionKey],
+        uses_topic_ids: bool,
+        owner: str,
+        now: float,
+        is_follower: bool = False,
+    ) -> FetchPlan:
+        """Decide what a request means. Raises the session errors of the KIP; none of them harms another session."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._close(session_id, owner)
+            session = None
+            if epoch == INITIAL_EPOCH and wanted:
+                session = self._open(uses_topic_ids, owner, now, is_follower=is_follower)
+            if session is not None:
+                session.update(wanted, ())
+            return FetchPlan(wanted=wanted, session=session, incremental=False)
+        session = self._sessions.get(session_id)
+        if session is None or session.owner != owner:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
+        if session.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} expects epoch {session.epoch}, the request says {epoch}",
+            )
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began with the other kind of topic names"
+            )
+        if not is_follower and len(session.partitions) + len(wanted) > SESSION_PARTITIONS_MAX + len(
+            forgotten
+        ):
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                f"fetch session {session_id} would have too many partitions",
+            )
+        session.update(wanted, forgotten)
+        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        session.last_used = now
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        if not session.partitions:
+            del self._sessions[session_id]
+            session.close()
+            return FetchPlan(wanted=(), session=None, incremental=True)
+        return FetchPlan(wanted=session.wanted(), session=session, incremental=True)
+
+    def _close(self, session_id: int, owner: str) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None and session.owner == owner:
+            del self._sessions[session_id]
+            session.close()
+
+    def _open(
+        self, uses_topic_ids: bool, owner: str, now: float, *, is_follower: bool
+    ) -> FetchSession | None:
+        if is_follower:
+            self._forget_idle_followers(now)
+        if self._slots <= 0 or (len(self._sessions) >= self._slots and not self._evict(now, is_follower)):
+            return None
+        session_id = 0
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = int(self._chance() * _EPOCH_MAX)
+        session = FetchSession(
+            session_id, uses_topic_ids=uses_topic_ids, owner=owner, now=now, is_follower=is_follower
+        )
+        self._sessions[session_id] = session
+        return session
+
+    def _forget_idle_followers(self, now: float) -> None:
+        """A follower that lost its connection begins another session, and never comes back to the old one."""
+        for session in list(self._sessions.values()):
+            if session.is_follower and now - session.last_used >= self._eviction_seconds:
+                del self._sessions[session.session_id]
+                session.close()
+
+    def _evict(self, now: float, for_follower: bool) -> bool:
+        """Free a slot, if one may be."""
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used < self._eviction_seconds:
+            if not for_follower:
+                return False
+            consumers = (one for one in self._sessions.values() if not one.is_follower)
+            consumer = next(consumers, None)
+            if consumer is None:
+                return False
+            oldest = consumer
+        del self._sessions[oldest.session_id]
+        oldest.close()
+        return True
+
+
+def named(topic: str, partition: int) -> PartitionKey:
+    return PartitionKey(topic, ZERO_UUID, partition)
+
+
+def identified(topic_id: UUID, partition: int) -> PartitionKey:
+    return PartitionKey("", topic_id, partition)

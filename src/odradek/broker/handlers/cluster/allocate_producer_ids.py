@@ -1,0 +1,25 @@
+"""AllocateProducerIds (67). Version 0: a broker gets a block of producer ids from the controller (KIP-730)."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import KafkaError
+from odradek.model.ids import BrokerId
+from odradek.protocol.messages.cluster.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    try:
+        parts.controller.check_broker(BrokerId(request.broker_id), request.broker_epoch)
+        ids = await parts.controller.allocate_producer_ids()
+    except KafkaError as error:
+        return AllocateProducerIdsResponse(error_code=error.code)
+    return AllocateProducerIdsResponse(producer_id_start=ids.start, producer_id_len=len(ids))
+
+
+SERVED = Served(67, handle)

@@ -1,0 +1,59 @@
+"""Forward (10001, between brokers): serve, as the controller, a request that another broker passes on
+(`broker/cluster/forwarding.py`).
+
+Version 0. NOT_CONTROLLER when this broker is not the controller, INVALID_REQUEST for a request that brokers serve themselves or
+that cannot be read, UNSUPPORTED_VERSION for one of a version that only the newer broker that passes it on knows. The connection
+stays: other requests of that broker are on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from odradek.broker.cluster.forwarded_apis import FORWARDED
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.net.connection import Chunks, Held, Reply
+from odradek.protocol import APIS, decode_request_header
+from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
+from odradek.telemetry import events
+
+_log = events.caused_by_peers("broker")
+_SIZE_BYTES: Final = 4
+
+
+async def handle(parts: Parts, circumstances: Circumstances, request: ForwardRequest) -> ForwardResponse:
+    if not parts.cluster.leads:
+        return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    frame = memoryview(request.request_data)
+    try:
+        header, _ = decode_request_header(frame)
+        if header.api_key not in FORWARDED:
+            return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if header.api_version not in APIS[header.api_key].versions:
+            return ForwardResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        chunks = await _settled(parts.serve(circumstances.connection, frame))
+    except KafkaError as error:  # the term may have ended meanwhile: NOT_CONTROLLER
+        _log.warning("forwarded_request_refused", client=request.client_host, reason=error.message)
+        return ForwardResponse(error_code=error.code)
+    except OdradekError as error:
+        _log.warning("forwarded_request_refused", client=request.client_host, reason=str(error))
+        return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if chunks is None:
+        return ForwardResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    image = parts.image
+    return ForwardResponse(
+        response_data=b"".join(chunks)[_SIZE_BYTES:],
+        controller_epoch=image.controller_epoch,
+        image_version=image.version,
+    )
+
+
+async def _settled(reply: Reply) -> Chunks | None:
+    if isinstance(reply, Held):
+        reply = reply.chunks
+    return await reply if isinstance(reply, Awaitable) else reply
+
+
+SERVED = Served(10001, handle)

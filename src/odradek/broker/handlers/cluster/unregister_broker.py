@@ -1,0 +1,28 @@
+"""UnregisterBroker (64). Version 0: forget a broker (KIP-631).
+
+A broker that is down is still one of the cluster: new topics may get replicas on it. That ends here. It is refused for one that
+runs, which would register again at once.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import KafkaError
+from odradek.model.ids import BrokerId
+from odradek.protocol.messages.cluster.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: UnregisterBrokerRequest
+) -> UnregisterBrokerResponse:
+    try:
+        await parts.controller.unregister_broker(BrokerId(request.broker_id))
+    except KafkaError as error:
+        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+    return UnregisterBrokerResponse()
+
+
+SERVED = Served(64, handle)

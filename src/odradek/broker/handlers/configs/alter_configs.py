@@ -1,0 +1,49 @@
+"""AlterConfigs (33). Versions 0-2: replaces all of a resource's settings. Deprecated in favour of IncrementalAlterConfigs,
+and still what older clients send."""
+
+from __future__ import annotations
+
+from odradek.broker.config_resources import alter, each_once, replacing
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.configs.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    turn = parts.turns.begin()
+    responses = []
+    for resource, refusal in each_once(request.resources):
+        await turn.step()
+        responses.append(await _alter(parts, resource, refusal, validate_only=request.validate_only))
+    return AlterConfigsResponse(responses=responses)
+
+
+async def _alter(
+    parts: Parts, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    code, message = ErrorCode.NONE, None
+    try:
+        if refusal is not None:
+            raise refusal
+        change = replacing(resource.configs)
+        await alter(
+            parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only
+        )
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+SERVED = Served(33, handle)

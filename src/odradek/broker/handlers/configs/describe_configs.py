@@ -1,0 +1,129 @@
+"""DescribeConfigs (32). Versions 1-4: settings, where each value comes from, what would stand in for it, and what it means.
+
+Of topics; of this broker, or by the name "" the dynamic settings of all brokers; of the broker's loggers; of any group, whether
+it exists or not; of subscriptions to clients' metrics. What is named twice is answered once, for the answer is a thousand times
+as long as the question.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.broker.config_resources import (
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    broker_resource,
+    logger_resource,
+    named_resource,
+    topic_resource,
+    unsupported,
+)
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.documents import BROKER
+from odradek.config.client_metrics import describe_client_metrics
+from odradek.config.definition import SettingType
+from odradek.config.describe import (
+    ConfigSource,
+    DescribedSetting,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
+from odradek.config.group import describe_group
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.configs.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from odradek.telemetry.levels import loggers
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    unique = {
+        (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one
+        for one in request.resources
+    }
+    results = await parts.turns.begin().map(partial(_describe, parts, request), unique.values())
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(
+    parts: Parts, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        settings = _settings(parts, resource)
+    except KafkaError as error:
+        return DescribeConfigsResult(
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+    wanted = set(resource.configuration_keys or ())
+    return DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_entry(request, one) for one in settings if not wanted or one.key in wanted],
+    )
+
+
+def _settings(parts: Parts, resource: DescribeConfigsResource) -> list[DescribedSetting]:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == TOPIC:
+        return describe_topic(topic_resource(parts, name).configs, parts.config)
+    if kind == BROKER:
+        broker_resource(parts, name)
+        return describe_broker(parts.config) if name else describe_broker_defaults(parts.config)
+    if kind == BROKER_LOGGER:
+        logger_resource(parts, name)
+        return [_logger(one, level) for one, level in loggers().items()]
+    if kind not in (GROUP, CLIENT_METRICS):
+        raise unsupported(kind)
+    named_resource(kind, name)
+    overrides = parts.image.resource_configs.get((kind, name), {})
+    return describe_group(overrides, parts.config) if kind == GROUP else describe_client_metrics(overrides)
+
+
+def _logger(name: str, level: str) -> DescribedSetting:
+    return DescribedSetting(
+        key=name,
+        value=level,
+        source=ConfigSource.BROKER_LOGGER,
+        type=SettingType.STRING,
+        documentation="What is logged: this level and those above it.",
+        read_only=False,
+        sensitive=False,
+        synonyms=(),
+    )
+
+
+def _entry(request: DescribeConfigsRequest, setting: DescribedSetting) -> DescribeConfigsResourceResult:
+    synonyms = []
+    if request.include_synonyms:
+        synonyms = [
+            DescribeConfigsSynonym(name=synonym.key, value=synonym.value, source=synonym.source)
+            for synonym in setting.synonyms
+        ]
+    return DescribeConfigsResourceResult(
+        name=setting.key,
+        value=None if setting.sensitive else setting.value,
+        read_only=setting.read_only,
+        config_source=setting.source,
+        is_sensitive=setting.sensitive,
+        synonyms=synonyms,
+        config_type=setting.type,
+        documentation=setting.documentation if request.include_documentation else None,
+    )
+
+
+SERVED = Served(32, handle, is_quick=True)

@@ -1,0 +1,128 @@
+"""DeleteRecords (21). Versions 0-2. Moves a partition's start up to an offset (-1: the high watermark).
+
+Records that were acknowledged with acks=1, and are on their way to this broker's disk, are waited for first.
+
+Answered once nobody has the records any more: the followers that live learn of the new start with their next fetches, and say
+so with those that follow. Who is not done when time is up is REQUEST_TIMED_OUT; the leader's records are gone all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.dispatch import with_timeout
+from odradek.broker.replicas.end_offsets import FLUSH_MS_MAX, readable, unreadable
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.data.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from odradek.replication.partition import Partition
+from odradek.runtime.turns import Turn
+
+_TO_HIGH_WATERMARK = -1
+_NO_LOW_WATERMARK = -1
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    now = parts.runtime.clock.monotonic
+    deadline = now() + request.timeout_ms / 1000
+    turn = parts.turns.begin()
+    waits = unreadable(await _led_here(parts, turn, request))
+    if waits:
+        await readable(waits, min(request.timeout_ms, FLUSH_MS_MAX))
+    work = _Work()
+    for topic in request.topics:
+        results = await turn.map(partial(work.delete, parts, topic.name), topic.partitions)
+        work.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    left_ms = int((deadline - now()) * 1000)
+    return await work.finished(left_ms) if work.waiting else work.response()
+
+
+async def _led_here(parts: Parts, turn: Turn, request: DeleteRecordsRequest) -> list[Partition]:
+    led = []
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            await turn.step()
+            try:
+                led.append(parts.replicas.leader(topic.name, wanted.partition_index))
+            except KafkaError:
+                continue  # said in the answer
+    return led
+
+
+class _Work:
+    """One request's deletions, and what they wait for."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
+        """By the identity of the result that waits, which is alive for as long as this is."""
+        self.topics: list[DeleteRecordsTopicResult] = []
+
+    def delete(
+        self, parts: Parts, topic: str, wanted: DeleteRecordsPartition
+    ) -> DeleteRecordsPartitionResult:
+        index = wanted.partition_index
+        try:
+            partition = parts.replicas.leader(topic, index)
+            parts.replicas.check_writable_by_clients(partition)
+            if "delete" not in partition.config.cleanup_policy:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION, f"topic {topic!r} does not have cleanup.policy=delete"
+                )
+            offset = partition.high_watermark if wanted.offset == _TO_HIGH_WATERMARK else wanted.offset
+            done = partition.delete_records(offset)
+        except KafkaError as error:
+            return _failed(index, error.code)
+        result = _deleted(index, partition)
+        if done is not None:
+            self.waiting[id(result)] = (partition, done)
+        return result
+
+    async def finished(self, timeout_ms: int) -> DeleteRecordsResponse:
+        futures = [future for _, future in self.waiting.values()]
+        await with_timeout(_all_settled(futures), timeout_ms)
+        for topic in self.topics:
+            topic.partitions[:] = [self._outcome(result) for result in topic.partitions]
+        return self.response()
+
+    def _outcome(self, result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:
+        waiting = self.waiting.get(id(result))
+        if waiting is None:
+            return result
+        partition, future = waiting
+        if not future.done() or future.cancelled():
+            return _failed(result.partition_index, ErrorCode.REQUEST_TIMED_OUT)
+        error = future.exception()
+        if isinstance(error, KafkaError):
+            return _failed(result.partition_index, error.code)
+        return _deleted(result.partition_index, partition)
+
+    def response(self) -> DeleteRecordsResponse:
+        return DeleteRecordsResponse(topics=self.topics)
+
+
+async def _all_settled(futures: list[asyncio.Future[None]]) -> None:
+    await asyncio.gather(*futures, return_exceptions=True)
+
+
+def _deleted(index: int, partition: Partition) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=partition.low_watermark, error_code=ErrorCode.NONE
+    )
+
+
+def _failed(index: int, code: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=_NO_LOW_WATERMARK, error_code=code
+    )
+
+
+SERVED = Served(21, handle)

@@ -1,0 +1,410 @@
+"""Fetch (1): read batches from partitions, waiting for them when asked to.
+
+Versions 4-18: fetch sessions from v7 (KIP-227, `broker/fetch/sessions.py`), divergence detection from v12 (KIP-595),
+topic ids from v13. The first partition with data gives at least one whole batch, however large; the rest stays within the
+request's and the broker's limits. `broker/fetch/reading.py` reads, `broker/fetch/delayed_fetch.py` waits.
+
+Consumers see records below the high watermark only. While clients leave most of `queued.max.response.bytes` unread, fetches
+that have to be read into memory find little; soon those clients lose their connections. With isolation_level 1
+(read_committed) reads stop at the last stable offset, long polls wait for it to move, and the response names the aborted
+transactions whose records are among those it holds: clients leave them out. With a `replica.selector.class` a leader sends
+consumers to a follower in their rack (KIP-392).
+
+Followers are brokers of the cluster. They say who they are with the epoch of their registration, from v15 on (KIP-903); what
+the cluster does not know under that id and epoch is refused. So a client that claims to be a replica reads nothing that clients
+may not see (CVE-2018-1288).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import Final
+from uuid import UUID
+
+from odradek.broker.cluster.current_leader import HINTED, LeaderHints
+from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.fetch.delayed_fetch import ConsumerWaiting, FollowerWaiting, RestingPartitions
+from odradek.broker.fetch.reading import FetchingBroker, Reading, Result, failed
+from odradek.broker.fetch.sessions import (
+    FINAL_EPOCH,
+    SESSION_PARTITIONS_MAX,
+    FetchPlan,
+    FetchSession,
+    Told,
+    WantedPartition,
+    identified,
+    named,
+)
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, Offset
+from odradek.protocol.messages.data.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from odradek.replication.partition import Partition
+
+_SINCE_SESSIONS: Final = 7
+_SINCE_TOPIC_IDS: Final = 13
+_SINCE_REPLICA_STATE: Final = 15
+_SINCE_HINTS: Final = 16
+_Topics = dict[tuple[str, UUID], FetchableTopicResponse]
+_FEW_PARTITIONS: Final = 200
+"""Fetches of more are planned, read and answered in turns."""
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: FetchRequest
+) -> FetchResponse | Awaitable[FetchResponse] | Holding:
+    try:
+        follower = _follower(parts, circumstances, request)
+        if _names_many(request):
+            return Holding(_plan_many(parts, circumstances, request, follower))
+        by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+        wanted = [_wanted(topic, item, by_id) for topic in request.topics for item in topic.partitions]
+        plan = _plan(parts, circumstances, request, follower, wanted)
+    except KafkaError as error:
+        return _refused(circumstances, request, error)
+    if len(plan.wanted) > _FEW_PARTITIONS:
+        return Holding(_fetch_many(parts, circumstances, request, follower, plan))
+    reading = Reading(parts, circumstances, request, plan.wanted, follower)
+    results = reading.read()
+    if reading.cold:
+        return _bring_first(parts, circumstances, request, plan, reading)
+    reading.looked()
+    return _answer(parts, circumstances, request, plan, reading, results)
+
+
+async def _bring_first(
+    parts: Parts, circumstances: Circumstances, request: FetchRequest, plan: FetchPlan, reading: Reading
+) -> FetchResponse:
+    """Some of it is on the disk alone: another thread waits for that, and others are served meanwhile."""
+    results: list[Result] = []
+    while reading.cold:
+        await parts.runtime.offload.run(reading.bring)
+        results = reading.read()
+    reading.looked()
+    answer = _answer(parts, circumstances, request, plan, reading, results)
+    return answer if isinstance(answer, FetchResponse) else await answer
+
+
+def _answer(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: FetchRequest,
+    plan: FetchPlan,
+    reading: Reading,
+    results: list[Result],
+) -> FetchResponse | Awaitable[FetchResponse]:
+    follower = reading.follower
+
+    def answer() -> FetchResponse:
+        return _response(parts, circumstances, plan, reading.read())
+
+    if not _waits(request, plan, reading):
+        return _response(parts, circumstances, plan, results)
+    wait_s = request.max_wait_ms / 1000
+    missing_bytes = request.min_bytes - reading.found_bytes
+    if follower is not None:
+        return _follower_waits(parts, circumstances, plan, reading, results, wait_s, missing_bytes)
+    return ConsumerWaiting(
+        reading.partitions,
+        answer,
+        wait_s=wait_s,
+        missing_bytes=missing_bytes,
+        committed_only=reading.committed_only,
+    ).response
+
+
+def _waits(request: FetchRequest, plan: FetchPlan, reading: Reading) -> bool:
+    may_wait = request.max_wait_ms > 0 and (bool(plan.wanted) or plan.session is not None)
+    return may_wait and reading.found_bytes < request.min_bytes and not reading.has_news
+
+
+# -- fetches of many partitions: the same, in turns
+
+
+def _names_many(request: FetchRequest) -> bool:
+    if len(request.topics) > _FEW_PARTITIONS or len(request.forgotten_topics_data) > _FEW_PARTITIONS:
+        return True
+    for topic in request.topics:  # noqa: SIM110 - any() would cost each fetch a generator
+        if len(topic.partitions) > _FEW_PARTITIONS:
+            return True
+    return False
+
+
+async def _plan_many(
+    parts: Parts, circumstances: Circumstances, request: FetchRequest, follower: FetchingBroker | None
+) -> FetchResponse:
+    turn = parts.turns.begin()
+    by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+    wanted = []
+    for topic in request.topics:
+        for item in topic.partitions:
+            await turn.step()
+            wanted.append(_wanted(topic, item, by_id))
+    if follower is None and len(wanted) > SESSION_PARTITIONS_MAX:
+        if request.session_epoch > 0:
+            error = KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "a session may not have so many partitions"
+            )
+            return _refused(circumstances, request, error)
+        request = request.replace(session_epoch=FINAL_EPOCH)  # without a session, as the client may be told
+    try:
+        plan = _plan(parts, circumstances, request, follower, wanted)
+    except KafkaError as error:
+        return _refused(circumstances, request, error)
+    return await _fetch_many(parts, circumstances, request, follower, plan)
+
+
+async def _fetch_many(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: FetchRequest,
+    follower: FetchingBroker | None,
+    plan: FetchPlan,
+) -> FetchResponse:
+    turn = parts.turns.begin()
+    reading = Reading(parts, circumstances, request, plan.wanted, follower)
+    results = await turn.drive(reading.read_steps())
+    while reading.cold:
+        await parts.runtime.offload.run(reading.bring)
+        results = await turn.drive(reading.read_steps())
+    reading.looked()
+    if _waits(request, plan, reading):
+        wait_s = request.max_wait_ms / 1000
+        missing_bytes = request.min_bytes - reading.found_bytes
+        if follower is not None:
+            return await _follower_waits(parts, circumstances, plan, reading, results, wait_s, missing_bytes)
+        await ConsumerWaiting(
+            reading.partitions,
+            FetchResponse,  # what it answers does not matter: there is too much to read for whoever brings the news
+            wait_s=wait_s,
+            missing_bytes=missing_bytes,
+            committed_only=reading.committed_only,
+        ).response
+        results = await turn.drive(reading.read_steps())
+    kept = []
+    for result in results:
+        await turn.step()
+        if plan.session is None or plan.session.changed(_told(result)) or not plan.incremental:
+            kept.append(result)
+    hints = _hints(parts, circumstances)
+    topics: _Topics = {}
+    for result in kept:
+        await turn.step()
+        _add(topics, result, hints)
+    response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
+    return response if hints is None else _with_endpoints(response, hints)
+
+
+def _follower_waits(
+    parts: Parts,
+    circumstances: Circumstances,
+    plan: FetchPlan,
+    reading: Reading,
+    results: list[Result],
+    wait_s: float,
+    missing_bytes: int,
+) -> Awaitable[FetchResponse]:
+    session = plan.session
+    resting = None if session is None or not plan.incremental else _rest(session, reading)
+
+    def answer() -> FetchResponse:
+        wanted = None if session is None or resting is None else session.wanted()
+        return _response(parts, circumstances, plan, reading.read(wanted))
+
+    def nothing() -> FetchResponse:
+        return _response(parts, circumstances, plan, () if plan.incremental else results)
+
+    waiting = FollowerWaiting(
+        _known_high_watermarks(reading, plan),
+        answer,
+        nothing=nothing,
+        wait_s=wait_s,
+        missing_bytes=missing_bytes,
+        resting=resting,
+        has_news=session is not None
+        and any(
+            session.lags_in_start(wanted, partition.start_offset)
+            for partition, wanted in reading.partitions.items()
+        ),
+    )
+    on_next = circumstances.connection.on_next
+    on_next[waiting] = waiting.hurry
+    waiting.response.add_done_callback(lambda _: on_next.pop(waiting, None))
+    return waiting.response
+
+
+def _rest(session: FetchSession, reading: Reading) -> RestingPartitions:
+    """Let those partitions rest of which the follower knows all there is."""
+    resting = session.resting
+    if resting is None:
+        resting = session.resting = RestingPartitions(session)
+    for partition, wanted in list(reading.partitions.items()):
+        has_everything = wanted.fetch_offset >= partition.log.end_offset
+        if has_everything and not session.is_news(
+            wanted.key, partition.high_watermark, partition.start_offset
+        ):
+            del reading.partitions[partition]
+            resting.rest(partition, wanted.key)
+    return resting
+
+
+def _known_high_watermarks(reading: Reading, plan: FetchPlan) -> dict[Partition, Offset]:
+    """Those that the follower said, or was told since."""
+    session = plan.session
+    return {
+        partition: Offset(
+            max(wanted.high_watermark, -1 if session is None else session.told_high_watermark(wanted.key))
+        )
+        for partition, wanted in reading.partitions.items()
+    }
+
+
+def _refused(circumstances: Circumstances, request: FetchRequest, error: KafkaError) -> FetchResponse:
+    """An error of the whole request, which before version 7 has no place but in its partitions."""
+    if circumstances.api_version >= _SINCE_SESSIONS:
+        return FetchResponse(error_code=error.code)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic, partitions=[failed(item.partition, error) for item in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+# -- what is asked, and by whom
+
+
+def _follower(parts: Parts, circumstances: Circumstances, request: FetchRequest) -> FetchingBroker | None:
+    """The broker that fetches; None for a client."""
+    state = request.replica_state
+    told = circumstances.api_version >= _SINCE_REPLICA_STATE
+    replica_id = state.replica_id if told else request.replica_id
+    if replica_id < 0:
+        return None
+    if not told or state.replica_epoch < 0 or replica_id == parts.config.node_id:
+        raise KafkaError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "only another broker of this cluster, which names its epoch, may fetch as a replica",
+        )
+    known = next((one.epoch for one in parts.image.brokers if one.broker_id == replica_id), None)
+    if state.replica_epoch != known:  # a later one, of which we have not heard yet, comes again soon
+        what = "is not registered" if known is None else f"has epoch {known}"
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {replica_id} {what}, as far as this broker knows; the request says {state.replica_epoch}",
+        )
+    return FetchingBroker(broker_id=BrokerId(replica_id), broker_epoch=state.replica_epoch)
+
+
+def _wanted(topic: FetchTopic, item: FetchPartition, by_id: bool) -> WantedPartition:
+    return WantedPartition(
+        key=identified(topic.topic_id, item.partition) if by_id else named(topic.topic, item.partition),
+        fetch_offset=item.fetch_offset,
+        max_bytes=item.partition_max_bytes,
+        current_leader_epoch=item.current_leader_epoch,
+        last_fetched_epoch=item.last_fetched_epoch,
+        log_start_offset=item.log_start_offset,
+        high_watermark=item.high_watermark,
+    )
+
+
+def _plan(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: FetchRequest,
+    follower: FetchingBroker | None,
+    wanted: list[WantedPartition],
+) -> FetchPlan:
+    by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+    forgotten = [
+        identified(topic.topic_id, number) if by_id else named(topic.topic, number)
+        for topic in request.forgotten_topics_data
+        for number in topic.partitions
+    ]
+    owner = circumstances.principal
+    if follower is not None:
+        owner = f"broker {follower.broker_id} in epoch {follower.broker_epoch}"
+    return parts.fetch_sessions.plan(
+        session_id=request.session_id,
+        epoch=request.session_epoch,
+        wanted=wanted,
+        forgotten=forgotten,
+        uses_topic_ids=by_id,
+        owner=owner,
+        now=parts.runtime.clock.monotonic(),
+        is_follower=follower is not None,
+    )
+
+
+# -- answering
+
+
+def _response(
+    parts: Parts, circumstances: Circumstances, plan: FetchPlan, results: Iterable[Result]
+) -> FetchResponse:
+    session = plan.session
+    if session is not None:
+        kept = [result for result in results if session.changed(_told(result)) or not plan.incremental]
+    else:
+        kept = list(results)
+    hints = _hints(parts, circumstances)
+    topics: _Topics = {}
+    for result in kept:
+        _add(topics, result, hints)
+    response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
+    return response if hints is None else _with_endpoints(response, hints)
+
+
+def _hints(parts: Parts, circumstances: Circumstances) -> LeaderHints | None:
+    return LeaderHints(parts, circumstances) if circumstances.api_version >= _SINCE_HINTS else None
+
+
+def _add(topics: _Topics, result: Result, hints: LeaderHints | None) -> None:
+    key = result.key
+    topic = topics.get((key.topic, key.topic_id))
+    if topic is None:
+        topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
+        topics[key.topic, key.topic_id] = topic
+    topic.partitions.append(_hinted(result, hints))
+
+
+def _hinted(result: Result, hints: LeaderHints | None) -> PartitionData:
+    data, key = result.data, result.key
+    if hints is None or data.error_code not in HINTED:
+        return data
+    known = hints.leader_of(key.topic, key.topic_id, key.partition)
+    if known is None:
+        return data
+    leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
+    return data.replace(current_leader=leader)
+
+
+def _with_endpoints(response: FetchResponse, hints: LeaderHints) -> FetchResponse:
+    endpoints = [
+        NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
+        for one in hints.endpoints()
+    ]
+    return response.replace(node_endpoints=endpoints) if endpoints else response
+
+
+def _told(result: Result) -> Told:
+    return Told(
+        key=result.key,
+        high_watermark=result.data.high_watermark,
+        log_start_offset=result.data.log_start_offset,
+        has_records=result.has_records,
+        has_news=result.has_news,
+    )
+
+
+SERVED = Served(1, handle, holds=True)

@@ -1,0 +1,227 @@
+"""ListOffsets (2): the offset for a timestamp, or for one of the special questions.
+
+Versions 1-11. Special timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp (v7, KIP-734), -4 earliest
+local (v8, KIP-405), -5 latest tiered (v9), -6 earliest not yet uploaded (v11). Nothing is tiered here: -4 is the earliest, -5
+and -6 are "none".
+
+After an election the leader may not know yet what its predecessor had shown as committed. Until it does, the latest offset, and
+what a timestamp finds behind the high watermark, are OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE): offsets
+that clients saw never seem to go back.
+
+What depends on the end waits for records that were acknowledged with acks=1 and are on their way to this broker's disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.replicas.end_offsets import readable, unreadable
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.data.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from odradek.replication.partition import Partition
+from odradek.runtime.turns import Turn
+from odradek.storage.segment.at_hand import Beside, NotAtHand, read_beside
+
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = (
+    -1,
+    -2,
+    -3,
+    -4,
+    -5,
+    -6,
+)
+_SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING: 11}
+_SINCE_LEADER_EPOCH = 4
+_SINCE_NOT_AVAILABLE = 5
+_READ_COMMITTED = 1
+_FEW_PARTITIONS = 32
+"""Answers about more are made in turns."""
+_OF_THE_START = frozenset({_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING})
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    if sum([len(topic.partitions) for topic in request.topics]) > _FEW_PARTITIONS:
+        return _answer_many(parts, circumstances, request)
+    ends: list[Partition] = []
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            _add_end_asked_for(ends, parts, topic.name, wanted)
+    if waits := unreadable(ends):
+        return _answer_when_readable(parts, circumstances, request, waits)
+    try:
+        return _answer_few(parts, circumstances, request)
+    except NotAtHand:
+        return _answer_in_turns(parts, parts.turns.begin(), circumstances, request)
+
+
+def _answer_few(
+    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    answer = _answers(parts, circumstances, request)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[answer(topic.name, wanted, Beside()) for wanted in _unique(topic)],
+            )
+            for topic in request.topics
+            if topic.partitions
+        ]
+    )
+
+
+async def _answer_many(
+    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    turn = parts.turns.begin()
+    ends: list[Partition] = []
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            await turn.step()
+            _add_end_asked_for(ends, parts, topic.name, wanted)
+    if waits := unreadable(ends):
+        await readable(waits)
+    return await _answer_in_turns(parts, turn, circumstances, request)
+
+
+async def _answer_when_readable(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: ListOffsetsRequest,
+    waits: list[asyncio.Future[None]],
+) -> ListOffsetsResponse:
+    await readable(waits)
+    return await _answer_in_turns(parts, parts.turns.begin(), circumstances, request)
+
+
+async def _answer_in_turns(
+    parts: Parts, turn: Turn, circumstances: Circumstances, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    topics = []
+    answer = _answers(parts, circumstances, request)
+    for topic in request.topics:
+        await turn.step()
+        partitions = []
+        for wanted in _unique(topic):
+            await turn.step()
+            attempt = partial(answer, topic.name, wanted)
+            partitions.append(await read_beside(parts.runtime.offload, attempt))
+        if partitions:
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _add_end_asked_for(ends: list[Partition], parts: Parts, topic: str, wanted: ListOffsetsPartition) -> None:
+    """The partition, if it is led here and its end decides what is answered."""
+    if wanted.timestamp not in _OF_THE_START:
+        try:
+            ends.append(parts.replicas.leader(topic, wanted.partition_index))
+        except KafkaError:
+            return  # it is said in the answer
+
+
+def _answers(
+    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+) -> Callable[[str, ListOffsetsPartition, Beside], ListOffsetsPartitionResponse]:
+    """What answers for a partition of a topic. One that the request names twice is refused."""
+    committed_only = request.isolation_level == _READ_COMMITTED
+    named: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            place = topic.name, wanted.partition_index
+            (twice if place in named else named).add(place)
+
+    def answer(name: str, wanted: ListOffsetsPartition, beside: Beside) -> ListOffsetsPartitionResponse:
+        index = wanted.partition_index
+        if twice and (name, index) in twice:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+        return _answer(parts, circumstances, name, wanted, beside, committed_only=committed_only)
+
+    return answer
+
+
+def _unique(topic: ListOffsetsTopic) -> Iterable[ListOffsetsPartition]:
+    return {wanted.partition_index: wanted for wanted in topic.partitions}.values()
+
+
+def _answer(
+    parts: Parts,
+    circumstances: Circumstances,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    beside: Beside,
+    *,
+    committed_only: bool,
+) -> ListOffsetsPartitionResponse:
+    index = wanted.partition_index
+    try:
+        if wanted.timestamp < 0 and circumstances.api_version < _SINCE.get(wanted.timestamp, 0):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer ListOffsets"
+            )
+        partition = parts.replicas.leader(topic, index)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        timestamp, offset = _find(partition, wanted.timestamp, beside, committed_only=committed_only)
+    except KafkaError as error:
+        code = error.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and circumstances.api_version < _SINCE_NOT_AVAILABLE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
+    told = circumstances.api_version >= _SINCE_LEADER_EPOCH and offset >= 0
+    epoch = partition.log.epoch_of(offset) if told else -1
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch,
+    )
+
+
+def _find(partition: Partition, timestamp: int, beside: Beside, *, committed_only: bool) -> tuple[int, int]:
+    """(timestamp, offset); -1 for what there is not. NotAtHand for what another thread should do first."""
+    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
+    if timestamp == _LATEST:
+        if partition.awaits_earlier_records:
+            raise _not_available(partition)
+        return -1, end_offset
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        return -1, partition.start_offset
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING):
+        return -1, -1
+    if timestamp == _MAX_TIMESTAMP:
+        found = partition.log.max_timestamp_offset(end_offset=end_offset, beside=beside)
+    elif timestamp < 0:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in this version"
+        )
+    else:
+        found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset, beside=beside)
+    if found is None or found.offset >= end_offset:
+        if partition.awaits_earlier_records:
+            raise _not_available(partition)
+        return -1, -1
+    return found.timestamp, found.offset
+
+
+def _not_available(partition: Partition) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"{partition.name} was elected a leader that does not know yet how far it is committed: try again",
+    )
+
+
+SERVED = Served(2, handle)

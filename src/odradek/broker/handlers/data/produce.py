@@ -1,0 +1,379 @@
+"""Produce (0): append batches to partitions.
+
+Versions 3-13 (0-2 are listed for librdkafka's sake; who sends one is dropped, as Kafka does); topic ids from v13.
+
+acks=0 has no response: an error there can only be told by closing the connection. acks=1 answers once the batch is in the
+log. acks=all answers once it is below the high watermark: on the disks of all in-sync replicas, unless `flush.before.ack` is
+off. From v10 on a refusal because others lead says who does (KIP-951).
+
+The first batch of a transaction in a partition waits until its coordinator agreed (KIP-890,
+`broker/produce/transaction_verification.py`): up to version 11 the partition must have been added to the transaction, from
+version 12 on this adds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+from odradek.broker.cluster.current_leader import LeaderHints
+from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.dispatch import closing_error, with_timeout
+from odradek.broker.produce.record_validation import Batches, InlineWork, TakesLong, Terms, checked_batches
+from odradek.broker.produce.transaction_verification import Admission
+from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError, Refusal
+from odradek.protocol.messages.data.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from odradek.records import read_header
+from odradek.replication.partition import Partition
+from odradek.storage.producers.verification import UNVERIFIED
+
+_SINCE_HINTS: Final = 10
+_SINCE_TOPIC_IDS: Final = 13
+_ALL: Final = -1
+_STEP_BYTES_MAX: Final = 256 * 1024
+"""Of a long request what expands to more is checked on another thread."""
+_PARTITION_COSTS_BYTES: Final = 8192
+"""What else is done for a partition takes as long as checking so many bytes."""
+_MAGIC_POSITION: Final = 16
+_MAGIC: Final = 2
+_LOW_ATTRIBUTES_POSITION: Final = 22
+_TRANSACTIONAL_BIT: Final = 0x10
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse] | Holding | None:
+    is_transactional = _is_transactional(request)
+    refusal = _refusal(request, is_transactional=is_transactional)
+    if refusal is not None:
+        return _refused(request, refusal)
+    work = _Work(parts, circumstances, request)
+    if is_transactional:
+        try:
+            needs_coordinator = work.begin_verification()
+        except KafkaError as error:
+            return _refused(request, error)
+        if needs_coordinator:
+            return Holding(work.verified())
+    taken = work.append_inline()
+    if taken is not None:
+        return Holding(work.held(taken))
+    circumstances.connection.forget_frame()
+    if request.acks == 0:
+        work.raise_first_error()
+        return None
+    if work.waiting:
+        return work.acknowledged()
+    return work.response()
+
+
+def _refused(request: ProduceRequest, refusal: KafkaError) -> ProduceResponse:
+    if request.acks == 0:
+        raise closing_error(refusal)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_failed(data.index, refusal) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any batch is, by two bytes of its header; what is damaged, or too old, is found out later."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                records is not None
+                and len(records) > _LOW_ATTRIBUTES_POSITION
+                and records[_LOW_ATTRIBUTES_POSITION] & _TRANSACTIONAL_BIT
+                and records[_MAGIC_POSITION] == _MAGIC
+            ):
+                return True
+    return False
+
+
+def _refusal(request: ProduceRequest, *, is_transactional: bool) -> KafkaError | None:
+    if request.acks not in (0, 1, _ALL):
+        return KafkaError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be 0, 1 or -1 (all)"
+        )
+    if is_transactional and request.transactional_id is None:
+        return KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactional batches come without a transactional id: nobody can be asked about them",
+        )
+    return None
+
+
+class _Work:
+    """One request's appends, and the acknowledgements that they wait for."""
+
+    def __init__(self, parts: Parts, circumstances: Circumstances, request: ProduceRequest) -> None:
+        self._parts = parts
+        self._version = circumstances.api_version
+        self._asked: Sequence[TopicProduceData] = request.topic_data
+        """With the records, until they are appended."""
+        self._transactional_id = request.transactional_id
+        self._timeout_ms = request.timeout_ms
+        self._acks = request.acks
+        self._now_ms = parts.runtime.clock.wall_ms()
+        self._topics: dict[tuple[str, UUID], TopicProduceResponse] = {}
+        self._circumstances = circumstances
+        self._share = circumstances.connection.share_being_served
+        """Of the frame with the records, if it is a large one."""
+        self._first_error: Refusal | None = None
+        self._is_misled = False
+        """Whether others lead one of the partitions."""
+        self._admission: Admission | None = None
+        self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
+        """By the identity of the response that waits, which is alive for as long as this is."""
+
+    def append_inline(self) -> int | None:
+        """Check and append every partition's batch, and note the responses; or stop before one that takes long: how many were
+        taken.
+        """
+        inline = InlineWork()
+        taken = 0
+        for topic in self._asked:
+            for data in topic.partition_data:
+                try:
+                    self._check_and_append(topic, data, inline)
+                except TakesLong:
+                    return taken
+                taken += 1
+        self._forget_records()
+        return None
+
+    def _forget_records(self) -> None:
+        """They are in the log: to wait for others with them would keep the whole frame in memory."""
+        self._asked = ()
+        if self._share is not None:
+            self._share.release()
+
+    def _check_and_append(
+        self, topic: TopicProduceData, data: PartitionProduceData, inline: InlineWork
+    ) -> None:
+        """TakesLong: nothing was done."""
+        inline.take(_PARTITION_COSTS_BYTES)
+        try:
+            partition, terms = self._find(topic, data)
+            response = self._append(partition, data, checked_batches(data.records, terms, inline))
+        except KafkaError as error:
+            response = self._note_error(data, error)
+        self._note(topic, response)
+
+    def begin_verification(self) -> bool:
+        """Whether a coordinator must be asked about any of the batches. INVALID_PRODUCER_ID_MAPPING: more than one producer."""
+        assert self._transactional_id is not None
+        self._admission = Admission(self._parts.coordinators.verifier, self._transactional_id, self._version)
+        for topic in self._asked:
+            for data in topic.partition_data:
+                try:
+                    partition, _ = self._find(topic, data)
+                    header = read_header(data.records or b"")
+                except KafkaError:  # it comes up again when the batch is to be appended
+                    continue
+                if header.is_transactional:
+                    self._admission.take(partition, header, self._now_ms)
+        return self._admission.has_questions
+
+    async def verified(self) -> ProduceResponse | None:
+        """The whole request, after questions to coordinators."""
+        assert self._admission is not None
+        await self._admission.ask()
+        return await self.held(0)
+
+    async def held(self, taken: int) -> ProduceResponse | None:
+        """What follows after `taken` batches: checked in turns, or on another thread. Requests behind it wait, so order is
+        kept.
+        """
+        await self._append_rest(taken)  # of its own, so that none of its variables keeps the records
+        self._forget_records()
+        if self._acks == 0:
+            self.raise_first_error()
+            return None
+        return await self.acknowledged()
+
+    async def _append_rest(self, taken: int) -> None:
+        turn = self._parts.turns.begin()
+        pairs = ((topic, data) for topic in self._asked for data in topic.partition_data)
+        for topic, data in islice(pairs, taken, None):
+            await turn.step()
+            try:
+                self._check_and_append(topic, data, InlineWork(_STEP_BYTES_MAX))
+            except TakesLong:
+                self._note(topic, await self._appended_later(topic, data))
+
+    async def _appended_later(
+        self, topic: TopicProduceData, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
+        try:
+            partition, terms = self._find(topic, data)
+            batches = await self._parts.runtime.offload.run(checked_batches, data.records, terms)
+            return self._append(partition, data, batches)
+        except KafkaError as error:
+            return self._note_error(data, error)
+
+    def response(self) -> ProduceResponse:
+        response = ProduceResponse(responses=list(self._topics.values()))
+        return self._with_hints(response) if self._is_misled and self._version >= _SINCE_HINTS else response
+
+    def _with_hints(self, response: ProduceResponse) -> ProduceResponse:
+        """Say of each partition that others lead who does."""
+        hints = LeaderHints(self._parts, self._circumstances)
+        for topic in response.responses:
+            for position, data in enumerate(topic.partition_responses):
+                if data.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    continue
+                known = hints.leader_of(topic.name, topic.topic_id, data.index)
+                if known is not None:
+                    leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
+                    topic.partition_responses[position] = data.replace(current_leader=leader)
+        endpoints = [
+            NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
+            for one in hints.endpoints()
+        ]
+        return response.replace(node_endpoints=endpoints) if endpoints else response
+
+    def raise_first_error(self) -> None:
+        if self._first_error is not None:
+            raise closing_error(self._first_error.error())
+
+    def _note(self, topic: TopicProduceData, response: PartitionProduceResponse) -> None:
+        key = (topic.name, topic.topic_id)
+        noted = self._topics.get(key)
+        if noted is None:
+            noted = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[])
+            self._topics[key] = noted
+        noted.partition_responses.append(response)
+
+    def _note_error(self, data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
+        if self._first_error is None:
+            # Through a traceback this object would keep alive whatever the checks had expanded, in a cycle.
+            self._first_error = Refusal.of(error)
+        return self._refuse(data.index, error)
+
+    def _refuse(self, index: int, error: KafkaError) -> PartitionProduceResponse:
+        self._is_misled = self._is_misled or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _failed(index, error)
+
+    def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> tuple[Partition, Terms]:
+        replicas = self._parts.replicas
+        by_id = self._version >= _SINCE_TOPIC_IDS
+        partition = (
+            replicas.leader_by_id(topic.topic_id, data.index)
+            if by_id
+            else replicas.leader(topic.name, data.index)
+        )
+        replicas.check_writable_by_clients(partition)
+        if self._acks == _ALL:
+            try:
+                partition.check_in_sync()
+            except KafkaError as error:
+                raise self._judged(partition, error) from None
+        return partition, Terms(config=partition.config, api_version=self._version, now_ms=self._now_ms)
+
+    def _append(
+        self, partition: Partition, data: PartitionProduceData, batches: Batches
+    ) -> PartitionProduceResponse:
+        try:
+            guard = UNVERIFIED if self._admission is None else self._admission.guard_of(partition)
+            result = partition.append(batches, now_ms=self._now_ms, guard=guard)
+        except KafkaError as error:
+            if batches[0][0].is_transactional:
+                raise  # whatever went wrong, its producer aborts the transaction, and writes nothing twice
+            raise self._judged(partition, error) from None
+        response = PartitionProduceResponse(
+            index=data.index,
+            error_code=ErrorCode.NONE,
+            base_offset=result.first_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=partition.start_offset,
+        )
+        if self._acks == _ALL:
+            future = partition.acknowledgement(result.last_offset)
+            if future is not None:
+                self.waiting[id(response)] = (partition, future)
+        return response
+
+    def _judged(self, partition: Partition, refusal: KafkaError) -> KafkaError:
+        return partition.judged(refusal, self._parts.runtime.clock.monotonic())
+
+    async def acknowledged(self) -> ProduceResponse:
+        """The response, once every append is durable, failed, or out of time."""
+        futures = [future for _, future in self.waiting.values()]
+        if len(futures) == 1:
+            await _settled(futures[0], self._timeout_ms)
+        elif futures:
+            await with_timeout(_all_settled(futures), self._timeout_ms)
+        for topic in self._topics.values():
+            topic.partition_responses[:] = [self._outcome(one) for one in topic.partition_responses]
+        return self.response()
+
+    def _outcome(self, response: PartitionProduceResponse) -> PartitionProduceResponse:
+        waiting = self.waiting.get(id(response))
+        if waiting is None:
+            return response
+        partition, future = waiting
+        if not future.done() or future.cancelled():
+            message = (
+                f"{partition.name}: not yet durable on all in-sync replicas when the request's time was up"
+            )
+            return _failed(response.index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
+        error = future.exception()
+        return self._refuse(response.index, error) if isinstance(error, KafkaError) else response
+
+
+async def _settled(future: asyncio.Future[None], timeout_ms: int) -> None:
+    """Wait for one future without raising what it holds; cheaper than the general case."""
+    if not future.done():
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(max(timeout_ms, 0) / 1000, future.cancel)
+        try:
+            await future
+        except (KafkaError, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        finally:
+            timer.cancel()
+
+
+async def _all_settled(futures: list[asyncio.Future[None]]) -> None:
+    await asyncio.gather(*futures, return_exceptions=True)
+
+
+def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
+    named = error.records if isinstance(error, RecordsRefusedError) else ()
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=position, batch_index_error_message=why)
+            for position, why in named
+        ],
+        error_message=error.message,
+    )
+
+
+SERVED = Served(0, handle)

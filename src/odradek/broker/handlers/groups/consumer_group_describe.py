@@ -1,0 +1,42 @@
+"""ConsumerGroupDescribe (69): epochs, members and assignments of consumer groups (KIP-848). Versions 0-1."""
+
+from __future__ import annotations
+
+from odradek.broker.authorized_operations import GROUP_OPERATIONS
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.groups.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    turn = parts.turns.begin()
+    groups = []
+    for group_id in dict.fromkeys(request.group_ids):
+        await turn.step()
+        groups.append(await _described(parts, group_id))
+    if request.include_authorized_operations:
+        groups = [
+            group.replace(authorized_operations=GROUP_OPERATIONS)
+            if group.error_code == ErrorCode.NONE
+            else group
+            for group in groups
+        ]
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+async def _described(parts: Parts, group_id: str) -> DescribedGroup:
+    if not group_id:
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
+    try:
+        return await parts.groups.describe_consumer(group_id)
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+
+
+SERVED = Served(69, handle)

@@ -1,0 +1,35 @@
+"""DeleteGroups (42): delete groups without members, and their offsets. Versions 0-2."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share.deletion import forget_group
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.groups.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse:
+    turn = parts.turns.begin()
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        await turn.step()
+        results.append(await _delete(parts, group_id))
+    return DeleteGroupsResponse(results=results)
+
+
+async def _delete(parts: Parts, group_id: str) -> DeletableGroupResult:
+    try:
+        await forget_group(parts, group_id)
+        await parts.groups.delete_group(group_id)
+    except KafkaError as error:
+        return DeletableGroupResult(group_id=group_id, error_code=error.code)
+    return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)
+
+
+SERVED = Served(42, handle)

@@ -1,0 +1,75 @@
+"""DescribeGroups (15): state and members of classic groups. Versions 0-6.
+
+A group that does not exist, or is of another kind, is in state Dead; from version 6 on it is GROUP_ID_NOT_FOUND as well
+(KIP-1043).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.groups.classic.states import State
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.groups.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+_SINCE_NOT_FOUND: Final = 6
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    turn = parts.turns.begin()
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = []
+    for group_id in dict.fromkeys(request.groups):
+        await turn.step()
+        groups.append(await _describe(parts, group_id, circumstances.api_version, operations))
+    return DescribeGroupsResponse(groups=groups)
+
+
+async def _describe(parts: Parts, group_id: str, version: int, operations: int) -> DescribedGroup:
+    try:
+        group = await parts.groups.describe_classic(group_id)
+    except KafkaError as error:
+        return _refused(group_id, error, version)
+    return DescribedGroup(
+        group_id=group_id,
+        authorized_operations=operations,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )
+
+
+def _refused(group_id: str, error: KafkaError, version: int) -> DescribedGroup:
+    if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+        return DescribedGroup(group_id=group_id, error_code=error.code)
+    if version < _SINCE_NOT_FOUND:
+        return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=State.DEAD.value,
+        error_code=error.code,
+        error_message=error.message,
+    )
+
+
+SERVED = Served(15, handle)

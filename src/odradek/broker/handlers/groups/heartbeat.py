@@ -1,0 +1,21 @@
+"""Heartbeat (12): a member of a classic group is alive, and learns whether to join again. Versions 0-4."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+async def handle(parts: Parts, circumstances: Circumstances, request: HeartbeatRequest) -> HeartbeatResponse:
+    try:
+        return await parts.groups.heartbeat(request)
+    except KafkaError as error:
+        if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return (
+                HeartbeatResponse()
+            )  # as Kafka: clients do not expect it here, and the session begins anew anyway
+        return HeartbeatResponse(error_code=error.code)
+
+
+SERVED = Served(12, handle)

@@ -1,0 +1,168 @@
+"""OffsetCommit (8): store how far a group has read. Versions 2-10; topics by id from version 10 on."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.coordinators.group_requests import (
+    OFFSETS_AT_ONCE,
+    commit_in_time,
+    commit_records,
+    commit_then,
+    has_partition,
+)
+from odradek.groups.kinds import Committer
+from odradek.groups.offsets.committing import Commit, CommitRequest
+from odradek.groups.offsets.table import Place
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.groups.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.runtime.turns import slices
+
+_SINCE_TOPIC_IDS: Final = 10
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest
+) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse] | Holding:
+    by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+    if len(request.topics) + sum(len(topic.partitions) for topic in request.topics) > OFFSETS_AT_ONCE:
+        return Holding(_commit_many(parts, circumstances, request, by_id=by_id))
+    commits, names = [], []
+    for topic in request.topics:
+        name = _name(parts, topic, by_id=by_id)
+        names.append(name)
+        if name is not None:
+            commits += _commits(parts, name, topic)
+    if not commits:
+        return _response(request, names, {})
+    asked = _asked(circumstances, request, commits)
+    answered: asyncio.Future[OffsetCommitResponse] = asyncio.get_running_loop().create_future()
+
+    def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
+        if isinstance(verdicts, KafkaError):
+            verdicts = dict.fromkeys((one.place for one in commits), verdicts.code)
+        if not answered.done():
+            answered.set_result(_response(request, names, verdicts))
+
+    commit_then(parts, asked, answer)
+    return answered
+
+
+def _asked(
+    circumstances: Circumstances, request: OffsetCommitRequest, commits: list[Commit]
+) -> CommitRequest:
+    committer = Committer(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        api_version=circumstances.api_version,
+    )
+    return CommitRequest(
+        group_id=request.group_id,
+        committer=committer,
+        commits=commits,
+        retention_ms=request.retention_time_ms,
+    )
+
+
+async def _commit_many(
+    parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest, *, by_id: bool
+) -> OffsetCommitResponse:
+    """Looked up, encoded and answered in turns; written as one batch, as a small commit is."""
+    turn = parts.turns.begin()
+    commits: list[Commit] = []
+    names = []
+    for topic in request.topics:
+        await turn.step()
+        name = _name(parts, topic, by_id=by_id)
+        names.append(name)
+        if name is not None:
+            for some in slices(topic.partitions):
+                await turn.step()
+                commits += _commits(parts, name, topic.replace(partitions=list(some)))
+    verdicts: dict[Place, ErrorCode] = {}
+    if commits:
+        asked = _asked(circumstances, request, commits)
+        try:
+            verdicts = await commit_in_time(parts, asked, await commit_records(parts, turn, asked))
+        except KafkaError as error:
+            verdicts = dict.fromkeys((one.place for one in commits), error.code)
+    response = OffsetCommitResponse(topics=[])
+    for topic, name in zip(request.topics, names, strict=True):
+        if topic.partitions:
+            partitions = await turn.map(partial(_verdict, verdicts, name), topic.partitions)
+            response.topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
+    return response
+
+
+def _response(
+    request: OffsetCommitRequest, names: list[str | None], verdicts: dict[Place, ErrorCode]
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            _answer(topic, name, verdicts)
+            for topic, name in zip(request.topics, names, strict=True)
+            if topic.partitions
+        ]
+    )
+
+
+def _name(parts: Parts, topic: OffsetCommitRequestTopic, *, by_id: bool) -> str | None:
+    if not by_id:
+        return topic.name
+    image = parts.image.topics_by_id.get(topic.topic_id)
+    return None if image is None else image.name
+
+
+def _commits(parts: Parts, name: str, topic: OffsetCommitRequestTopic) -> list[Commit]:
+    """Those whose partition exists."""
+    image = parts.image.topics.get(name)
+    if image is None:
+        return []
+    return [
+        Commit(
+            topic=name,
+            topic_id=image.topic_id,
+            partition=one.partition_index,
+            offset=one.committed_offset,
+            leader_epoch=one.committed_leader_epoch,
+            metadata=one.committed_metadata,
+        )
+        for one in topic.partitions
+        if has_partition(parts, name, one.partition_index)
+    ]
+
+
+def _answer(
+    topic: OffsetCommitRequestTopic, name: str | None, verdicts: dict[Place, ErrorCode]
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[_verdict(verdicts, name, one) for one in topic.partitions],
+    )
+
+
+def _verdict(
+    verdicts: dict[Place, ErrorCode], name: str | None, asked: OffsetCommitRequestPartition
+) -> OffsetCommitResponsePartition:
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetCommitResponsePartition(
+        partition_index=asked.partition_index,
+        error_code=verdicts.get((name or "", asked.partition_index), unknown),
+    )
+
+
+SERVED = Served(8, handle)

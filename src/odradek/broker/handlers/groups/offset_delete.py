@@ -1,0 +1,52 @@
+"""OffsetDelete (47): forget what a group committed for some partitions (KIP-496). Version 0."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators.group_requests import OFFSETS_AT_ONCE, has_partition
+from odradek.groups.offsets.table import Place
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.groups.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from odradek.runtime.turns import slices
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse:
+    places = [
+        (topic.name, one.partition_index)
+        for topic in request.topics
+        for one in topic.partitions
+        if has_partition(parts, topic.name, one.partition_index)
+    ]
+    turn = parts.turns.begin()
+    verdicts: dict[Place, ErrorCode] = {}
+    try:
+        for some in slices(places, OFFSETS_AT_ONCE):
+            await turn.step()
+            verdicts |= await parts.groups.delete_offsets(request.group_id, some)
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    topics = []
+    for topic in request.topics:
+        partitions = await turn.map(partial(_answer, verdicts, topic.name), topic.partitions)
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    return OffsetDeleteResponse(topics=topics)
+
+
+def _answer(
+    verdicts: dict[Place, ErrorCode], topic: str, asked: OffsetDeleteRequestPartition
+) -> OffsetDeleteResponsePartition:
+    code = verdicts.get((topic, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
+
+
+SERVED = Served(47, handle)

@@ -1,0 +1,211 @@
+"""OffsetFetch (9): how far groups have read. Versions 1-10; several groups from version 8 on, topics by id from 10 on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators.group_requests import OFFSETS_AT_ONCE
+from odradek.groups.offsets.fetching import FetchedOffset
+from odradek.groups.offsets.table import Place
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID
+from odradek.protocol.messages.groups.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from odradek.runtime.turns import Turn, slices
+
+_SINCE_GROUP_ERROR: Final = 2
+_SINCE_GROUPS: Final = 8
+_SINCE_TOPIC_IDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A topic that was asked for, or found; without a name when its id is unknown."""
+
+    name: str | None
+    topic_id: UUID
+    partitions: Sequence[int]
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    version = circumstances.api_version
+    if version < _SINCE_GROUPS:
+        return await _one_group(parts, request, version)
+    turn = parts.turns.begin()
+    by_id = version >= _SINCE_TOPIC_IDS
+    groups = []
+    for group in {group.group_id: group for group in request.groups}.values():
+        await turn.step()
+        groups.append(await _group(parts, turn, group, by_id=by_id, stable=request.require_stable))
+    return OffsetFetchResponse(groups=groups)
+
+
+async def _fetched(
+    parts: Parts,
+    turn: Turn,
+    group_id: str,
+    wanted: dict[Place, UUID] | None,
+    *,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+    require_stable: bool,
+) -> dict[Place, FetchedOffset]:
+    """Many a few at a time: each slice is of one moment."""
+    fetch = partial(
+        parts.groups.fetch,
+        group_id,
+        member_id=member_id,
+        member_epoch=member_epoch,
+        require_stable=require_stable,
+    )
+    if wanted is None or len(wanted) <= OFFSETS_AT_ONCE:
+        return await fetch(wanted)
+    found: dict[Place, FetchedOffset] = {}
+    for some in slices(list(wanted.items()), OFFSETS_AT_ONCE):
+        await turn.step()
+        found |= await fetch(dict(some))
+    return found
+
+
+async def _group(
+    parts: Parts, turn: Turn, group: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
+) -> OffsetFetchResponseGroup:
+    asked = None if group.topics is None else [_asked(parts, topic, by_id=by_id) for topic in group.topics]
+    wanted = None if asked is None else _wanted(asked)
+    try:
+        found = await _fetched(
+            parts,
+            turn,
+            group.group_id,
+            wanted,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
+            require_stable=stable,
+        )
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    topics = _found(parts, found, by_id=by_id) if asked is None else asked
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        topics=[
+            OffsetFetchResponseTopics(
+                name="" if by_id else topic.name or "",
+                topic_id=topic.topic_id if by_id else ZERO_UUID,
+                partitions=await turn.map(partial(_partition, topic, found), topic.partitions),
+            )
+            for topic in topics
+        ],
+    )
+
+
+def _asked(parts: Parts, topic: OffsetFetchRequestTopics, *, by_id: bool) -> _Topic:
+    if by_id:
+        image = parts.image.topics_by_id.get(topic.topic_id)
+        return _Topic(None if image is None else image.name, topic.topic_id, topic.partition_indexes)
+    return _Topic(topic.name, ZERO_UUID, topic.partition_indexes)
+
+
+def _wanted(topics: list[_Topic]) -> dict[Place, UUID]:
+    return {
+        (topic.name, index): topic.topic_id
+        for topic in topics
+        if topic.name is not None
+        for index in topic.partitions
+    }
+
+
+def _found(parts: Parts, found: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
+    """All that a group has. Offsets of topics that are gone have no id to be named by."""
+    by_name: dict[str, list[int]] = {}
+    for name, index in sorted(found):
+        by_name.setdefault(name, []).append(index)
+    topics = []
+    for name, indexes in by_name.items():
+        image = parts.image.topics.get(name)
+        if image is not None or not by_id:
+            topics.append(_Topic(name, ZERO_UUID if image is None else image.topic_id, indexes))
+    return topics
+
+
+def _partition(topic: _Topic, found: dict[Place, FetchedOffset], index: int) -> OffsetFetchResponsePartitions:
+    if topic.name is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=-1,
+            metadata="",
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+        )
+    one = found[topic.name, index]
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=one.error,
+    )
+
+
+async def _one_group(parts: Parts, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+    """Up to version 7. Version 1 has no place for an error but the partitions."""
+    topics = (
+        None
+        if request.topics is None
+        else [_Topic(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
+    )
+    code = ErrorCode.NONE
+    turn = parts.turns.begin()
+    try:
+        found = await _fetched(
+            parts,
+            turn,
+            request.group_id,
+            None if topics is None else _wanted(topics),
+            require_stable=request.require_stable,
+        )
+    except KafkaError as error:
+        code = error.code
+        refused = FetchedOffset(error=code)
+        found = dict.fromkeys(_wanted(topics or []), refused)
+    named = _found(parts, found, by_id=False) if topics is None else topics
+    return OffsetFetchResponse(
+        error_code=code if version >= _SINCE_GROUP_ERROR else ErrorCode.NONE,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name or "",
+                partitions=await turn.map(partial(_old_partition, topic, found), topic.partitions),
+            )
+            for topic in named
+        ],
+    )
+
+
+def _old_partition(
+    topic: _Topic, found: dict[Place, FetchedOffset], index: int
+) -> OffsetFetchResponsePartition:
+    one = found[topic.name or "", index]
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=one.error,
+    )
+
+
+SERVED = Served(9, handle)

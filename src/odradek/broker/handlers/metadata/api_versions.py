@@ -1,0 +1,77 @@
+"""ApiVersions (18): what this broker serves, in which versions.
+
+Versions 0-4. From v3 the client names its software (KIP-511) and is told the levels of features (KIP-584); those that begin at
+level 0 only from v4 on, because older clients cannot read them (KAFKA-17011). Produce is listed from version 0, though 0 to 2
+are refused: librdkafka switches features off otherwise (KAFKA-18659). What brokers ask of
+each other is named to brokers alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from odradek.broker.cluster.features import Feature, level_of, supported
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode
+from odradek.protocol import APIS
+from odradek.protocol.api import BROKER_SOFTWARE
+from odradek.protocol.messages.metadata.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SINCE_FEATURES: Final = 3
+_SINCE_LEVEL_0: Final = 4
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+
+
+def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
+    """The handler; it asks for the list when it is called, because it is part of that list itself."""
+
+    def handle(
+        parts: Parts, circumstances: Circumstances, request: ApiVersionsRequest
+    ) -> ApiVersionsResponse:
+        if circumstances.api_version >= _SINCE_FEATURES:
+            names = (request.client_software_name, request.client_software_version)
+            if not all(_SOFTWARE.match(name) for name in names):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            circumstances.connection.client_software = names
+            to_broker = names[0] == BROKER_SOFTWARE
+        else:
+            to_broker = False
+        keys = frozenset(key for key in served_keys() if to_broker or not APIS[key].internal)
+        unstable = parts.config.unstable_api_versions_enable
+        listed = [
+            ApiVersion(api_key=key, min_version=offered.min, max_version=offered.max)
+            for key in sorted(keys)
+            if (offered := APIS[key].offered(unstable=unstable))
+        ]
+        if circumstances.api_version < _SINCE_FEATURES:
+            return ApiVersionsResponse(api_keys=listed)
+        features = supported(keys)
+        levels = {one.name: level_of(parts.image, one.name) for one in features}
+        return ApiVersionsResponse(
+            api_keys=listed,
+            supported_features=_supported(features, from_level_0=circumstances.api_version >= _SINCE_LEVEL_0),
+            finalized_features_epoch=parts.image.features.epoch,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in levels.items()
+                if level
+            ],
+        )
+
+    return Served(18, handle)
+
+
+def _supported(features: Iterable[Feature], *, from_level_0: bool) -> list[SupportedFeatureKey]:
+    return [
+        SupportedFeatureKey(name=one.name, min_version=one.min_level, max_version=one.max_level)
+        for one in features
+        if from_level_0 or one.min_level
+    ]

@@ -1,0 +1,64 @@
+"""DescribeCluster (60). Versions 0-2: the brokers (or, from v1, the controllers, of which clients see none here)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.metadata.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+) -> DescribeClusterResponse | Awaitable[DescribeClusterResponse]:
+    if parts.cluster.is_undecided:
+        return _answer_when_decided(parts, circumstances, request)
+    return _answer(parts, circumstances, request)
+
+
+async def _answer_when_decided(
+    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    await parts.cluster.decision()
+    return _answer(parts, circumstances, request)
+
+
+def _answer(
+    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type != _BROKERS:
+        is_known = request.endpoint_type == _CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if is_known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="this is a broker's endpoint; ask for endpoint type 1 (brokers)",
+            endpoint_type=_BROKERS,
+        )
+    brokers = []
+    for broker in parts.image.brokers:
+        address = circumstances.address_of(broker)
+        if address is not None:
+            host, port = address
+            brokers.append(
+                DescribeClusterBroker(broker_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+            )
+    return DescribeClusterResponse(
+        cluster_id=parts.image.cluster_id,
+        controller_id=parts.image.controller_id,
+        brokers=brokers,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+SERVED = Served(60, handle)

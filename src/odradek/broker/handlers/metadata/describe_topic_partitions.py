@@ -1,0 +1,97 @@
+"""DescribeTopicPartitions (75). Version 0: topics in order of name, page by page, with a cursor (KIP-966)."""
+
+from __future__ import annotations
+
+from odradek.broker.authorized_operations import TOPIC_OPERATIONS
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.handlers.metadata.metadata import alive_brokers, is_valid_name, leader_and_offline
+from odradek.cluster.image import NO_LEADER, TopicImage
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import BrokerId
+from odradek.protocol.messages.metadata.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    names = sorted({topic.name for topic in request.topics} or parts.image.topics)
+    cursor = request.cursor
+    first_partition = 0
+    if cursor is not None:
+        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
+            return DescribeTopicPartitionsResponse(topics=[_refused(topic.name) for topic in request.topics])
+        names = [name for name in names if name >= cursor.topic_name]
+        if names and names[0] == cursor.topic_name:
+            first_partition = cursor.partition_index
+    room = min(max(request.response_partition_limit, 1), parts.config.max_request_partition_size_limit)
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if room == 0:
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
+            )
+        topic = parts.image.topics.get(name)
+        if topic is None:
+            topics.append(_missing(name))
+            continue
+        first_partition = min(first_partition, len(topic.partitions))
+        end = min(first_partition + room, len(topic.partitions))
+        topics.append(_found(parts, topic, range(first_partition, end)))
+        room -= end - first_partition
+        if end < len(topic.partitions):
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=end)
+            )
+        first_partition = 0
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """A cursor names a topic that is asked for, and a partition that can be."""
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
+
+
+def _found(parts: Parts, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    alive = alive_brokers(parts)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_partition(parts, topic, index, alive) for index in indexes],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    parts: Parts, topic: TopicImage, index: int, alive: frozenset[BrokerId]
+) -> DescribeTopicPartitionsResponsePartition:
+    image = topic.partitions[index]
+    leader, offline = leader_and_offline(parts, topic, index, alive)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=image.leader_epoch,
+        replica_nodes=list(image.replicas),
+        isr_nodes=list(image.isr),
+        eligible_leader_replicas=list(image.eligible),
+        last_known_elr=[],
+        offline_replicas=offline,
+    )
+
+
+SERVED = Served(75, handle)

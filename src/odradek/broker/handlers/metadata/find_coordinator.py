@@ -1,0 +1,121 @@
+"""FindCoordinator (10): which broker keeps a group (key type 0), a transactional id (1), or a share group's partition (2).
+
+Versions 0-6; several keys at once from v4. The internal topic behind the kind is made when it is asked for the first time,
+so that the answer can be used at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators.runtime import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.metadata.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+_SINCE_BATCHES: Final = 4
+_SINCE_SHARE_GROUPS: Final = 6
+_TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, 2: SHARE_GROUP_STATE}
+_SHARE: Final = 2
+
+_NO_ERROR = "NONE"
+"""What Kafka says in the versions for one key; those for several leave the message empty."""
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    batched = circumstances.api_version >= _SINCE_BATCHES
+    keys = request.coordinator_keys if batched else [request.key]
+    topic = _TOPICS.get(request.key_type)
+    refusal = _refusal(parts, circumstances, request, topic)
+    if refusal is not None:
+        return _response(batched, [_refused(key, refusal) for key in keys])
+    assert topic is not None
+    if topic not in parts.image.topics and parts.coordinators.has(topic) and _makes_sense(topic, keys):
+        try:
+            await parts.coordinators.ensure_topic(topic)
+        except KafkaError as error:
+            return _response(batched, [_refused(key, error) for key in keys])
+    found = await parts.turns.begin().map(partial(_one, parts, circumstances, topic), keys)
+    return _response(batched, found)
+
+
+def _refusal(
+    parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest, topic: str | None
+) -> KafkaError | None:
+    if topic is None:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not known")
+    if request.key_type == _SHARE and circumstances.api_version < _SINCE_SHARE_GROUPS:
+        return KafkaError(
+            ErrorCode.INVALID_REQUEST, f"share groups need FindCoordinator version {_SINCE_SHARE_GROUPS}"
+        )
+    return None
+
+
+def _one(parts: Parts, circumstances: Circumstances, topic: str, key: str) -> Coordinator:
+    try:
+        if topic == SHARE_GROUP_STATE:
+            _check_share_key(key)
+        if not parts.coordinators.has(topic):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker keeps no {topic}")
+        index, leader = parts.coordinators.whereabouts(topic, key)
+        for broker in parts.image.brokers:
+            if broker.broker_id == leader and (address := circumstances.address_of(broker)) is not None:
+                return Coordinator(key=key, node_id=leader, host=address[0], port=address[1])
+    except KafkaError as error:
+        return _refused(key, error)
+    return _refused(
+        key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader in reach")
+    )
+
+
+def _makes_sense(topic: str, keys: Iterable[str]) -> bool:
+    """Whether any of the keys could have a coordinator: the topic is not made for others."""
+    return topic != SHARE_GROUP_STATE or any(_is_share_key(key) for key in keys)
+
+
+def _is_share_key(key: str) -> bool:
+    try:
+        _check_share_key(key)
+    except KafkaError:
+        return False
+    return True
+
+
+def _check_share_key(key: str) -> None:
+    """`group:topic-id:partition`, the id in Kafka's base64 form or a UUID's; the group may hold colons itself."""
+    rest, _, partition = key.rpartition(":")
+    group, _, topic_id = rest.rpartition(":")
+    if not group or not topic_id or not partition.isdecimal():
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"a share group's key is GROUP:TOPIC-ID:PARTITION, not {key!r}"
+        )
+
+
+def _refused(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+    )
+
+
+def _response(batched: bool, found: list[Coordinator]) -> FindCoordinatorResponse:
+    if batched:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=_NO_ERROR if one.error_code == ErrorCode.NONE else one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+SERVED = Served(10, handle)

@@ -1,0 +1,321 @@
+"""Metadata (3): brokers, topics, who leads what.
+
+Versions 0-13: topic ids from v10, authorised operations from v8 (for the cluster only to v10), a top-level error from v13.
+A missing topic is created when client and broker both allow it; it can be used at once. A leader that is known to be dead is
+not named, for whoever is told of one may believe it for a second (`broker/cluster/failure_detector.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.planning import NewTopic
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID, BrokerId, TopicPartition, check_topic_name
+from odradek.protocol.messages.metadata.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.runtime.turns import slices
+
+_SINCE_NULL_IS_ALL = 1
+_SINCE_CREATION_FLAG = 4
+_SINCE_TOPIC_IDS = 12
+"""The field is there from version 10 on, but only to be left empty."""
+_FEW_TOPICS = 32
+_FEW_PARTITIONS = 100
+"""Answers about more topics, or about topics of more partitions, are made in turns."""
+_ROUNDS = 3
+"""Of the event loop: in the first all sockets are read, in the second asyncio tells of a connection that is gone."""
+
+
+class _Told(NamedTuple):
+    """What is told of every topic alike."""
+
+    operations: bool
+    alive: frozenset[BrokerId]
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    if len(request.topics or ()) > _FEW_TOPICS:
+        return _answer_many(parts, circumstances, request)
+    missing = [name for name in _creatable(parts, circumstances, request) if _is_to_create(parts, name)]
+    if missing:
+        return _create_then_answer(parts, circumstances, request, missing)
+    if parts.cluster.is_undecided or len(parts.image.brokers) > 1:
+        return _answer_when_decided(parts, circumstances, request)
+    if _is_long(parts, circumstances, request):
+        return _answer_in_turns(parts, circumstances, request, {})
+    return _answer(parts, circumstances, request, {})
+
+
+async def _answer_many(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+) -> MetadataResponse:
+    turn = parts.turns.begin()
+    missing = []
+    for name in _creatable(parts, circumstances, request):
+        await turn.step()
+        if _is_to_create(parts, name):
+            missing.append(name)
+    if missing:
+        return await _create_then_answer(parts, circumstances, request, missing)
+    if parts.cluster.is_undecided or len(parts.image.brokers) > 1:
+        return await _answer_when_decided(parts, circumstances, request)
+    return await _answer_in_turns(parts, circumstances, request, {})
+
+
+async def _answer_when_decided(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+) -> MetadataResponse:
+    """The news that a leader died may have come together with the question of the first client who noticed."""
+    for _ in range(_ROUNDS):
+        await asyncio.sleep(0)
+    await parts.cluster.decision()
+    return await _settled(parts, circumstances, request, {})
+
+
+async def _settled(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> MetadataResponse:
+    if _is_long(parts, circumstances, request):
+        return await _answer_in_turns(parts, circumstances, request, errors)
+    return _answer(parts, circumstances, request, errors)
+
+
+async def _create_then_answer(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest, names: list[str]
+) -> MetadataResponse:
+    turn = parts.turns.begin()
+    errors: dict[str, ErrorCode] = {}
+    for some in slices(names):
+        await turn.step()
+        outcomes = await parts.cluster.create_topics([NewTopic(name=name) for name in some])
+        errors |= {
+            name: outcome.code
+            for name, outcome in zip(some, outcomes, strict=True)
+            if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        }
+    return await _settled(parts, circumstances, request, errors)
+
+
+def _creatable(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> Iterable[str]:
+    """The topics that are to be created if there are none of these names."""
+    if not parts.config.auto_create_topics_enable or not request.topics:
+        return ()
+    if circumstances.api_version >= _SINCE_CREATION_FLAG and not request.allow_auto_topic_creation:
+        return ()
+    return dict.fromkeys(topic.name for topic in request.topics if topic.name)
+
+
+def _is_to_create(parts: Parts, name: str) -> bool:
+    return name not in parts.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
+
+
+def _answer(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> MetadataResponse:
+    alive = alive_brokers(parts)
+    told = _Told(request.include_topic_authorized_operations, alive)
+    topics = [
+        _found(parts, told, topic) if isinstance(topic, TopicImage) else topic
+        for topic in _selected(parts.image, circumstances, request, errors)
+    ]
+    return _response(parts, circumstances, request, topics)
+
+
+def _is_long(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> bool:
+    """Whether the answer could hold up others."""
+    wanted = request.topics
+    topics = parts.image.topics
+    if _wants_all(circumstances, wanted):
+        return len(topics) > _FEW_TOPICS or any(
+            len(one.partitions) > _FEW_PARTITIONS for one in topics.values()
+        )
+    assert wanted is not None
+    if len(wanted) > _FEW_TOPICS:
+        return True
+    for one in wanted:  # any() would cost each request a generator
+        topic = topics.get(one.name or "")
+        if topic is not None and len(topic.partitions) > _FEW_PARTITIONS:
+            return True
+    return False
+
+
+async def _answer_in_turns(
+    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> MetadataResponse:
+    turn = parts.turns.begin()
+    image = parts.image
+    selected: list[TopicImage | MetadataResponseTopic] = list(image.topics.values())
+    if not _wants_all(circumstances, request.topics):
+        selected = await turn.map(lambda one: _one(image, one, errors), _unique(request.topics or ()))
+    told = _Told(request.include_topic_authorized_operations, alive_brokers(parts))
+    topics = []
+    for topic in selected:
+        await turn.step()
+        if not isinstance(topic, TopicImage):
+            topics.append(topic)
+        elif len(topic.partitions) <= _FEW_PARTITIONS:
+            topics.append(_found(parts, told, topic))
+        else:
+            indexed = enumerate(topic.partitions)
+            partitions = await turn.map(partial(_indexed_partition, parts, topic, told), indexed)
+            topics.append(_of_topic(told, topic, partitions))
+    return _response(parts, circumstances, request, topics)
+
+
+def _response(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: MetadataRequest,
+    topics: list[MetadataResponseTopic],
+) -> MetadataResponse:
+    image = parts.image
+    if circumstances.api_version < _SINCE_TOPIC_IDS and not all(map(_is_named, request.topics or ())):
+        return MetadataResponse(topics=list(map(_asked_too_early, request.topics or ())))
+    brokers = []
+    for broker in parts.cluster.named_brokers:
+        address = circumstances.address_of(broker)
+        if address is not None:
+            host, port = address
+            brokers.append(
+                MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+            )
+    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=operations,
+    )
+
+
+def _selected(
+    image: ClusterImage, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> Iterable[TopicImage | MetadataResponseTopic]:
+    wanted = request.topics
+    if _wants_all(circumstances, wanted):
+        return image.topics.values()
+    return [_one(image, topic, errors) for topic in _unique(wanted or ())]
+
+
+def _wants_all(circumstances: Circumstances, wanted: list[MetadataRequestTopic] | None) -> bool:
+    return wanted is None or (not wanted and circumstances.api_version < _SINCE_NULL_IS_ALL)
+
+
+def _unique(wanted: Iterable[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
+    return {(topic.name, topic.topic_id): topic for topic in wanted}.values()
+
+
+def _is_named(topic: MetadataRequestTopic) -> bool:
+    return topic.name is not None and topic.topic_id == ZERO_UUID
+
+
+def _asked_too_early(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+    )
+
+
+def _one(
+    image: ClusterImage, wanted: MetadataRequestTopic, errors: dict[str, ErrorCode]
+) -> TopicImage | MetadataResponseTopic:
+    if wanted.topic_id != ZERO_UUID:
+        topic = image.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id
+            )
+        return topic
+    name = wanted.name or ""
+    topic = image.topics.get(name)
+    if topic is not None:
+        return topic
+    if name in errors:
+        code = errors[name]
+    else:
+        code = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _found(parts: Parts, told: _Told, topic: TopicImage) -> MetadataResponseTopic:
+    partitions = [
+        _partition(parts, topic, index, image, told.alive) for index, image in enumerate(topic.partitions)
+    ]
+    return _of_topic(told, topic, partitions)
+
+
+def _of_topic(
+    told: _Told, topic: TopicImage, partitions: list[MetadataResponsePartition]
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS if told.operations else NOT_ASKED,
+    )
+
+
+def leader_and_offline(
+    parts: Parts, topic: TopicImage, index: int, alive: frozenset[BrokerId]
+) -> tuple[BrokerId, list[int]]:
+    """Who leads a partition, if anybody does, and which of its replicas cannot be used."""
+    image = topic.partitions[index]
+    offline: list[int] = [replica for replica in image.replicas if replica not in alive]
+    if parts.replicas.is_offline(TopicPartition(topic.name, index)):
+        offline.append(parts.config.node_id)
+    return (NO_LEADER if image.leader in offline else image.leader), offline
+
+
+def alive_brokers(parts: Parts) -> frozenset[BrokerId]:
+    return frozenset(broker.broker_id for broker in parts.image.brokers) - parts.cluster.dead
+
+
+def _partition(
+    parts: Parts, topic: TopicImage, index: int, image: PartitionImage, alive: frozenset[BrokerId]
+) -> MetadataResponsePartition:
+    leader, offline = leader_and_offline(parts, topic, index, alive)
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=image.leader_epoch,
+        replica_nodes=list(image.replicas),
+        isr_nodes=list(image.isr),
+        offline_replicas=offline,
+    )
+
+
+def _indexed_partition(
+    parts: Parts, topic: TopicImage, told: _Told, indexed: tuple[int, PartitionImage]
+) -> MetadataResponsePartition:
+    return _partition(parts, topic, *indexed, told.alive)
+
+
+def is_valid_name(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+SERVED = Served(3, handle)

@@ -1,0 +1,85 @@
+"""AlterClientQuotas (49). Versions 0-1: set and remove quotas of users, client ids and addresses; effective at once (KIP-546).
+
+Each entity succeeds or fails by itself. One that is named twice is refused, once.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.cluster.documents import CLIENT_QUOTAS
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.quotas.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    EntryResult,
+)
+from odradek.security.quota_entities import Change, Entity, changed, check_change, entity_of
+from odradek.security.quotas import Limits
+
+Named = tuple[tuple[str, str | None], ...]
+"""An entity as the request names it, right or wrong."""
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    entries: dict[Named, EntryData] = {}
+    wanted: dict[Named, tuple[Entity, list[Change]]] = {}
+    refused: dict[Named, KafkaError] = {}
+    turn = parts.turns.begin()
+    for entry in request.entries:
+        await turn.step()
+        named = tuple(sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=str))
+        try:
+            if named in entries:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this quota entity twice")
+            wanted[named] = _checked(entry)
+        except KafkaError as error:
+            refused[named] = error
+            wanted.pop(named, None)
+        entries[named] = entry
+    if wanted:
+        changes = dict(wanted.values())
+        try:
+            await parts.controller.alter(
+                CLIENT_QUOTAS, lambda before: _after(before, changes), validate_only=request.validate_only
+            )
+        except KafkaError as error:
+            refused.update(dict.fromkeys(wanted, error))
+    return AlterClientQuotasResponse(
+        entries=[_result(entry, refused.get(named)) for named, entry in entries.items()]
+    )
+
+
+def _checked(entry: EntryData) -> tuple[Entity, list[Change]]:
+    entity = entity_of((one.entity_type, one.entity_name) for one in entry.entity)
+    changes = [Change(op.key, None if op.remove else op.value) for op in entry.ops]
+    named = {change.key for change in changes}
+    if len(named) < len(changes):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the entry names a quota more than once")
+    for change in changes:
+        check_change(entity, change)
+    return entity, changes
+
+
+def _after(before: Limits, wanted: dict[Entity, list[Change]]) -> Limits:
+    after = dict(before)
+    for entity, changes in wanted.items():
+        limits = changed(after.get(entity, {}), changes)
+        if limits:
+            after[entity] = limits
+        else:
+            after.pop(entity, None)
+    return after
+
+
+def _result(entry: EntryData, error: KafkaError | None) -> EntryResult:
+    return EntryResult(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message,
+        entity=entry.entity,
+    )
+
+
+SERVED = Served(49, handle)

@@ -1,0 +1,41 @@
+"""DescribeClientQuotas (48). Versions 0-1: the quotas whose users, client ids or addresses a filter names (KIP-546)."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.quotas.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from odradek.security.quota_entities import Filter
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    try:
+        wanted = Filter(
+            ((one.entity_type, one.match_type, one.match) for one in request.components),
+            strict=request.strict,
+        )
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    return DescribeClientQuotasResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in limits.items()],
+            )
+            for entity, limits in parts.image.client_quotas.items()
+            if wanted.accepts(entity)
+        ],
+    )
+
+
+SERVED = Served(48, handle)

@@ -1,0 +1,20 @@
+"""CreateAcls (30). Versions 1-3: without an authorizer nobody would heed an ACL: SECURITY_DISABLED for each."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.no_authorizer import REASON
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.security.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+
+def handle(parts: Parts, circumstances: Circumstances, request: CreateAclsRequest) -> CreateAclsResponse:
+    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
+    return CreateAclsResponse(results=[refused for _ in request.creations])
+
+
+SERVED = Served(30, handle)

@@ -1,0 +1,20 @@
+"""DeleteAcls (31). Versions 1-3: without an authorizer there are no ACLs to delete: SECURITY_DISABLED for each filter."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.no_authorizer import REASON
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.security.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+
+def handle(parts: Parts, circumstances: Circumstances, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
+    return DeleteAclsResponse(filter_results=[refused for _ in request.filters])
+
+
+SERVED = Served(31, handle)

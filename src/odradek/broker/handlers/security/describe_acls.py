@@ -1,0 +1,15 @@
+"""DescribeAcls (29). Versions 1-3: without an authorizer there are no ACLs to describe: SECURITY_DISABLED."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.no_authorizer import REASON
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.security.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+
+def handle(parts: Parts, circumstances: Circumstances, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
+
+
+SERVED = Served(29, handle)

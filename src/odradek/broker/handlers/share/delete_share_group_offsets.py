@@ -1,0 +1,49 @@
+"""DeleteShareGroupOffsets (92): a share group without members has never read these topics (KIP-932). Version 0."""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share.deletion import forget_topic
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID
+from odradek.protocol.messages.share.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    TopicAnswer,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
+    try:
+        await parts.groups.check_share_unused(request.group_id)
+    except KafkaError as error:
+        return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
+    turn = parts.turns.begin()
+    responses = []
+    for name in dict.fromkeys(topic.topic_name for topic in request.topics):
+        await turn.step()
+        responses.append(await _topic(parts, request.group_id, name))
+    return DeleteShareGroupOffsetsResponse(responses=responses)
+
+
+async def _topic(parts: Parts, group_id: str, name: str) -> TopicAnswer:
+    image = parts.image.topics.get(name)
+    if image is None:
+        message = f"there is no topic {name!r}"
+        return TopicAnswer(
+            topic_name=name,
+            topic_id=ZERO_UUID,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=message,
+        )
+    answer = TopicAnswer(topic_name=name, topic_id=image.topic_id)
+    try:
+        await forget_topic(parts, group_id, image.topic_id)
+    except KafkaError as error:
+        return answer.replace(error_code=error.code, error_message=error.message)
+    return answer
+
+
+SERVED = Served(92, handle)

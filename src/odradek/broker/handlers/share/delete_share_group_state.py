@@ -1,0 +1,36 @@
+"""DeleteShareGroupState (86): forget how far a share group is in partitions (KIP-932). Between brokers. Version 0."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share.state_requests import kept
+from odradek.groups.share.state import ShareStates
+from odradek.model.errors import KafkaError
+from odradek.protocol.messages.share.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+    PartitionResult,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DeleteShareGroupStateRequest
+) -> DeleteShareGroupStateResponse:
+    outcomes = await kept(parts, request, lambda place, _: partial(ShareStates.delete, place=place), _result)
+    return DeleteShareGroupStateResponse(
+        results=[
+            DeleteStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
+        ]
+    )
+
+
+def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:
+    if outcome is None:
+        return PartitionResult(partition=partition)
+    return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
+
+
+SERVED = Served(86, handle)

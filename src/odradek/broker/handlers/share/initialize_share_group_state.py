@@ -1,0 +1,47 @@
+"""InitializeShareGroupState (83): a share group begins to read a partition there (KIP-932). Between brokers. Version 0.
+
+The epoch of the state must be newer than that of what is kept: FENCED_STATE_EPOCH.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share.state_requests import kept
+from odradek.groups.share.state import ShareStates
+from odradek.model.errors import KafkaError
+from odradek.protocol.messages.share.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: InitializeShareGroupStateRequest
+) -> InitializeShareGroupStateResponse:
+    outcomes = await kept(
+        parts,
+        request,
+        lambda place, one: partial(
+            ShareStates.initialize, place=place, state_epoch=one.state_epoch, start_offset=one.start_offset
+        ),
+        _result,
+    )
+    return InitializeShareGroupStateResponse(
+        results=[
+            InitializeStateResult(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in outcomes
+        ]
+    )
+
+
+def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:
+    if outcome is None:
+        return PartitionResult(partition=partition)
+    return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
+
+
+SERVED = Served(83, handle)

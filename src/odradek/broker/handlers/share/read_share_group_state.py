@@ -1,0 +1,60 @@
+"""ReadShareGroupState (84): a partition's leader asks how far a share group is in it (KIP-932). Between brokers. Version 0.
+
+No earlier leader may read or write from then on: FENCED_LEADER_EPOCH. What is not known has start offset -1 and state epoch 0.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share.state_requests import kept
+from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates
+from odradek.model.errors import KafkaError
+from odradek.protocol.messages.share.read_share_group_state import (
+    PartitionResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: ReadShareGroupStateRequest
+) -> ReadShareGroupStateResponse:
+    outcomes = await kept(
+        parts,
+        request,
+        lambda place, one: partial(ShareStates.read, place=place, leader_epoch=one.leader_epoch),
+        _result,
+    )
+    return ReadShareGroupStateResponse(
+        results=[
+            ReadStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
+        ]
+    )
+
+
+def _result(partition: int, outcome: ShareState | KafkaError | None) -> PartitionResult:
+    if outcome is None:
+        return PartitionResult(partition=partition, state_epoch=0, start_offset=UNKNOWN_OFFSET)
+    if isinstance(outcome, KafkaError):
+        return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
+    return PartitionResult(
+        partition=partition,
+        state_epoch=outcome.state_epoch,
+        start_offset=outcome.start_offset,
+        state_batches=[
+            StateBatch(
+                first_offset=one.first_offset,
+                last_offset=one.last_offset,
+                delivery_state=one.state,
+                delivery_count=one.delivery_count,
+            )
+            for one in outcome.batches
+        ],
+    )
+
+
+SERVED = Served(84, handle)

@@ -1,0 +1,49 @@
+"""ReadShareGroupStateSummary (87): how far a share group is in partitions, for those who describe it (KIP-932). Versions 0-1.
+
+Between brokers; it fences nobody. How much is done with above the start offset: from v1.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share.persister import Summary, summarized
+from odradek.broker.share.state_requests import kept
+from odradek.model.errors import KafkaError
+from odradek.protocol.messages.share.read_share_group_state_summary import (
+    PartitionResult,
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+
+_SINCE_COUNTS = 1
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: ReadShareGroupStateSummaryRequest
+) -> ReadShareGroupStateSummaryResponse:
+    result = partial(_result, with_counts=circumstances.api_version >= _SINCE_COUNTS)
+    outcomes = await kept(parts, request, lambda place, _: partial(summarized, place=place), result)
+    return ReadShareGroupStateSummaryResponse(
+        results=[
+            ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in outcomes
+        ]
+    )
+
+
+def _result(partition: int, outcome: Summary | KafkaError, *, with_counts: bool) -> PartitionResult:
+    if isinstance(outcome, KafkaError):
+        return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
+    result = PartitionResult(
+        partition=partition,
+        state_epoch=outcome.state_epoch,
+        leader_epoch=outcome.leader_epoch,
+        start_offset=outcome.start_offset,
+    )
+    return result.replace(delivery_complete_count=outcome.complete_count) if with_counts else result
+
+
+SERVED = Served(87, handle)

@@ -1,0 +1,68 @@
+"""ShareAcknowledge (79): what became of acquired records (KIP-932). Versions 1-2; locks are renewed from v2 (KIP-1222).
+
+Answered when it is durable. Its session is that of ShareFetch, which alone opens one; epoch -1 closes it, and what the member
+did not acknowledge comes back.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share.acknowledging import (
+    Asked,
+    ReadPlace,
+    Verdict,
+    acknowledge,
+    close_session,
+    lock_ms,
+    member_of,
+    session_of,
+)
+from odradek.broker.share.sessions import CLOSING
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.share.share_acknowledge import (
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+_SINCE_RENEWAL = 2
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse:
+    try:
+        key = member_of(parts, Asked(request.group_id, request.member_id, request.share_session_epoch))
+        session_of(parts, key, request.share_session_epoch, circumstances.connection)
+    except KafkaError as error:
+        return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
+    said = [
+        ((topic.topic_id, partition.partition_index), partition.acknowledgement_batches)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    renews = circumstances.api_version >= _SINCE_RENEWAL and request.is_renew_ack
+    verdicts = await acknowledge(parts, key, said, renews=renews)
+    if request.share_session_epoch == CLOSING:
+        await close_session(parts, key)
+    response = ShareAcknowledgeResponse(responses=_told(verdicts))
+    if circumstances.api_version < _SINCE_RENEWAL:
+        return response
+    return response.replace(acquisition_lock_timeout_ms=lock_ms(parts, key.group_id))
+
+
+def _told(verdicts: dict[ReadPlace, Verdict]) -> list[ShareAcknowledgeTopicResponse]:
+    topics: dict[object, ShareAcknowledgeTopicResponse] = {}
+    for (topic_id, index), verdict in verdicts.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=[])
+        message = verdict.message if verdict.code != ErrorCode.NONE else None
+        topic.partitions.append(
+            PartitionData(partition_index=index, error_code=verdict.code, error_message=message)
+        )
+    return list(topics.values())
+
+
+SERVED = Served(79, handle)

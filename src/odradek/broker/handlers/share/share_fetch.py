@@ -1,0 +1,288 @@
+"""ShareFetch (78): acquire records as a member of a share group, and acknowledge earlier ones (KIP-932). Versions 1-2.
+
+What is acknowledged along with it is taken first. Then it waits, up to `max_wait_ms`, until at least `min_bytes` can be had:
+records that are written, and records that come back from others. A request that renews locks (v2) acquires nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.share.acknowledging import (
+    Asked,
+    ReadPlace,
+    Verdict,
+    acknowledge,
+    close_session,
+    lock_ms,
+    member_of,
+    open_session,
+    session_of,
+)
+from odradek.broker.share.partitions import LivePartition
+from odradek.broker.share.reading import Found, Room, Seen, look, take
+from odradek.broker.share.sessions import CLOSING, OPENING, MemberKey, ShareSession
+from odradek.groups.share.state_formats import SharePlace
+from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.protocol.messages.share.share_fetch import (
+    AcquiredRecords,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from odradek.replication.partition import Partition
+from odradek.runtime.shielded import outcome_of
+from odradek.storage.segment.at_hand import Beside, Missing, NotAtHand
+
+_SINCE_MODES = 2
+_RECORD_LIMIT = 1
+_LOOK_BYTES = 1 << 20
+"""So much of a partition is read for one answer: it is limited in records, and what is read is seldom given away whole."""
+
+
+def handle(parts: Parts, circumstances: Circumstances, request: ShareFetchRequest) -> Holding:
+    return Holding(_fetch(parts, circumstances, request))
+
+
+async def _fetch(
+    parts: Parts, circumstances: Circumstances, request: ShareFetchRequest
+) -> ShareFetchResponse:
+    epoch = request.share_session_epoch
+    said = [
+        ((topic.topic_id, one.partition_index), one.acknowledgement_batches)
+        for topic in request.topics
+        for one in topic.partitions
+        if one.acknowledgement_batches
+    ]
+    try:
+        key = member_of(parts, Asked(request.group_id, request.member_id, epoch))
+        session = await _session(parts, circumstances, request, key, acknowledges=bool(said))
+    except KafkaError as error:
+        return ShareFetchResponse(error_code=error.code, error_message=error.message)
+    renews = circumstances.api_version >= _SINCE_MODES and request.is_renew_ack
+    verdicts = await acknowledge(parts, key, said, renews=renews)
+    fetching = _Fetching(parts, circumstances, request, key, session)
+    if epoch == CLOSING:
+        await close_session(parts, key)
+    elif not renews:
+        await fetching.run()
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=lock_ms(parts, key.group_id),
+        responses=await _told(parts, verdicts, fetching),
+    )
+
+
+async def _session(
+    parts: Parts,
+    circumstances: Circumstances,
+    request: ShareFetchRequest,
+    key: MemberKey,
+    *,
+    acknowledges: bool,
+) -> ShareSession:
+    epoch, connection = request.share_session_epoch, circumstances.connection
+    if epoch == OPENING:
+        if acknowledges:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that opens a session acknowledges nothing")
+        session = await open_session(parts, key, connection)
+    else:
+        session = session_of(parts, key, epoch, connection)
+    session.change(
+        [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions],
+        [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
+    )
+    return session
+
+
+@dataclass(slots=True)
+class _Fetching:
+    """Looks for records of a session's partitions until there are enough, or time is up."""
+
+    parts: Parts
+    circumstances: Circumstances
+    request: ShareFetchRequest
+    key: MemberKey
+    session: ShareSession
+    found: dict[ReadPlace, Found] = field(default_factory=dict)
+    refused: dict[ReadPlace, Refusal] = field(default_factory=dict)
+    beside: Beside = field(default_factory=Beside)
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max(self.request.max_wait_ms, 0) / 1000
+        if self.request.max_records <= 0:
+            return
+        while True:
+            lives = await self._lives(max(deadline - loop.time(), 0.0))
+            waking = _Waking(lives)
+            try:
+                is_over = loop.time() >= deadline
+                missing = self._look(lives, is_over=is_over)
+                if missing is not None:
+                    await self.parts.runtime.offload.run(self.beside.do, missing)
+                    continue
+                if self.found or self.refused or is_over:
+                    break
+                await waking.wait(deadline - loop.time())
+            finally:
+                waking.stop()
+        self.session.rotate()
+
+    async def _lives(self, seconds: float) -> list[tuple[ReadPlace, LivePartition]]:
+        """Those of the session's partitions that can be read; what cannot is refused, what is being loaded comes later."""
+        shares = self.parts.shares
+        turn = self.parts.turns.begin()
+        loads: dict[ReadPlace, asyncio.Task[LivePartition]] = {}
+        for place in list(self.session.partitions):
+            await turn.step()
+            share_place = SharePlace(self.key.group_id, *place)
+            try:
+                if shares.loaded(share_place) is None:
+                    loads[place] = shares.load(share_place)
+            except KafkaError as error:
+                self.refused[place] = Refusal.of(error)
+        self.refused.update(await _ended(loads, seconds))
+        found = []
+        for place in list(self.session.partitions):
+            await turn.step()
+            if place not in self.refused:
+                live = shares.loaded(SharePlace(self.key.group_id, *place))
+                if live is not None:
+                    found.append((place, live))
+        return found
+
+    def _look(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> Missing | None:
+        """Returns what another thread should bring first; nothing is acquired then."""
+        config = self.parts.config
+        limit = min(self.request.max_bytes, config.fetch_max_bytes)
+        limit = min(limit, self.parts.answer_room_bytes())
+        enough = max(_LOOK_BYTES, self.request.min_bytes)
+        seen: list[tuple[ReadPlace, Seen]] = []
+        total = 0
+        for place, live in lives:
+            try:
+                one = look(
+                    live,
+                    min(limit - total, enough),
+                    at_least_one=not seen and limit > 0,
+                    beside=self.beside,
+                )
+            except NotAtHand as not_at_hand:
+                return not_at_hand.missing
+            except KafkaError as error:
+                self.refused[place] = Refusal.of(error)
+                continue
+            if one is not None:
+                seen.append((place, one))
+                total += one.size_bytes
+        if total >= self.request.min_bytes or is_over or self.refused:
+            self._take(seen)
+        return None
+
+    def _take(self, seen: Sequence[tuple[ReadPlace, Seen]]) -> None:
+        request = self.request
+        by_batches = (
+            self.circumstances.api_version < _SINCE_MODES or request.share_acquire_mode != _RECORD_LIMIT
+        )
+        room = Room(
+            records=request.max_records,
+            by_batches=by_batches,
+            batch_size=request.batch_size,
+        )
+        now_ms = self.parts.shares.now_ms()
+        for place, one in seen:
+            if room.records <= 0:
+                break
+            found = take(one, self.key.member_id, room, now_ms)
+            if found is not None:
+                self.found[place] = found
+
+
+async def _ended(
+    loads: dict[ReadPlace, asyncio.Task[LivePartition]], seconds: float
+) -> dict[ReadPlace, Refusal]:
+    """Wait for the partitions that are being loaded; those that cannot be. They are loaded on when time is up."""
+    refused: dict[ReadPlace, Refusal] = {}
+    try:
+        async with asyncio.timeout(max(seconds, 0.001)):
+            for place, task in loads.items():
+                try:
+                    await outcome_of(task)
+                except KafkaError as error:
+                    refused[place] = Refusal.of(error)
+    except TimeoutError:
+        pass
+    return refused
+
+
+class _Waking:
+    """Watches partitions, from the moment it is made, for anything that may bring records."""
+
+    def __init__(self, lives: Sequence[tuple[ReadPlace, LivePartition]]) -> None:
+        self._lives = [live for _, live in lives]
+        self._event = asyncio.Event()
+        for live in self._lives:
+            live.watch(self._event.set)
+            live.partition.watch(self, committed_only=live.settings.committed_only)
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        self._event.set()
+
+    def ended(self, partition: Partition) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._event.wait()
+        except TimeoutError:
+            return
+
+    def stop(self) -> None:
+        for live in self._lives:
+            live.unwatch(self._event.set)
+            live.partition.unwatch(self)
+
+
+async def _told(
+    parts: Parts, verdicts: dict[ReadPlace, Verdict], fetching: _Fetching
+) -> list[ShareFetchableTopicResponse]:
+    turn = parts.turns.begin()
+    topics: dict[object, ShareFetchableTopicResponse] = {}
+    for place in dict.fromkeys([*verdicts, *fetching.refused, *fetching.found]):
+        await turn.step()
+        topic_id, index = place
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
+        verdict = verdicts.get(place, Verdict(ErrorCode.NONE))
+        refused = fetching.refused.get(place)
+        found = fetching.found.get(place)
+        topic.partitions.append(
+            PartitionData(
+                partition_index=index,
+                error_code=ErrorCode.NONE if refused is None else refused.code,
+                error_message=None if refused is None else refused.message,
+                acknowledge_error_code=verdict.code,
+                acknowledge_error_message=verdict.message,
+                records=b"" if found is None else found.records,
+                acquired_records=[] if found is None else _acquired(found),
+            )
+        )
+    return list(topics.values())
+
+
+def _acquired(found: Found) -> list[AcquiredRecords]:
+    return [
+        AcquiredRecords(
+            first_offset=one.first_offset, last_offset=one.last_offset, delivery_count=one.delivery_count
+        )
+        for one in found.acquired
+    ]
+
+
+SERVED = Served(78, handle, holds=True)

@@ -1,0 +1,29 @@
+"""ShareGroupHeartbeat (76): be a member of a share group (KIP-932). Version 1.
+
+Nothing waits: a member learns its partitions by its next heartbeat. UNSUPPORTED_VERSION where `share.version` is at 0.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.cluster.features import SHARE_VERSION, level_of
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators.group_requests import caller
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.share.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse:
+    if level_of(parts.image, SHARE_VERSION) < 1:
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        return await parts.groups.share_heartbeat(request, caller(circumstances))
+    except KafkaError as error:
+        return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+SERVED = Served(76, handle)

@@ -1,0 +1,56 @@
+"""WriteShareGroupState (85): a partition's leader has a share group's progress kept (KIP-932). Between brokers. Versions 0-1.
+
+FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, INVALID_REQUEST for batches that cannot be. How much is done with above the
+start (v1) is counted here, from the batches.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.share.state_requests import kept
+from odradek.groups.share.state import ShareStates, StateChange
+from odradek.groups.share.state_formats import unlisted
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol import MalformedMessage
+from odradek.protocol.messages.share.write_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: WriteShareGroupStateRequest
+) -> WriteShareGroupStateResponse:
+    outcomes = await kept(
+        parts,
+        request,
+        lambda place, one: partial(ShareStates.write, place=place, change=_change(one)),
+        _result,
+    )
+    return WriteShareGroupStateResponse(
+        results=[
+            WriteStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
+        ]
+    )
+
+
+def _change(asked: PartitionData) -> StateChange:
+    try:
+        batches = unlisted(asked.state_batches)
+    except MalformedMessage as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    return StateChange(asked.state_epoch, asked.leader_epoch, asked.start_offset, batches)
+
+
+def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:
+    if outcome is None:
+        return PartitionResult(partition=partition)
+    return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
+
+
+SERVED = Served(85, handle)

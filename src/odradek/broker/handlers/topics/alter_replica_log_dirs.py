@@ -1,0 +1,50 @@
+"""AlterReplicaLogDirs (34). Versions 1-2: move partitions between this broker's data directories (KIP-113).
+
+The answer says that a move has begun; DescribeLogDirs shows how far it is, as a future log with its lag. To ask for the
+directory where the partition is already gives a move up.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.config.data_directory import absolute_directory
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.topics.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    turn = parts.turns.begin()
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            result = results.setdefault(
+                topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=[])
+            )
+            for index in topic.partitions:
+                await turn.step()
+                code = _begin(parts, directory.path, topic.name, index)
+                result.partitions.append(
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _begin(parts: Parts, path: str, topic: str, index: int) -> ErrorCode:
+    wanted = absolute_directory(path)
+    if not path.startswith("/") or wanted not in parts.config.log_dirs:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    try:
+        parts.moves.start(topic, index, wanted)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+SERVED = Served(34, handle, is_quick=True)

@@ -1,0 +1,135 @@
+"""AddPartitionsToTxn (24): partitions join a transaction, or are asked about.
+
+Versions 0-3 come from clients, one transaction each. From v4 on brokers send it, several transactions at once, each to be added
+to or only to be verified (KIP-890); a transaction that is being completed is told at once then, not waited for: the others'
+answers come with its own. One partition that may not join keeps all others of its transaction out: they get
+OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED from v2; before, INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators.transactions import code_of
+from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol.messages.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.transactions.state import Identity, TransactionVersion
+
+_SINCE_BATCHES: Final = 4
+_SINCE_FENCED: Final = 2
+
+
+def handle(
+    parts: Parts, circumstances: Circumstances, request: AddPartitionsToTxnRequest
+) -> Awaitable[AddPartitionsToTxnResponse]:
+    if circumstances.api_version < _SINCE_BATCHES:
+        return _of_client(parts, circumstances, request)
+    return _of_brokers(parts, request)
+
+
+async def _of_client(
+    parts: Parts, circumstances: Circumstances, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    codes = await _codes(
+        parts,
+        transaction,
+        client_version=TransactionVersion.CLASSIC,
+        knows_fenced=circumstances.api_version >= _SINCE_FENCED,
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(transaction.topics, codes))
+
+
+async def _of_brokers(parts: Parts, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    codes_of = partial(_codes, parts, client_version=TransactionVersion.EPOCH_FOR_EACH, knows_fenced=True)
+    found = await parts.turns.begin().gather(codes_of, request.transactions)
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=one.transactional_id, topic_results=_results(one.topics, codes)
+            )
+            for one, codes in zip(request.transactions, found, strict=True)
+        ]
+    )
+
+
+async def _codes(
+    parts: Parts,
+    transaction: AddPartitionsToTxnTransaction,
+    *,
+    client_version: TransactionVersion,
+    knows_fenced: bool,
+) -> Mapping[TopicPartition, ErrorCode]:
+    wanted = frozenset(_partitions(transaction.topics))
+    by_client = client_version is TransactionVersion.CLASSIC
+    refused = _refused(parts.image, wanted, by_client=by_client)
+    if refused:
+        return {one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in wanted}
+    who = Identity(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
+    try:
+        if transaction.verify_only:
+            return await parts.transactions.verify_partitions(
+                transaction.transactional_id, who, wanted, patiently=by_client
+            )
+        await parts.transactions.add_partitions(
+            transaction.transactional_id, who, wanted, client_version=client_version, patiently=by_client
+        )
+    except KafkaError as error:
+        return dict.fromkeys(wanted, code_of(error, knows_fenced=knows_fenced))
+    return dict.fromkeys(wanted, ErrorCode.NONE)
+
+
+def _refused(
+    image: ClusterImage, wanted: Iterable[TopicPartition], *, by_client: bool
+) -> dict[TopicPartition, ErrorCode]:
+    """Partitions that do not exist, or that clients may not write."""
+    refused = {}
+    for name in wanted:
+        topic = image.topics.get(name.topic)
+        if by_client and name.topic in INTERNAL_TOPICS:
+            refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or not 0 <= name.partition < len(topic.partitions):
+            refused[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
+
+
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartition]:
+    return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
+
+
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], codes: Mapping[TopicPartition, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+SERVED = Served(24, handle)

@@ -1,0 +1,46 @@
+"""DescribeTransactions (65): the state of transactional ids that this broker coordinates (KIP-664). Version 0."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.transactions.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    unique = list(dict.fromkeys(request.transactional_ids))
+    states = await parts.turns.begin().gather(partial(_describe, parts), unique)
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+async def _describe(parts: Parts, transactional_id: str) -> TransactionState:
+    try:
+        found = await parts.transactions.find(transactional_id)
+    except KafkaError as error:
+        return TransactionState(error_code=error.code, transactional_id=transactional_id)
+    return TransactionState(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=found.state.title,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[
+            TopicData(topic=topic, partitions=[one.partition for one in ones])
+            for topic, ones in groupby(sorted(found.partitions), key=lambda one: one.topic)
+        ],
+    )
+
+
+SERVED = Served(65, handle)

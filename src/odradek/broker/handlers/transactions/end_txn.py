@@ -1,0 +1,41 @@
+"""EndTxn (26): commit or abort a transaction. The answer comes when the decision is durable; markers follow.
+
+Versions 0-5. With v5 each transaction ends its epoch, and the answer says who the producer is from then on (KIP-890).
+PRODUCER_FENCED from v2; before, INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators.transactions import code_of
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.transactions.state import Identity, TransactionVersion
+
+_SINCE_FENCED: Final = 2
+_SINCE_EPOCHS: Final = 5
+
+
+async def handle(parts: Parts, circumstances: Circumstances, request: EndTxnRequest) -> EndTxnResponse:
+    bumps = circumstances.api_version >= _SINCE_EPOCHS
+    try:
+        identity = await parts.transactions.end(
+            request.transactional_id,
+            Identity(producer_id=request.producer_id, producer_epoch=request.producer_epoch),
+            commit=request.committed,
+            client_version=TransactionVersion.EPOCH_FOR_EACH if bumps else TransactionVersion.CLASSIC,
+        )
+    except KafkaError as error:
+        return EndTxnResponse(
+            error_code=code_of(error, knows_fenced=circumstances.api_version >= _SINCE_FENCED)
+        )
+    if not bumps:
+        return EndTxnResponse(error_code=ErrorCode.NONE)
+    return EndTxnResponse(
+        error_code=ErrorCode.NONE, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
+    )
+
+
+SERVED = Served(26, handle)

@@ -1,0 +1,71 @@
+"""ListTransactions (66): transactional ids that this broker coordinates (KIP-664), as they are filtered for.
+
+Versions 0-2: by state and producer id; from v1 by how long the transaction runs (KIP-994); from v2 by a pattern that the whole
+id must match (KIP-1152), in RE2's syntax and, as there, in linear time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.groups.consumer.regex import TopicPattern
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.transactions.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from odradek.transactions.state import STATES_BY_TITLE, Transaction
+
+_ANY_DURATION: Final = -1
+_ASCII: Final = frozenset(map(chr, range(128)))
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    unknown = [one for one in dict.fromkeys(request.state_filters) if one not in STATES_BY_TITLE]
+    try:
+        found = await parts.transactions.select(_filter(request, parts.runtime.clock.wall_ms()))
+        found = _matching(found, request.transactional_id_pattern)
+    except KafkaError as error:
+        return ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
+    return ListTransactionsResponse(
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=unknown,
+        transaction_states=[
+            TransactionState(
+                transactional_id=transactional_id,
+                producer_id=one.producer_id,
+                transaction_state=one.state.title,
+            )
+            for transactional_id, one in found
+        ],
+    )
+
+
+def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[str, Transaction], bool]:
+    states = {STATES_BY_TITLE[one] for one in request.state_filters if one in STATES_BY_TITLE}
+    producer_ids = set(request.producer_id_filters)
+
+    def wanted(transactional_id: str, one: Transaction) -> bool:
+        if producer_ids and one.producer_id not in producer_ids:
+            return False
+        if request.state_filters and one.state not in states:
+            return False
+        return request.duration_filter <= _ANY_DURATION or now_ms - one.started_ms > request.duration_filter
+
+    return wanted
+
+
+def _matching(found: list[tuple[str, Transaction]], pattern: str | None) -> list[tuple[str, Transaction]]:
+    """Those whose id matches, of whatever characters it is. INVALID_REGULAR_EXPRESSION."""
+    if not pattern:
+        return found
+    compiled = TopicPattern(pattern, _ASCII.union(*(transactional_id for transactional_id, _ in found)))
+    return [one for one in found if compiled.matches(one[0])]
+
+
+SERVED = Served(66, handle)

@@ -1,0 +1,156 @@
+"""TxnOffsetCommit (28): commit a group's offsets as part of a transaction. Versions 0-5.
+
+They count once the transaction commits. Whether the producer's transaction includes the group's partition of
+`__consumer_offsets` is asked of the transaction's coordinator: up to version 4 it must already, later it is added (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.coordinators.group_requests import commit_in_time, commit_records, has_partition
+from odradek.broker.coordinators.runtime import CONSUMER_OFFSETS
+from odradek.groups.kinds import Committer, check_group_id
+from odradek.groups.offsets.committing import Commit, CommitRequest
+from odradek.groups.offsets.table import Place
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol.messages.transactions.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from odradek.runtime.turns import Turn, slices
+from odradek.shards import BatchProducer
+from odradek.storage.producers.producer_state import ProducerState
+
+_SINCE_ABORTABLE: Final = 4
+_SINCE_ADDED_BY_ITSELF: Final = 5
+
+
+async def handle(
+    parts: Parts, circumstances: Circumstances, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    turn = parts.turns.begin()
+    commits: list[Commit] = []
+    for topic in request.topics:
+        for some in slices(topic.partitions):
+            await turn.step()
+            commits += _commits(parts, topic.name, some)
+    verdicts: dict[Place, ErrorCode] = {}
+    if commits:
+        try:
+            verdicts = await _commit(parts, turn, circumstances.api_version, request, commits)
+        except KafkaError as error:
+            verdicts = dict.fromkeys((one.place for one in commits), error.code)
+    topics = []
+    for topic in request.topics:
+        partitions = await turn.map(partial(_answer, verdicts, topic.name), topic.partitions)
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _answer(
+    verdicts: dict[Place, ErrorCode], topic: str, asked: TxnOffsetCommitRequestPartition
+) -> TxnOffsetCommitResponsePartition:
+    code = verdicts.get((topic, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+
+
+def _commits(parts: Parts, topic: str, asked: Sequence[TxnOffsetCommitRequestPartition]) -> list[Commit]:
+    """Those whose partition exists."""
+    return [
+        Commit(
+            topic=topic,
+            topic_id=parts.image.topics[topic].topic_id,
+            partition=one.partition_index,
+            offset=one.committed_offset,
+            leader_epoch=one.committed_leader_epoch,
+            metadata=one.committed_metadata,
+        )
+        for one in asked
+        if has_partition(parts, topic, one.partition_index)
+    ]
+
+
+async def _commit(
+    parts: Parts, turn: Turn, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
+) -> dict[Place, ErrorCode]:
+    check_group_id(request.group_id)
+    committer = Committer(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        is_transactional=True,
+        api_version=version,
+    )
+    asked = CommitRequest(
+        group_id=request.group_id,
+        committer=committer,
+        commits=commits,
+        producer=BatchProducer(request.producer_id, request.producer_epoch),
+    )
+    made = await commit_records(parts, turn, asked)
+    await _admit(parts, version, request)
+    # Nothing is awaited from here until the shard has appended: what was verified is still true.
+    return await commit_in_time(parts, asked, made)
+
+
+async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) -> None:
+    """Raise unless the offsets may be appended, now, as part of the producer's transaction.
+
+    A marker that comes while the coordinator is asked voids its answer: the transaction that it spoke of may be over, and the
+    offsets would begin one that nobody ends.
+    """
+    place = TopicPartition(CONSUMER_OFFSETS, parts.groups.shards.index_for(request.group_id))
+    parts.groups.shards.shard(
+        place.partition
+    )  # NOT_COORDINATOR says where to look; a partition that is missing does not
+    partition = parts.replicas.leader(*place)
+    before = partition.log.producers.get(request.producer_id)
+    _check_epoch(before, request)
+    if _is_under_way(before, request):
+        return
+    verdicts = await parts.coordinators.verifier.verify(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [place],
+        add=version >= _SINCE_ADDED_BY_ITSELF,
+    )
+    verdict = verdicts[place]
+    if verdict is ErrorCode.TRANSACTION_ABORTABLE and version < _SINCE_ABORTABLE:
+        verdict = ErrorCode.INVALID_TXN_STATE
+    if verdict is ErrorCode.NETWORK_EXCEPTION:
+        verdict = (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )  # older clients know this one, and come again at once
+    if verdict is not ErrorCode.NONE:
+        raise KafkaError(verdict)
+    after = partition.log.producers.get(request.producer_id)
+    _check_epoch(after, request)
+    if after is not before and not _is_under_way(after, request):
+        raise KafkaError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # every client comes again on this one
+            f"a transaction of producer {request.producer_id} ended while its offsets were verified",
+        )
+
+
+def _check_epoch(state: ProducerState | None, request: TxnOffsetCommitRequest) -> None:
+    if state is not None and request.producer_epoch < state.epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {request.producer_id} is at epoch {state.epoch}, the request says {request.producer_epoch}",
+        )
+
+
+def _is_under_way(state: ProducerState | None, request: TxnOffsetCommitRequest) -> bool:
+    return state is not None and state.transaction_first_offset >= 0 and state.epoch == request.producer_epoch
+
+
+SERVED = Served(28, handle)

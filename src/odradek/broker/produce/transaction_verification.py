@@ -1,0 +1,121 @@
+"""May a client's batch begin a transaction in a partition? Its coordinator is asked first (KIP-890).
+
+A batch of a transaction that is under way in the partition needs no question. Any other is held, with all that its connection
+sends after it, while the coordinator is asked: whether the partition was added to the transaction, or, for newer clients, to
+add it. The guard that the partition gave before the question voids the answer if a marker comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Final, Protocol
+
+from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.model.ids import TopicPartition
+from odradek.records import BatchHeader
+from odradek.replication.partition import Partition
+from odradek.storage.producers.verification import UNVERIFIED, Guard
+
+ADDS_PARTITIONS_SINCE_PRODUCE: Final = 12
+_ABORTABLE_SINCE_PRODUCE: Final = 11
+_COMES_BACK: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+
+
+class TransactionVerifier(Protocol):
+    """What producing needs of the transaction coordinators; the service in `transactions/`."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        add: bool,
+    ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
+        """Whether the partitions are part of the producer's open transaction; with `add` they become it. Raises nothing."""
+
+
+class Admission:
+    """The transactional batches of one Produce request: under which guard each may be appended, or why not."""
+
+    def __init__(self, verifier: TransactionVerifier, transactional_id: str, api_version: int) -> None:
+        self._verifier = verifier
+        self._transactional_id = transactional_id
+        self._version = api_version
+        self._producer: tuple[int, int] | None = None
+        self._guards: dict[Partition, Guard] = {}
+        self._refused: dict[Partition, Refusal] = {}
+
+    @property
+    def has_questions(self) -> bool:
+        return bool(self._guards)
+
+    def take(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
+        """A batch that is to be appended. INVALID_PRODUCER_ID_MAPPING when the request has more than one producer."""
+        if header.producer_id < 0:
+            return
+        producer = (header.producer_id, header.producer_epoch)
+        if self._producer not in (None, producer):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                f"transactional id {self._transactional_id!r} has one producer, the request has batches of two",
+            )
+        self._producer = producer
+        bumps_epoch = self._version >= ADDS_PARTITIONS_SINCE_PRODUCE
+        guard = partition.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
+        if guard is not None:
+            self._guards[partition] = guard
+
+    async def ask(self) -> None:
+        """All questions at once; `guard_of` tells the outcomes."""
+        if self._producer is None or not self._guards:
+            return
+        partitions = {partition.name: partition for partition in self._guards}
+        answers = await self._verifier.verify(
+            self._transactional_id,
+            *self._producer,
+            list(partitions),
+            add=self._version >= ADDS_PARTITIONS_SINCE_PRODUCE,
+        )
+        for name, code in answers.items():
+            if code is not ErrorCode.NONE:
+                self._refuse(partitions[name], code)
+
+    def _refuse(self, partition: Partition, code: ErrorCode) -> None:
+        assert self._producer is not None
+        self._refused[partition] = _as_produce_error(partition, code, self._version)
+        if code not in _COMES_BACK:
+            partition.log.producers.verifications.refused(self._producer[0], self._guards[partition])
+
+    def guard_of(self, partition: Partition) -> Guard:
+        """Raises what the coordinator said against an append."""
+        refused = self._refused.get(partition)
+        if refused is not None:
+            raise refused.error()
+        return self._guards.get(partition, UNVERIFIED)
+
+
+def _as_produce_error(partition: Partition, code: ErrorCode, version: int) -> Refusal:
+    """As Kafka tells producers. What passes becomes NOT_ENOUGH_REPLICAS: on that every client, also one that knows nothing of
+    coordinators in Produce, tries again without asking for metadata first.
+    """
+    known = code
+    if code in _COMES_BACK and (
+        code is not ErrorCode.CONCURRENT_TRANSACTIONS or version < ADDS_PARTITIONS_SINCE_PRODUCE
+    ):
+        known = ErrorCode.NOT_ENOUGH_REPLICAS
+    elif code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE_PRODUCE:
+        known = ErrorCode.INVALID_TXN_STATE
+    return Refusal(
+        code=known,
+        message=f"{partition.name} could not join the transaction, its coordinator says: {code.name}",
+    )

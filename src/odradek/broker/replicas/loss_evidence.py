@@ -1,0 +1,84 @@
+"""What a broker may conclude about a replica from the cluster's state, the registry's record of its disks, and the disks.
+
+One table, in `judged`. Its rule: a replica that the cluster counts on (it is in the ISR, or eligible) and that is not what it
+was never leads. Where others have the records it goes on with what is left, and fetches the rest; where nobody has, it is
+offline until a person brings the disk back or accepts the loss. Only a log of which nothing says that it was ever made is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from odradek.cluster.image import PartitionImage
+from odradek.model.ids import BrokerId
+from odradek.storage.directories.lack_notes import LackNote
+from odradek.storage.directories.log_manager import Absent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFindings:
+    """What the registry's record says about this broker's disks."""
+
+    is_gone: bool = False
+    """A directory that this broker had is not there: lost, swapped, or taken out of log.dirs."""
+    older: frozenset[str] = frozenset()
+    """Paths of directories that are older copies: the same disk was newer once."""
+
+
+ALL_THERE: Final = DiskFindings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """How to open a replica's log; see `LogDirectories.open_log`."""
+
+    repairable: bool
+    if_absent: Absent
+    lack: str | None = None
+
+
+def judged(
+    state: PartitionImage,
+    me: BrokerId,
+    *,
+    is_new: bool = False,
+    was_held: bool = False,
+    is_on_older: bool = False,
+    findings: DiskFindings = ALL_THERE,
+) -> Judgement:
+    """`is_new`: the partition came to this broker in this life. `was_held`: something on its disks says that its log was made.
+    `is_on_older`: its log is in a directory that is an older copy.
+    """
+    safe = {*state.isr, *state.eligible}
+    others_have_it = bool(safe - {me})
+    if me not in safe:
+        return Judgement(repairable=others_have_it, if_absent=Absent.MAKE)
+    lack = "its log directory is an older copy of what this broker had" if is_on_older else None
+    had_records = was_held or findings.is_gone or bool(findings.older)
+    if is_new:
+        absent = Absent.MAKE
+    elif had_records:
+        absent = Absent.LACKS if others_have_it else Absent.LOST
+    else:  # all brokers may have died just when the topic was created: then somebody must lead
+        absent = Absent.DOUBTED if others_have_it else Absent.MAKE
+    return Judgement(repairable=others_have_it, if_absent=absent, lack=lack)
+
+
+ACCEPTED: Final = Judgement(repairable=True, if_absent=Absent.MAKE)
+"""Somebody accepted the loss: the replica goes on with what there is."""
+
+
+def is_loss_accepted(state: PartitionImage, me: BrokerId) -> bool:
+    """This broker was elected although it lacks something: by command, or because the topic allows it."""
+    return state.leader == me and state.recovering
+
+
+def note_after(note: LackNote, *, counts: bool, leads: bool) -> LackNote | None:
+    """What remains of the note when the cluster's state is this; None when nothing does.
+
+    A replica on which the cluster counts again, after it did not, was fetched and found in sync.
+    """
+    if leads or (counts and not note.is_counted_on):
+        return None
+    return replace(note, is_counted_on=counts)

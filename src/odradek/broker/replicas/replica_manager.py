@@ -1,0 +1,512 @@
+"""The replicas of this broker: opened, given their roles, reconfigured, retired and removed as the cluster's image changes.
+
+Of every partition in the image that names this broker as a replica there is one here, and of no other. One partition's trouble
+stays its own: a log that cannot be opened, or whose directory failed, is offline, answers KAFKA_STORAGE_ERROR, and leaves the
+others alone. A partition offline because the disk was full comes back by itself.
+
+Where to find what: `held_replicas.py` has them, `replica_roles.py` says who leads, `replica_opening.py` opens and deletes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings, is_loss_accepted
+from odradek.broker.replicas.opening import ReplicaOpening, Wanted
+from odradek.broker.replicas.replica_registry import HeldReplicas, ReplicaId
+from odradek.broker.replicas.roles import Following, ReplicaRoles
+from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.definition import LONG_MAX
+from odradek.config.topic import LogConfig, topic_config
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, TopicPartition
+from odradek.replication.flusher import Flusher
+from odradek.replication.partition import Membership, Partition
+from odradek.replication.throttle import Throttle
+from odradek.runtime.ports import Runtime
+from odradek.security.buckets import Window
+from odradek.storage.directories.log_dir_move import FolderCopy
+from odradek.storage.directories.log_manager import Absent, LogDirectories
+from odradek.storage.log.damage import DamagedBatchError
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.storage.cleaning.service import LogCleaner
+
+_log = events.get("broker")
+_TURN: Final = 256
+"""After so many partitions, others get the loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryState:
+    """One data directory, for DescribeLogDirs; -1 bytes when its space cannot be read."""
+
+    path: str
+    offline: bool
+    partitions: tuple[Partition, ...] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+class Replicas:
+    """Used on the event loop only. `member` is given where the broker may be one of several."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directories: LogDirectories,
+        *,
+        me: BrokerId,
+        on_all_failed: Callable[[], None],
+        member: Membership | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._directories = directories
+        self._on_all_failed = on_all_failed
+        self._flusher = Flusher(runtime.offload, self._flush_failed)
+        self._cleaner: LogCleaner | None = None
+        """Made, and imported, for the first log that is compacted."""
+        self._compacts = True
+        self._held = HeldReplicas(me)
+        self._partitions = self._held.partitions
+        self._roles = ReplicaRoles(me, runtime.clock)
+        self._opening = ReplicaOpening(
+            directories, self._held, self._roles, self._flusher, member, self._assume
+        )
+        self._applied: dict[UUID, TopicImage] = {}
+        self._config: BrokerConfig | None = None
+        self.leader_throttle: Final = Throttle(me, self._leader_rate, self._throttle_window)
+        """Of what others copy from here."""
+        self._changing = asyncio.Lock()
+        """Logs are opened and deleted, and roles given, by one at a time."""
+        self.leader = self._held.leader
+        self.leader_by_id = self._held.leader_by_id
+        self.replica = self._held.replica
+        self.replica_by_id = self._held.replica_by_id
+        self.is_offline = self._held.is_offline
+        directories.on_failure = self._directory_failed
+        directories.on_damaged = self._met_damage
+
+    def announce(self, *, on_led: Callable[[Partition], None], on_lost: Callable[[Partition], None]) -> None:
+        """Who wants to know when this broker begins to lead a partition, and can append to it; and when it leads it no longer:
+        others do, or under another epoch, or it was deleted or is offline. Each is called once for each leadership."""
+        self._roles.on_led, self._roles.on_lost = on_led, on_lost
+
+    def report_to(self, on_offline_changed: Callable[[], None]) -> None:
+        """Who wants to know when `offline` or `damaged` may have changed."""
+        self._held.on_offline_changed = on_offline_changed
+
+    def expect_following(self, make: Callable[[], Following]) -> None:
+        """What to fetch with; made when there is something to follow for the first time."""
+        self._roles.make_following = make
+
+    def _leader_rate(self) -> int:
+        return LONG_MAX if self._config is None else self._config.leader_replication_throttled_rate
+
+    def _throttle_window(self) -> Window:
+        if self._config is None:
+            return Window()
+        return Window(
+            sample_count=self._config.replication_quota_window_num,
+            sample_seconds=self._config.replication_quota_window_size_seconds,
+        )
+
+    def check_writable_by_clients(self, partition: Partition) -> None:
+        if partition.name.topic in INTERNAL_TOPICS:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers alone"
+            )
+
+    @property
+    def newest_image(self) -> ClusterImage | None:
+        """The one that is being applied: what this broker leads already is in it, though it is not shown yet."""
+        return self._held.image
+
+    @property
+    def offline(self) -> frozenset[ReplicaId]:
+        """Replicas that should be here and cannot be used, for the controller to know."""
+        return self._held.offline
+
+    @property
+    def damaged(self) -> frozenset[ReplicaId]:
+        """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them; those that are to be
+        cut until they are, though nobody counts on them: that takes another leader epoch. And those that may show what was
+        deleted, unless they follow by now: then their leader says in a moment where the log begins.
+        """
+        found = set[ReplicaId]()
+        for name in self._directories.damaged:
+            partition = self._partitions.get(name)
+            if partition is not None:
+                state = self._held.assigned(partition.topic_id, name.partition)
+                counts = state is not None and self._held.me in (*state.isr, *state.eligible)
+                if counts or (state is not None and partition.log.damage_offset is not None):
+                    found.add((partition.topic_id, name.partition))
+        for name in self._directories.doubtful:
+            partition = self._partitions.get(name)
+            if partition is not None and (partition.is_leader or not self._held.has_roles):
+                found.add((partition.topic_id, name.partition))
+        return frozenset(found)
+
+    @property
+    def lost(self) -> frozenset[ReplicaId]:
+        """Replicas that the image counts on, and that have not all that they had: they may lead only if that is accepted."""
+        found = set(self._held.lost)
+        for name in self._directories.damaged:
+            partition = self._partitions.get(name)
+            if partition is not None and partition.log.lacks_records and self._is_counted_on(partition):
+                found.add((partition.topic_id, name.partition))
+        return frozenset(found)
+
+    @property
+    def lacking(self) -> frozenset[ReplicaId]:
+        """Replicas that nobody counts on, and that lack what they had: any other is better."""
+        noted = [self._partitions.get(name) for name in self._directories.lack_notes]
+        return frozenset(
+            (one.topic_id, one.name.partition)
+            for one in noted
+            if one is not None and not self._is_counted_on(one)
+        )
+
+    def _is_counted_on(self, partition: Partition) -> bool:
+        state = self._held.assigned(partition.topic_id, partition.name.partition)
+        return state is not None and self._held.me in (*state.isr, *state.eligible)
+
+    def directory_states(self) -> list[DirectoryState]:
+        states = []
+        for directory in self._directories.all():
+            if directory.offline is not None:
+                states.append(DirectoryState(path=directory.path, offline=True))
+                continue
+            total_bytes, usable_bytes = directory.space()
+            held = [one for one in self._held if self._directories.home_of(one.name) == directory.path]
+            states.append(
+                DirectoryState(
+                    path=directory.path,
+                    offline=False,
+                    partitions=tuple(held),
+                    total_bytes=total_bytes,
+                    usable_bytes=usable_bytes,
+                )
+            )
+        return states
+
+    # -- following the cluster
+
+    async def load(
+        self, image: ClusterImage, config: BrokerConfig, findings: DiskFindings = ALL_THERE
+    ) -> None:
+        """Open every replica that the image has for this broker.
+
+        They get no roles: the image may be of a former life, whose leadership ended with it, as did what was not durable.
+        What `findings` say of the disks is on the disks when this returns.
+        """
+        began = self._runtime.clock.monotonic()
+        self._opening.findings = findings
+        async with self._changing:
+            await self._take_on(image, config, are_new=False)
+            await self._directories.note_evidence()
+        if self._partitions and not all(directory.was_clean for directory in self._directories.all()):
+            seconds = round(self._runtime.clock.monotonic() - began, 3)
+            _log.info("logs_recovered", count=len(self._partitions), seconds=seconds)
+
+    async def apply(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
+        """Do what it takes to get to the next image."""
+        async with self._changing:
+            first, self._held.has_roles = not self._held.has_roles, True
+            await self._take_on(after, config, are_new=True, first=first)
+            if first:
+                await self._set_strays_aside(after)
+
+    async def _set_strays_aside(self, image: ClusterImage) -> None:
+        """Logs for which the cluster has no place here, says a controller in office: of topics that were deleted, or replicas
+        that were moved away, while this broker or one of its directories was down."""
+        me = self._held.me
+
+        def is_placed_here(topic_id: UUID, index: int) -> bool:
+            topic = image.topics_by_id.get(topic_id)
+            return (
+                topic is not None and index < len(topic.partitions) and me in topic.partitions[index].replicas
+            )
+
+        known = [
+            TopicPartition(topic.name, index)
+            for topic in image.topics.values()
+            for index, state in enumerate(topic.partitions)
+            if me in state.replicas
+        ]
+        try:
+            await self._directories.set_strays_aside(known, is_placed_here)
+        except KafkaError as error:
+            _log.warning("strays_not_set_aside", reason=error.message)
+
+    async def _take_on(
+        self, image: ClusterImage, config: BrokerConfig, *, are_new: bool, first: bool = False
+    ) -> None:
+        """Roles of what is open come first, for they cannot wait; then what is to go, then what is to come."""
+        self._held.image, self._config = image, config
+        self._roles.brokers_changed(image)
+        gone: list[tuple[TopicImage, int]] = []
+        wanted: list[Wanted] = []
+        changes = 0
+        for topic_id, topic in image.topics_by_id.items():
+            old = self._applied.get(topic_id)
+            if old is topic and not first:
+                continue
+            self._applied[topic_id] = topic
+            log_config = topic_config(topic.configs, config)
+            if old is not None and old.configs != topic.configs:
+                self._reconfigure_topic(topic, config)
+            for index in range(len(topic.partitions)):
+                if (
+                    first
+                    or old is None
+                    or index >= len(old.partitions)
+                    or old.partitions[index] != topic.partitions[index]
+                ):
+                    self._change(topic, index, log_config, gone, wanted)
+                    changes += 1
+                    if changes % _TURN == 0:
+                        await asyncio.sleep(0)
+        for topic_id in [one for one in self._applied if one not in image.topics_by_id]:
+            topic = self._applied.pop(topic_id)
+            gone.extend(
+                (topic, index)
+                for index, state in enumerate(topic.partitions)
+                if self._held.me in state.replicas
+            )
+        for topic, index in gone:
+            await self._opening.remove(topic, index, self._why_gone(topic, index))
+        self._directories.remove_deleted_soon()
+        await self._opening.open(wanted, are_new=are_new)
+        if self._held.has_roles and self._directories.lack_notes:
+            await self._opening.settle_lacks()
+
+    def _change(
+        self,
+        topic: TopicImage,
+        index: int,
+        log_config: LogConfig,
+        gone: list[tuple[TopicImage, int]],
+        wanted: list[Wanted],
+    ) -> None:
+        """One partition is new, or another than it was."""
+        partition = self._held.open_by_id(topic.topic_id, index)
+        state = topic.partitions[index]
+        is_away = self._held.is_away_now(TopicPartition(topic.name, index), topic.topic_id)
+        if self._held.me in state.replicas:
+            if partition is not None:
+                if self._held.has_roles:
+                    self._assume(partition, state)
+            elif not is_away:
+                wanted.append(Wanted(topic, index, log_config))
+            elif self._held.is_lost(TopicPartition(topic.name, index), topic.topic_id):
+                if self._held.me not in (
+                    *state.isr,
+                    *state.eligible,
+                ):  # the cluster goes on without what is lost
+                    wanted.append(Wanted(topic, index, log_config))
+                elif is_loss_accepted(state, self._held.me):
+                    _log.error("loss_accepted", partition=TopicPartition(topic.name, index))
+                    wanted.append(Wanted(topic, index, log_config, is_loss_accepted=True))
+        elif partition is not None or is_away:
+            gone.append((topic, index))
+
+    def _assume(self, partition: Partition, state: PartitionImage) -> None:
+        try:
+            self._roles.assume(partition, state)
+        except Exception as error:  # noqa: BLE001 - what stops one partition must not leave the others without a role
+            _log.exception("role_not_taken", partition=partition.name, leader=state.leader)
+            self._take_offline(partition, f"it could not take its role: {error}")
+
+    def _why_gone(self, topic: TopicImage, index: int) -> KafkaError:
+        if self._held.topic(topic.topic_id) is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was deleted")
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"others have the replicas of {topic.name}-{index} now"
+        )
+
+    async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
+        """The broker's settings changed, and with them what topics inherit."""
+        self._config = config
+        self._directories.producer_expiration_ms = config.producer_id_expiration_ms
+        for topic in image.topics.values():
+            self._reconfigure_topic(topic, config)
+
+    def _reconfigure_topic(self, topic: TopicImage, config: BrokerConfig) -> None:
+        log_config = topic_config(topic.configs, config)
+        for index in range(len(topic.partitions)):
+            partition = self._held.open_by_id(topic.topic_id, index)
+            if partition is not None:
+                partition.reconfigure(log_config)
+                self._held.note_flush_time(partition)
+
+    # -- the clockwork
+
+    async def apply_retention(self) -> None:
+        now_ms = self._runtime.clock.wall_ms()
+        for partition in self._held:
+            if partition.retired is None:
+                await self._retain(partition, now_ms)
+            await asyncio.sleep(0)  # tens of thousands of partitions must not hold the loop
+        await self._directories.remove_deleted()
+
+    async def _retain(self, partition: Partition, now_ms: int) -> None:
+        try:
+            await self._directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
+        except KafkaError as error:
+            _log.warning("retention_failed", partition=partition.name, reason=error.message)
+
+    async def compact(self) -> None:
+        """Compact what needs it, until nothing does."""
+        compacted = [one for one in self._held if "compact" in one.config.cleanup_policy]
+        if self._config is None or not compacted or not self._compacts:
+            return
+        if self._cleaner is None:
+            from odradek.storage.cleaning.service import LogCleaner
+
+            self._cleaner = LogCleaner(self._runtime, self._directories)
+        await self._cleaner.run_round(compacted, self._config)
+
+    def stop_compacting(self) -> None:
+        """A round under way ends soon, and none begins any more."""
+        self._compacts = False
+        if self._cleaner is not None:
+            self._cleaner.stop()
+
+    async def check_in_sync_replicas(self) -> None:
+        """Propose to take those out of ISRs who lag."""
+        now = self._runtime.clock.monotonic()
+        for number, partition in enumerate(list(self._roles.shared)):
+            partition.check_in_sync_replicas(now)
+            if number % _TURN == _TURN - 1:
+                await asyncio.sleep(0)
+
+    @property
+    def end_offsets(self) -> int:
+        """The sum of all: another one, if records came."""
+        return sum(partition.log.end_offset for partition in self._held)
+
+    async def write_checkpoints(self) -> None:
+        await self._directories.write_checkpoints(self._high_watermarks())
+
+    async def write_extents(self) -> None:
+        await self._directories.write_extents()
+
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        return {partition.name: partition.high_watermark for partition in self._held}
+
+    async def try_to_recover(self) -> None:
+        """Give back partitions whose disk was full and is not any more."""
+        for log in self._directories.failed_logs():
+            await self._directories.repair(log)
+        for name, topic_id, is_new in self._held.unopened:
+            await self._open_again(name, topic_id, is_new=is_new)
+
+    async def note_made_logs(self) -> None:
+        """Write down which logs there are, soon after one was made."""
+        await self._directories.note_made_logs()
+
+    async def _open_again(self, name: TopicPartition, topic_id: UUID, *, is_new: bool) -> None:
+        async with self._changing:
+            topic = self._held.topic(topic_id)
+            if topic is None or self._config is None or (name, topic_id, is_new) not in self._held.unopened:
+                return  # it was deleted, or opened, meanwhile
+            log_config = topic_config(topic.configs, self._config)
+            await self._opening.open([Wanted(topic, name.partition, log_config)], are_new=is_new)
+
+    async def flush_by_time(self) -> None:
+        """Flush what `flush.ms` says has waited long enough."""
+        for partition in self._held.timed:
+            partition.flush_if_due()
+
+    def delete_records(self, partition: Partition, offset: int) -> None:
+        partition.log.delete_records(offset)
+
+    # -- moves between directories
+
+    def begin_move(self, partition: Partition, path: str) -> FolderCopy | None:
+        """A copy to be filled, or None when the partition is at `path` already. KafkaError as in `LogDirectories`."""
+        copy = self._directories.begin_move(partition.name, path)
+        return None if self._directories.home_of(partition.name) == path else copy
+
+    async def give_up_move(self, copy: FolderCopy) -> None:
+        await self._directories.give_up_move(copy)
+
+    async def finish_move(self, partition: Partition, copy: FolderCopy) -> None:
+        """Let the partition go on from its copy. Its clients are sent away for a moment, with an error they try again on.
+
+        KafkaError when it cannot be done: the partition goes on where it was if its disk allows it.
+        """
+        async with self._changing:
+            if partition.retired is not None or self._partitions.get(partition.name) is not partition:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.name} is gone")
+            name, topic_id = partition.name, partition.topic_id
+            moving = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is being moved: try again")
+            partition.seal(moving)
+            self._held.remove(partition)
+            self._roles.drop(partition)
+            self._held.is_away(name, topic_id, moving)
+            try:
+                log = await self._directories.move_log(name, copy, topic_id, partition.config)
+            except KafkaError as error:
+                partition.retire(error)
+                await self._stay(partition, error)
+                raise
+            self._opening.succeed(partition, log)
+            partition.release()
+        await self._directories.remove_deleted()
+
+    async def _stay(self, partition: Partition, reason: KafkaError) -> None:
+        try:
+            log = await self._directories.open_log(
+                partition.name, partition.topic_id, partition.config, if_absent=Absent.LOST
+            )
+        except KafkaError:
+            self._held.is_away(partition.name, partition.topic_id, reason)
+        else:
+            self._opening.succeed(partition, log)
+
+    # -- failures
+
+    def _flush_failed(self, partition: Partition, error: OSError) -> None:
+        if (
+            partition.retired is not None
+        ):  # deleted meanwhile: nobody waits for it, and its name may be another's
+            _log.warning("flush_of_retired_failed", partition=partition.name, error=error)
+            return
+        self._directories.fail(partition.log, error)
+
+    def _directory_failed(self, path: str, error: OSError) -> None:
+        """What is in the directory cannot be trusted any more: all of it goes offline, until a restart."""
+        _log.error("log_directory_offline", path=path, error=error)
+        for held in self._held:
+            if self._directories.home_of(held.name) == path:
+                self._take_offline(held, f"the log directory {path} failed: {error}")
+        if self._directories.all_failed:
+            self._on_all_failed()
+
+    def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
+        _log.error("replica_damaged", partition=name, reason=damage.message)
+        self._held.on_offline_changed()
+
+    def _take_offline(self, partition: Partition, reason: str) -> None:
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
+        self._opening.retire(partition, error)
+        self._held.is_away(partition.name, partition.topic_id, error)
+
+    async def close(self) -> None:
+        """Make everything durable and mark the directories as cleanly closed."""
+        await self._roles.close()
+        await self._flusher.drain()
+        await self._directories.write_checkpoints(self._high_watermarks())
+        closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
+        for partition in self._held:
+            partition.retire(closing)
+            self._held.remove(partition)
+        await self._directories.close_logs()

@@ -1,0 +1,200 @@
+"""The replicas that this broker has: open, or offline with the reason why; and how requests find them."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from typing import Final
+from uuid import UUID
+
+from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
+from odradek.config.definition import LONG_MAX
+from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.model.ids import BrokerId, TopicPartition
+from odradek.replication.partition import Partition
+from odradek.storage.log.damage import LostRecordsError
+from odradek.telemetry import events
+
+_log = events.get("broker")
+_PASSES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""Why a log could not be opened, and may be later."""
+
+ReplicaId = tuple[UUID, int]
+"""A topic's id and the number of a partition."""
+
+
+class HeldReplicas:
+    """Used on the event loop only. `image` is the newest that is being applied."""
+
+    def __init__(self, me: BrokerId) -> None:
+        self.me: Final = me
+        self.image: ClusterImage | None = None
+        self.has_roles = False
+        """Roles count from the first image on that knows of this life of the broker."""
+        self.partitions: Final[dict[TopicPartition, Partition]] = {}
+        self._by_id: dict[ReplicaId, Partition] = {}
+        self._offline: dict[TopicPartition, tuple[UUID, Refusal]] = {}
+        self._unopened: dict[TopicPartition, tuple[UUID, bool]] = {}
+        """Those that wait for space, or for a free file descriptor, to be opened, and whether they are new."""
+        self._lost: dict[TopicPartition, UUID] = {}
+        """Those of the offline ones whose records are lost, as far as this broker goes."""
+        self.timed: Final[dict[Partition, None]] = {}
+        """Those with a `flush.ms`: the clock must look at them, and at no others."""
+        self.on_offline_changed: Callable[[], None] = _ignore
+        """Called when a replica cannot be used any more, or can again."""
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self.partitions.values()))
+
+    # -- finding
+
+    def leader(self, topic: str, index: int) -> Partition:
+        """The partition that this broker leads; raises as `replica` does, and NOT_LEADER_OR_FOLLOWER where it only follows."""
+        partition = self.replica(topic, index)
+        partition.check_leads()
+        return partition
+
+    def leader_by_id(self, topic_id: UUID, index: int) -> Partition:
+        """Like `leader`; UNKNOWN_TOPIC_ID when no topic has the id."""
+        partition = self.replica_by_id(topic_id, index)
+        partition.check_leads()
+        return partition
+
+    def replica(self, topic: str, index: int) -> Partition:
+        """The partition, led or followed. UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where it is not open here, or
+        KAFKA_STORAGE_ERROR while it is offline."""
+        name = TopicPartition(topic, index)
+        partition = self.partitions.get(name)
+        if partition is None:
+            raise self._why_not(name)
+        return partition
+
+    def replica_by_id(self, topic_id: UUID, index: int) -> Partition:
+        """Like `replica`; UNKNOWN_TOPIC_ID when no topic has the id."""
+        partition = self._by_id.get((topic_id, index))
+        return partition if partition is not None else self.replica(self._name_of(topic_id), index)
+
+    def _name_of(self, topic_id: UUID) -> str:
+        topic = self.topic(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+        return topic.name
+
+    def _why_not(self, name: TopicPartition) -> KafkaError:
+        if (offline := self._offline.get(name)) is not None:
+            return offline[1].error()
+        topic = self.image.topics.get(name.topic) if self.image is not None else None
+        if topic is None or not 0 <= name.partition < len(topic.partitions):
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"this broker has no partition {name.partition} of topic {name.topic!r}",
+            )
+        has = "not opened its replica yet" if self.me in topic.partitions[name.partition].replicas else "none"
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"others have replicas of {name}; this broker has {has}"
+        )
+
+    def topic(self, topic_id: UUID) -> TopicImage | None:
+        return self.image.topics_by_id.get(topic_id) if self.image is not None else None
+
+    def assigned(self, topic_id: UUID, index: int) -> PartitionImage | None:
+        """The partition in the newest image, if this broker is to have a replica of it."""
+        topic = self.topic(topic_id)
+        if topic is None or index >= len(topic.partitions):
+            return None
+        state = topic.partitions[index]
+        return state if self.me in state.replicas else None
+
+    def is_offline(self, name: TopicPartition) -> bool:
+        return name in self._offline
+
+    def is_away_now(self, name: TopicPartition, topic_id: UUID) -> bool:
+        """Whether this very replica, and not an older one of the name, cannot be used."""
+        away = self._offline.get(name)
+        return away is not None and away[0] == topic_id
+
+    @property
+    def offline(self) -> frozenset[ReplicaId]:
+        """Those that cannot be used; one that is being moved soon can."""
+        return frozenset(
+            (topic_id, name.partition)
+            for name, (topic_id, reason) in self._offline.items()
+            if reason.code is ErrorCode.KAFKA_STORAGE_ERROR
+        )
+
+    @property
+    def unopened(self) -> list[tuple[TopicPartition, UUID, bool]]:
+        """Each with the id of its topic, and whether it is new."""
+        return [(name, topic_id, is_new) for name, (topic_id, is_new) in self._unopened.items()]
+
+    @property
+    def lost(self) -> frozenset[ReplicaId]:
+        """Offline because of records that are lost; they can be led from here only if that is accepted."""
+        return frozenset((topic_id, name.partition) for name, topic_id in self._lost.items())
+
+    def is_lost(self, name: TopicPartition, topic_id: UUID) -> bool:
+        return self._lost.get(name) == topic_id
+
+    def open_by_id(self, topic_id: UUID, index: int) -> Partition | None:
+        return self._by_id.get((topic_id, index))
+
+    # -- coming and going
+
+    def add(self, partition: Partition) -> None:
+        was_offline = self._offline.pop(partition.name, None) is not None
+        self._unopened.pop(partition.name, None)
+        self._lost.pop(partition.name, None)
+        self.partitions[partition.name] = partition
+        self._by_id[partition.topic_id, partition.name.partition] = partition
+        self.note_flush_time(partition)
+        if was_offline:
+            self.on_offline_changed()
+
+    def remove(self, partition: Partition) -> None:
+        del self.partitions[partition.name]
+        self._by_id.pop((partition.topic_id, partition.name.partition), None)
+        self.timed.pop(partition, None)
+
+    def note_flush_time(self, partition: Partition) -> None:
+        if partition.config.flush_ms < LONG_MAX:
+            self.timed[partition] = None
+        else:
+            self.timed.pop(partition, None)
+
+    def is_away(self, name: TopicPartition, topic_id: UUID, reason: KafkaError) -> None:
+        """It cannot be used until it is added again."""
+        self._offline[name] = topic_id, Refusal.of(reason)
+        self.on_offline_changed()
+
+    def _is_back(self, name: TopicPartition) -> None:
+        if self._offline.pop(name, None) is not None:
+            self.on_offline_changed()
+
+    def not_opened(
+        self, name: TopicPartition, topic_id: UUID, error: KafkaError, *, is_new: bool = False
+    ) -> None:
+        """Like `is_away`; where the reason may pass, it is among the `unopened`."""
+        if name not in self._offline:
+            _log.error("partition_offline", partition=name, reason=error.message)
+        if isinstance(error, LostRecordsError):
+            self._lost[name] = topic_id
+        else:
+            self._lost.pop(name, None)
+        self.is_away(name, topic_id, error)
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _PASSES:
+            self._unopened[name] = topic_id, is_new
+        else:
+            self._unopened.pop(name, None)
+
+    def forget(self, name: TopicPartition, topic_id: UUID) -> None:
+        """Nobody wants it any more, and so it is not offline either."""
+        if (away := self._offline.get(name)) is not None and away[0] == topic_id:
+            self._is_back(name)
+        if self._unopened.get(name, (None,))[0] == topic_id:
+            del self._unopened[name]
+        if self._lost.get(name) == topic_id:
+            del self._lost[name]
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""

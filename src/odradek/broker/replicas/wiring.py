@@ -1,0 +1,67 @@
+"""What replicas need of the cluster, made and imported when the first of them has a follower or a leader elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from odradek.broker.cluster.link import ClusterLink
+from odradek.broker.context import Circumstances, Parts, Served
+from odradek.config.broker import BrokerConfig
+from odradek.model.ids import BrokerId
+from odradek.net.connection import Connection
+from odradek.protocol import APIS, Message
+from odradek.replication.in_sync import IsrProposal
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Runtime
+
+if TYPE_CHECKING:
+    from odradek.replication.isr_proposals import AlterPartitions
+    from odradek.replication.replica_fetchers import ReplicaFetchers
+
+_NO_CONNECTION: Final = cast(Connection, None)
+
+
+class Proposals:
+    """The `IsrProposals` of this broker's partitions; the controller may be this broker."""
+
+    def __init__(
+        self, cluster: ClusterLink, me: BrokerId, serve: Callable[[int], Served], parts: Callable[[], Parts]
+    ) -> None:
+        self._cluster = cluster
+        self._me = me
+        self._serve = serve
+        self._parts = parts
+        self._alter: AlterPartitions | None = None
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        if self._alter is None:
+            from odradek.replication.isr_proposals import AlterPartitions
+
+            self._alter = AlterPartitions(
+                self._ask, broker_id=self._me, broker_epoch=lambda: self._cluster.broker_epoch
+            )
+        self._alter.propose(partition, proposal)
+
+    async def close(self) -> None:
+        if self._alter is not None:
+            await self._alter.close()
+
+    async def _ask(self, api_key: int, request: Message) -> Message:
+        if not self._cluster.leads:
+            return await self._cluster.ask_controller(api_key, request)
+        here = Circumstances(
+            connection=_NO_CONNECTION, api_version=APIS[api_key].latest_stable, client_id="broker"
+        )
+        return await cast(Awaitable[Message], self._serve(api_key).handle(self._parts(), here, request))
+
+
+def fetchers(
+    runtime: Runtime, cluster: ClusterLink, me: BrokerId, config: Callable[[], BrokerConfig]
+) -> ReplicaFetchers:
+    """Those of this broker."""
+    from odradek.replication.replica_fetchers import ReplicaFetchers
+
+    return ReplicaFetchers(
+        runtime, cluster.peers, me=me, broker_epoch=lambda: cluster.broker_epoch, config=config
+    )

@@ -1,0 +1,142 @@
+"""What members of share groups say of records, from ShareAcknowledge and along with ShareFetch."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from odradek.broker.cluster.features import SHARE_VERSION, level_of
+from odradek.broker.context import Parts
+from odradek.broker.share.sessions import CLOSING, MemberKey, ShareSession
+from odradek.groups.share.kind import check_member_id
+from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType
+from odradek.groups.share.state_formats import SharePlace
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.net.connection import Connection
+
+ReadPlace = tuple[UUID, int]
+
+
+class Said(Protocol):
+    """A batch of either request."""
+
+    @property
+    def first_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def acknowledge_types(self) -> list[int]: ...
+
+
+class Verdict(NamedTuple):
+    code: ErrorCode
+    message: str | None = None
+
+
+class Asked(NamedTuple):
+    """What both requests say of their session."""
+
+    group_id: str | None
+    member_id: str | None
+    epoch: int
+
+
+def member_of(parts: Parts, asked: Asked) -> MemberKey:
+    """INVALID_REQUEST; UNSUPPORTED_VERSION where the feature is off."""
+    if level_of(parts.image, SHARE_VERSION) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature share.version is off")
+    if not asked.group_id or not asked.member_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's id and a member's id must be given")
+    check_member_id(asked.member_id)
+    return MemberKey(asked.group_id, asked.member_id)
+
+
+def session_of(parts: Parts, key: MemberKey, epoch: int, connection: Connection) -> ShareSession:
+    """The session that goes on, or ends, with this request. SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+    session = parts.shares.sessions.find(key)
+    if epoch != CLOSING:
+        session.advance(epoch)
+    session.connection = connection
+    return session
+
+
+async def open_session(parts: Parts, key: MemberKey, connection: Connection) -> ShareSession:
+    """A new session; what the member had acquired in an earlier one comes back. SHARE_SESSION_LIMIT_REACHED."""
+    shares = parts.shares
+    if shares.sessions.has(key):
+        await close_session(parts, key)
+    session = shares.sessions.open(key, connection, parts.config.group_share_max_share_sessions)
+    connection.on_lost[shares] = lambda: _connection_lost(parts, connection)
+    return session
+
+
+async def close_session(parts: Parts, key: MemberKey) -> None:
+    parts.shares.sessions.close(key)
+    released = parts.shares.release(key.group_id, key.member_id)
+    parts.shares.drop_unread(key.group_id)
+    await settled(released)
+
+
+def _connection_lost(parts: Parts, connection: Connection) -> None:
+    shares = parts.shares
+    for key in shares.sessions.of_connection(connection):
+        shares.sessions.close(key)
+        for kept in shares.release(key.group_id, key.member_id):
+            shares.behind(kept)
+        shares.drop_unread(key.group_id)
+
+
+async def acknowledge(
+    parts: Parts, key: MemberKey, said: Sequence[tuple[ReadPlace, Sequence[Said]]], *, renews: bool
+) -> dict[ReadPlace, Verdict]:
+    """By partition. Everything is taken in before anything is waited for."""
+    verdicts: dict[ReadPlace, Verdict] = {}
+    waiting: list[tuple[ReadPlace, Awaitable[None]]] = []
+    turn = parts.turns.begin()
+    for read_place, batches in said:
+        await turn.step()
+        try:
+            live = await parts.shares.get(SharePlace(key.group_id, *read_place))
+            _check_types(batches, renews=renews and live.settings.renews)
+            ranges = [
+                AcknowledgedRange(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches
+            ]
+            kept = live.acknowledge(key.member_id, ranges)
+            verdicts[read_place] = Verdict(ErrorCode.NONE)
+            if kept is not None:
+                waiting.append((read_place, kept))
+        except KafkaError as error:
+            verdicts[read_place] = Verdict(error.code, error.message)
+    for read_place, written in waiting:
+        try:
+            await written
+        except KafkaError as error:
+            verdicts[read_place] = Verdict(error.code, error.message)
+    return verdicts
+
+
+def _check_types(batches: Sequence[Said], *, renews: bool) -> None:
+    for one in batches:
+        if not one.acknowledge_types:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an acknowledgement needs a type")
+        if AcknowledgeType.RENEW in one.acknowledge_types and not renews:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "locks are renewed only by a request that says so, if the group may",
+            )
+
+
+async def settled(kept: Sequence[Awaitable[None]]) -> None:
+    """Wait for all; what was refused is loaded again, so nobody needs to hear of it."""
+    for one in kept:
+        try:
+            await one
+        except KafkaError:
+            continue
+
+
+def lock_ms(parts: Parts, group_id: str) -> int:
+    return parts.shares.settings(group_id).limits.lock_ms

@@ -1,0 +1,350 @@
+"""Partitions that this broker leads, as share groups read them: soft state beside the partition, kept in `__share_group_state`.
+
+A change takes effect at once and is written behind; whoever caused it is answered when it is durable. When a write is refused,
+what is in memory may be ahead of what is kept: it is thrown away, and loaded again for whoever comes next. It is thrown away
+with the leadership, too, and when the group's last member here goes: an administrator may set the group elsewhere then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from odradek.broker.context import SHARE_GROUP_STATE
+from odradek.broker.coordinators.runtime import Coordinators
+from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.share.persister import ShareKeeper
+from odradek.broker.share.sessions import ShareSessions
+from odradek.broker.share.start_offsets import reset_offset
+from odradek.groups.share.partition import AcknowledgedRange, ShareLimits, SharePartition, StateBatch
+from odradek.groups.share.settings import ShareSettings
+from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange
+from odradek.groups.share.state_formats import SharePlace
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Clock, Offload
+from odradek.runtime.shielded import outcome_of, unheard
+from odradek.shards import Shards, decided
+from odradek.storage.segment.at_hand import read_beside
+from odradek.telemetry import events
+
+_log = events.caused_by_peers("groups")
+Settings = Callable[[str], ShareSettings]
+
+
+class LivePartition:
+    """One partition for one group. `core` is changed through here, so that what changed is kept."""
+
+    def __init__(
+        self,
+        place: SharePlace,
+        partition: Partition,
+        core: SharePartition,
+        leader_epoch: int,
+        state_epoch: int,
+        owner: SharePartitions,
+    ) -> None:
+        self.place: Final = place
+        self.partition: Final = partition
+        self.core: Final = core
+        self.leader_epoch: Final = leader_epoch
+        """Of the leadership under which it was loaded. The next one loads anew, as another broker would."""
+        self._state_epoch = state_epoch
+        self._kept_offset = core.start_offset
+        self._owner = owner
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: dict[Callable[[], None], None] = {}
+        self.is_dropped = False
+
+    @property
+    def settings(self) -> ShareSettings:
+        return self._owner.settings(self.place.group_id)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the leadership ended under which it was loaded."""
+        return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+
+    def check_leads(self) -> None:
+        """NOT_LEADER_OR_FOLLOWER when it is over, and what ended the partition."""
+        self.partition.check_leads()
+        if self.is_over:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition.name} was led elsewhere meanwhile"
+            )
+
+    # -- who waits for records that come back
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        self._waiting[wake] = None
+
+    def unwatch(self, wake: Callable[[], None]) -> None:
+        self._waiting.pop(wake, None)
+
+    def _wake(self) -> None:
+        for wake in list(self._waiting):
+            wake()
+
+    # -- changes
+
+    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> asyncio.Future[None] | None:
+        """INVALID_RECORD_STATE, INVALID_REQUEST at once; a refused write when what is returned is awaited."""
+        kept = self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms()))
+        self._wake()
+        return kept
+
+    def release(self, member_id: str) -> asyncio.Future[None] | None:
+        kept = self._keep(self.core.release(member_id))
+        self._wake()
+        return kept
+
+    def pass_over(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> None:
+        """What the member has there is no record for anybody."""
+        self._behind(self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms())))
+
+    def follow_log_start(self) -> None:
+        """Records that the log has deleted are not waited for any more."""
+        if self.partition.start_offset > self.core.start_offset:
+            self._behind(self._keep(self.core.begin_at(self.partition.start_offset)))
+
+    def locked(self) -> None:
+        """Records were acquired: look after them when their time is over."""
+        if self._timer is None and not self.is_dropped:
+            deadline_ms = self.core.next_deadline_ms()
+            if deadline_ms is not None:
+                seconds = max(deadline_ms - self._owner.now_ms(), 1) / 1000
+                self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        batches = self.core.expire(self._owner.now_ms())
+        if batches:
+            _log.info("share_locks_expired", group=self.place.group_id, partition=str(self.partition.name))
+            self._behind(self._keep(batches))
+        self._wake()
+        self.locked()
+
+    def _behind(self, kept: asyncio.Future[None] | None) -> None:
+        if kept is not None:
+            self._owner.behind(kept)
+
+    def _keep(self, batches: Sequence[StateBatch]) -> asyncio.Future[None] | None:
+        """None when there is nothing new to keep. What becomes of the write is seen to, whether or not anybody waits for it."""
+        start_offset = self.core.start_offset
+        news = [one for one in batches if one.last_offset >= start_offset]
+        if not news and start_offset == self._kept_offset:
+            return None
+        self._kept_offset = start_offset
+        change = StateChange(self._state_epoch, self.leader_epoch, start_offset, news)
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self.check_leads()
+            self._owner.keeper.write(self.place, change).add_done_callback(partial(self._written, kept))
+        except KafkaError as error:
+            self._refuse(kept, error)
+        return kept
+
+    def _written(self, kept: asyncio.Future[None], written: asyncio.Future[None]) -> None:
+        error = _GIVEN_UP if written.cancelled() else written.exception()
+        if error is not None:
+            self._refuse(kept, error)
+        elif not kept.done():
+            kept.set_result(None)
+
+    def _refuse(self, kept: asyncio.Future[None], error: BaseException) -> None:
+        self._owner.drop_if(self)
+        if not kept.done():
+            kept.set_exception(_refused(error) if isinstance(error, KafkaError) else error)
+            kept.exception()  # whoever waits hears it; nobody has to
+
+    def drop(self) -> None:
+        self.is_dropped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake()
+
+
+class SharePartitions:
+    """The service of share groups' partitions; used on the event loop only."""
+
+    def __init__(
+        self,
+        coordinators: Coordinators,
+        replicas: Replicas,
+        shards: Shards[ShareStates],
+        settings: Settings,
+        clock: Clock,
+        offload: Offload,
+    ) -> None:
+        self.sessions: Final = ShareSessions()
+        self.settings: Final = settings
+        self.keeper: Final = ShareKeeper(coordinators, shards, self._check_open)
+        self._replicas = replicas
+        self._shards = shards
+        self._clock = clock
+        self._offload = offload
+        self._live: dict[SharePlace, LivePartition] = {}
+        self._loading: dict[SharePlace, asyncio.Task[LivePartition]] = {}
+        self._closed = False
+
+    def now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    # -- finding
+
+    def loaded(self, place: SharePlace) -> LivePartition | None:
+        """The partition if it is at hand. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, and
+        NOT_LEADER_OR_FOLLOWER while the broker stops."""
+        self._check_open()
+        partition = self._replicas.leader_by_id(place.topic_id, place.partition)
+        live = self._live.get(place)
+        if live is not None and (live.partition is not partition or live.is_over):
+            self.drop(place)
+            return None
+        return live
+
+    def load(self, place: SharePlace) -> asyncio.Task[LivePartition]:
+        """From what is kept; beginning by the group's `share.auto.offset.reset` where nothing is. To be waited for with
+        `outcome_of`."""
+        task = self._loading.get(place)
+        if task is None:
+            task = self._loading[place] = asyncio.get_running_loop().create_task(self._load(place))
+            task.add_done_callback(lambda _: self._loading.pop(place, None))
+            task.add_done_callback(unheard)
+        return task
+
+    async def get(self, place: SharePlace) -> LivePartition:
+        live = self.loaded(place)
+        return live if live is not None else await outcome_of(self.load(place))
+
+    async def _load(self, place: SharePlace) -> LivePartition:
+        try:
+            return await self._read(place)
+        except asyncio.CancelledError:
+            if not self._closed:
+                raise
+            raise _GIVEN_UP from None  # a request that waits is to be answered, and a cancelled one never is
+
+    async def _read(self, place: SharePlace) -> LivePartition:
+        partition = self._replicas.leader_by_id(place.topic_id, place.partition)
+        leader_epoch = partition.leader_epoch
+        state = await self.keeper.read(place, leader_epoch)
+        if state is None or not _can_go_on(partition, state):
+            settings, now_ms = self.settings(place.group_id), self._clock.wall_ms()
+            offset = await read_beside(self._offload, partial(reset_offset, partition, settings, now_ms))
+            epoch = 0 if state is None else state.state_epoch + 1
+            await self.keeper.initialize(place, epoch, offset)
+            state = await self.keeper.read(place, leader_epoch)
+            if state is None:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group's state was deleted meanwhile")
+        core = SharePartition(state.start_offset, self._limits(place), state.batches)
+        live = LivePartition(place, partition, core, leader_epoch, state.state_epoch, self)
+        live.check_leads()
+        self._live[place] = live
+        return live
+
+    def _limits(self, place: SharePlace) -> Callable[[], ShareLimits]:
+        return lambda: self.settings(place.group_id).limits
+
+    # -- what is kept
+
+    async def begin_at(self, place: SharePlace, start_offset: int) -> None:
+        """The group reads on from there, whatever it had acknowledged or acquired."""
+        before = await self.keeper.summary(place)
+        await self.keeper.initialize(place, before.state_epoch + 1, start_offset)
+        self.drop(place)
+
+    async def forget(self, place: SharePlace) -> None:
+        """The group has never read there."""
+        await self.keeper.delete(place)
+        self.drop(place)
+
+    async def topics_deleted(self, topic_ids: frozenset[UUID]) -> None:
+        """Forget their state. It waits for no other broker: whoever calls may be about to hear that one is dead."""
+        for place in [one for one in self._live if one.topic_id in topic_ids]:
+            self.drop(place)
+        for _, shard in self._shards:
+            try:
+                is_done = False
+                while not is_done:
+                    is_done = decided(shard, partial(ShareStates.delete_topics, topic_ids=topic_ids))
+                    await asyncio.sleep(0)
+            except KafkaError as error:
+                _log.info("state_of_deleted_topics_kept", topics=len(topic_ids), reason=error.message)
+
+    async def prune(self) -> None:
+        """Delete what no restart needs of `__share_group_state`."""
+        for index, shard in self._shards:
+            try:
+                partition = self._replicas.leader(SHARE_GROUP_STATE, index)
+                end_offset = partition.high_watermark
+                needed = await shard.execute(ShareStates.needed_from)
+                offset = end_offset if needed is None else min(needed, end_offset)
+                if offset > partition.start_offset:
+                    self._replicas.delete_records(partition, offset)
+            except KafkaError as error:
+                _log.info("share_state_not_pruned", partition=index, reason=error.message)
+
+    def drop(self, place: SharePlace) -> None:
+        live = self._live.pop(place, None)
+        if live is not None:
+            live.drop()
+
+    def drop_if(self, live: LivePartition) -> None:
+        """Unless another is in its place by now."""
+        if self._live.get(live.place) is live:
+            self.drop(live.place)
+
+    def drop_unread(self, group_id: str) -> None:
+        """If none of the group's members reads here any more, forget what is in memory: it is all kept."""
+        if not self.sessions.any_of(group_id):
+            for place in [one for one in self._live if one.group_id == group_id]:
+                self.drop(place)
+
+    def behind(self, kept: asyncio.Future[None]) -> None:
+        """Write without anybody who waits for it."""
+        kept.add_done_callback(_log_refusal)
+
+    # -- members
+
+    def release(self, group_id: str, member_id: str) -> list[asyncio.Future[None]]:
+        """All that the member has comes back."""
+        found = [live for place, live in self._live.items() if place.group_id == group_id]
+        released = (live.release(member_id) for live in found)
+        return [one for one in released if one is not None]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
+
+    def close(self) -> None:
+        """Who waits for records is answered: they are not to hold up the end of the broker."""
+        self._closed = True
+        for place in list(self._live):
+            self.drop(place)
+        for task in self._loading.values():
+            task.cancel()
+
+
+def _log_refusal(kept: asyncio.Future[None]) -> None:
+    error = None if kept.cancelled() else kept.exception()
+    if error is not None:
+        _log.warning("share_state_not_kept", reason=str(error))
+
+
+_GIVEN_UP: Final = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
+
+
+def _can_go_on(partition: Partition, state: ShareState) -> bool:
+    """Whether the group has begun to read, and the log still reaches to where it is."""
+    return state.start_offset != UNKNOWN_OFFSET and state.start_offset <= partition.log.end_offset
+
+
+def _refused(error: KafkaError) -> KafkaError:
+    """What a reader of the partition understands: try again, what was acquired is acquired no longer."""
+    fenced = error.code in (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)
+    return error if fenced else KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)

@@ -1,0 +1,136 @@
+"""One look for records that a member of a share group may have: read, acquired, and cut down to what was acquired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from odradek.broker.share.partitions import LivePartition
+from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType, AcquiredRange
+from odradek.records import BatchHeader, data_batches, split_batches
+from odradek.storage.segment.at_hand import Beside, NotAtHand
+
+_ALL: Final = 1 << 62
+Batches = Sequence[tuple[BatchHeader, memoryview]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """What an answer may still hold."""
+
+    records: int
+    by_batches: bool
+    """Whole batches rather than exactly so many records (KIP-1206)."""
+    batch_size: int = 0
+    """Ranges are cut behind so many records, where a batch of the log ends; 0: nowhere."""
+
+
+class Seen(NamedTuple):
+    """What was read of a partition, before anything is acquired."""
+
+    live: LivePartition
+    offset: int
+    next_offset: int
+    batches: Batches
+    size_bytes: int
+
+
+class Found(NamedTuple):
+    records: bytes
+    acquired: list[AcquiredRange]
+
+
+def look(live: LivePartition, limit_bytes: int, *, at_least_one: bool, beside: Beside) -> Seen | None:
+    """Read from where the first record is that could be had. NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what else reading
+    may raise; NotAtHand for what another thread should bring first."""
+    live.check_leads()
+    live.follow_log_start()
+    core, partition = live.core, live.partition
+    if not core.has_room or (limit_bytes <= 0 and not at_least_one):
+        return None
+    offset = core.next_fetch_offset
+    end_offset = partition.last_stable_offset if live.settings.committed_only else partition.high_watermark
+    if offset >= end_offset:
+        return None
+    missing = partition.log.not_at_hand(offset, max(limit_bytes, 0), beside)
+    if missing is not None:
+        raise NotAtHand(missing)
+    read = partition.log.read(offset, max(limit_bytes, 0), end_offset=end_offset, at_least_one=at_least_one)
+    if read.next_offset <= offset:
+        return None
+    batches = split_batches(memoryview(read.records)) if read.records else []
+    return Seen(live, offset, read.next_offset, batches, len(read.records))
+
+
+def take(seen: Seen, member_id: str, room: Room, now_ms: int) -> Found | None:
+    """Acquire of what was read as much as there is room for. None when that is nothing."""
+    live = seen.live
+    last_offset, records_max = seen.next_offset - 1, room.records
+    if room.by_batches:
+        last_offset, records_max = _whole_batches(seen, room.records), _ALL
+    ranges = live.core.acquire(member_id, seen.offset, last_offset, records_max=records_max, now_ms=now_ms)
+    ranges = _without_void(seen, member_id, ranges)
+    if not ranges:
+        return None
+    live.locked()
+    room.records -= sum(one.last_offset - one.first_offset + 1 for one in ranges)
+    first, last = ranges[0].first_offset, ranges[-1].last_offset
+    records = b"".join(
+        batch for header, batch in seen.batches if header.last_offset >= first and header.base_offset <= last
+    )
+    if room.batch_size > 0:
+        ranges = list(_cut(ranges, [header.last_offset for header, _ in seen.batches], room.batch_size))
+    return Found(records, ranges)
+
+
+def _whole_batches(seen: Seen, records: int) -> int:
+    """The last offset of the batch with which there are enough records."""
+    for header, _ in seen.batches:
+        records -= header.last_offset - max(header.base_offset, seen.offset) + 1
+        if records <= 0:
+            return header.last_offset
+    return seen.next_offset - 1
+
+
+def _without_void(seen: Seen, member_id: str, ranges: list[AcquiredRange]) -> list[AcquiredRange]:
+    """Markers of transactions, what was aborted (for readers of committed records), and holes of the log are nobody's."""
+    if not ranges:
+        return ranges
+    live = seen.live
+    aborted: list[tuple[int, int]] = []
+    if live.settings.committed_only:
+        aborted = live.partition.log.aborted_transactions(seen.offset, seen.next_offset)
+    real = [
+        (header.base_offset, header.last_offset) for header, _ in data_batches(seen.batches, aborted=aborted)
+    ]
+    kept: list[AcquiredRange] = []
+    void: list[AcknowledgedRange] = []
+    for one in ranges:
+        position = one.first_offset
+        for first, last in real:
+            if last < position or first > one.last_offset:
+                continue
+            if first > position:
+                void.append(AcknowledgedRange(position, first - 1, [AcknowledgeType.GAP]))
+            begin, end = max(first, position), min(last, one.last_offset)
+            if kept and kept[-1].last_offset + 1 == begin and kept[-1].delivery_count == one.delivery_count:
+                kept[-1] = kept[-1]._replace(last_offset=end)
+            else:
+                kept.append(AcquiredRange(begin, end, one.delivery_count))
+            position = end + 1
+        if position <= one.last_offset:
+            void.append(AcknowledgedRange(position, one.last_offset, [AcknowledgeType.GAP]))
+    if void:
+        live.pass_over(member_id, void)
+    return kept
+
+
+def _cut(ranges: Iterable[AcquiredRange], ends: Sequence[int], batch_size: int) -> Iterator[AcquiredRange]:
+    for one in ranges:
+        first = one.first_offset
+        for end in ends:
+            if first + batch_size - 1 <= end < one.last_offset:
+                yield one._replace(first_offset=first, last_offset=end)
+                first = end + 1
+        yield one._replace(first_offset=first)

@@ -1,0 +1,223 @@
+"""The state of share groups that another broker keeps: requests 83 to 87 (KIP-932)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from odradek.broker.cluster.peer_requests import AskPeer, Gathered
+from odradek.broker.share.persister import Summary
+from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, StateChange
+from odradek.groups.share.state_formats import SharePlace, unlisted
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError, Refusal
+from odradek.model.ids import BrokerId
+from odradek.protocol import Message
+from odradek.protocol.messages.share import delete_share_group_state as deleting
+from odradek.protocol.messages.share import initialize_share_group_state as initializing
+from odradek.protocol.messages.share import read_share_group_state as reading
+from odradek.protocol.messages.share import read_share_group_state_summary as summing
+from odradek.protocol.messages.share import write_share_group_state as writing
+
+_INITIALIZE: Final = 83
+_READ: Final = 84
+_WRITE: Final = 85
+_DELETE: Final = 86
+_SUMMARY: Final = 87
+_LANE: Final = "share state"
+_ASK_SECONDS_MAX: Final = 10.0
+
+
+class _Change(NamedTuple):
+    place: SharePlace
+    change: StateChange
+
+
+class RemoteShareState:
+    """Used on the event loop only. Everything raises what the keeper refuses, and NETWORK_EXCEPTION when it cannot be asked."""
+
+    def __init__(self, ask: Callable[[], AskPeer]) -> None:
+        self._ask_peer = ask
+        self._writes: Gathered[_Change, Refusal | None] = Gathered(
+            self._send, key=lambda one: one.place, under_way_max=1
+        )
+        self._last: dict[SharePlace, asyncio.Future[Refusal | None]] = {}
+        """The last write of each place that is under way: what is read must include it."""
+
+    def write(self, keeper: BrokerId, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
+        """Begun at once, in order; those that come while a request is under way share the next."""
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answered = self._last[place] = self._writes.ask(keeper, _Change(place, change))
+        answered.add_done_callback(lambda done: self._forget(place, done))
+        answered.add_done_callback(lambda done: _settle(kept, done))
+        return kept
+
+    def _forget(self, place: SharePlace, answered: asyncio.Future[Refusal | None]) -> None:
+        if self._last.get(place) is answered:
+            del self._last[place]
+
+    async def read(self, keeper: BrokerId, place: SharePlace, leader_epoch: int) -> ShareState | None:
+        if (last := self._last.get(place)) is not None:
+            await asyncio.shield(last)  # it says in its result whether it failed
+        request = reading.ReadShareGroupStateRequest(
+            group_id=place.group_id,
+            topics=[
+                reading.ReadStateData(
+                    topic_id=place.topic_id,
+                    partitions=[reading.PartitionData(partition=place.partition, leader_epoch=leader_epoch)],
+                )
+            ],
+        )
+        result = _result_of(await self._ask(keeper, _READ, request), place)
+        if result.start_offset == UNKNOWN_OFFSET and not result.state_epoch:
+            return None
+        return ShareState(
+            state_epoch=result.state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=result.start_offset,
+            batches=tuple(unlisted(result.state_batches)),
+        )
+
+    async def initialize(
+        self, keeper: BrokerId, place: SharePlace, state_epoch: int, start_offset: int
+    ) -> None:
+        request = initializing.InitializeShareGroupStateRequest(
+            group_id=place.group_id,
+            topics=[
+                initializing.InitializeStateData(
+                    topic_id=place.topic_id,
+                    partitions=[
+                        initializing.PartitionData(
+                            partition=place.partition, state_epoch=state_epoch, start_offset=start_offset
+                        )
+                    ],
+                )
+            ],
+        )
+        _result_of(await self._ask(keeper, _INITIALIZE, request), place)
+
+    async def delete(self, keeper: BrokerId, place: SharePlace) -> None:
+        request = deleting.DeleteShareGroupStateRequest(
+            group_id=place.group_id,
+            topics=[
+                deleting.DeleteStateData(
+                    topic_id=place.topic_id,
+                    partitions=[deleting.PartitionData(partition=place.partition)],
+                )
+            ],
+        )
+        _result_of(await self._ask(keeper, _DELETE, request), place)
+
+    async def summary(self, keeper: BrokerId, place: SharePlace) -> Summary:
+        request = summing.ReadShareGroupStateSummaryRequest(
+            group_id=place.group_id,
+            topics=[
+                summing.ReadStateSummaryData(
+                    topic_id=place.topic_id,
+                    partitions=[summing.PartitionData(partition=place.partition, leader_epoch=-1)],
+                )
+            ],
+        )
+        result = _result_of(await self._ask(keeper, _SUMMARY, request), place)
+        return Summary(
+            result.state_epoch,
+            result.leader_epoch,
+            result.start_offset,
+            max(result.delivery_complete_count, 0),
+        )
+
+    def close(self) -> None:
+        self._writes.close()
+
+    # -- requests
+
+    async def _ask(self, keeper: BrokerId, api_key: int, request: Message) -> Any:
+        try:
+            return await self._ask_peer()(keeper, api_key, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE)
+        except KafkaError:
+            raise
+        except OdradekError as error:
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"broker {keeper} was not reached: {error}"
+            ) from error
+
+    async def _send(self, keeper: BrokerId, changes: Sequence[_Change]) -> Sequence[Refusal | None]:
+        """One request for each group; the keeper takes them in as they come."""
+        by_group: dict[str, list[_Change]] = {}
+        for one in changes:
+            by_group.setdefault(one.place.group_id, []).append(one)
+        outcomes: dict[SharePlace, Refusal | None] = {}
+        for written in await asyncio.gather(
+            *(self._send_of_group(keeper, group_id, of_group) for group_id, of_group in by_group.items())
+        ):
+            outcomes.update(written)
+        return [outcomes[one.place] for one in changes]
+
+    async def _send_of_group(
+        self, keeper: BrokerId, group_id: str, changes: Sequence[_Change]
+    ) -> dict[SharePlace, Refusal | None]:
+        request = writing.WriteShareGroupStateRequest(group_id=group_id, topics=_written(changes))
+        outcomes: dict[SharePlace, Refusal | None] = {}
+        try:
+            response = await self._ask(keeper, _WRITE, request)
+        except KafkaError as error:
+            return dict.fromkeys((one.place for one in changes), Refusal.of(error))
+        for one in changes:
+            try:
+                _result_of(response, one.place)
+                outcomes[one.place] = None
+            except KafkaError as error:
+                outcomes[one.place] = Refusal.of(error)
+        return outcomes
+
+
+def _settle(kept: asyncio.Future[None], answered: asyncio.Future[Refusal | None]) -> None:
+    if kept.done():
+        return
+    if answered.cancelled():
+        kept.cancel()
+    elif (refused := answered.result()) is not None:
+        kept.set_exception(refused.error())
+        kept.exception()  # whoever wrote may be gone: that is no fault to report
+    else:
+        kept.set_result(None)
+
+
+def _result_of(response: Any, place: SharePlace) -> Any:
+    """What the response says of the place; raises its error, and UNKNOWN_SERVER_ERROR when it says nothing."""
+    for topic in response.results:
+        for one in topic.partitions:
+            if (topic.topic_id, one.partition) == (place.topic_id, place.partition):
+                if one.error_code != ErrorCode.NONE:
+                    raise KafkaError(ErrorCode.of(one.error_code), one.error_message)
+                return one
+    raise KafkaError(
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        f"the answer leaves out partition {place.partition} of {place.topic_id}",
+    )
+
+
+def _written(changes: Iterable[_Change]) -> list[writing.WriteStateData]:
+    topics: dict[Any, list[writing.PartitionData]] = {}
+    for place, change in changes:
+        topics.setdefault(place.topic_id, []).append(
+            writing.PartitionData(
+                partition=place.partition,
+                state_epoch=change.state_epoch,
+                leader_epoch=change.leader_epoch,
+                start_offset=change.start_offset,
+                state_batches=[
+                    writing.StateBatch(
+                        first_offset=one.first_offset,
+                        last_offset=one.last_offset,
+                        delivery_state=one.state,
+                        delivery_count=one.delivery_count,
+                    )
+                    for one in change.batches
+                ],
+            )
+        )
+    return [
+        writing.WriteStateData(topic_id=topic_id, partitions=partitions)
+        for topic_id, partitions in topics.items()
+    ]

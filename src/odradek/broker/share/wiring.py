@@ -1,0 +1,53 @@
+"""How the state of share groups is wired: its topic, its machine, and the service of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from odradek.broker.coordinators.runtime import SHARE_GROUP_STATE, Coordinators, InternalTopic, segment_bytes
+from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.share.partitions import SharePartitions
+from odradek.broker.share.settings import ShareSettingsByGroup
+from odradek.cluster.image import ClusterImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.internal_topics import SHARES_COPIES
+from odradek.groups.share.state import ShareStates, StateSettings
+from odradek.runtime.ports import Runtime
+
+
+def add_shares(
+    coordinators: Coordinators,
+    replicas: Replicas,
+    runtime: Runtime,
+    config: Callable[[], BrokerConfig],
+    image: Callable[[], ClusterImage],
+) -> SharePartitions:
+    """Before the logs are opened: their shards load as they are."""
+    topic = InternalTopic(
+        name=SHARE_GROUP_STATE,
+        partition_count=lambda parts: parts.config.share_coordinator_state_topic_num_partitions,
+        replication_factor=lambda parts: parts.config.share_coordinator_state_topic_replication_factor,
+        replication_factor_key=SHARES_COPIES,
+        min_in_sync=lambda parts: parts.config.share_coordinator_state_topic_min_isr,
+        configs=lambda parts: _topic_configs(parts.config),
+    )
+    shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), runtime.clock)
+    settings = ShareSettingsByGroup(config, image)
+    return SharePartitions(coordinators, replicas, shards, settings, runtime.clock, runtime.offload)
+
+
+def _state_settings(config: BrokerConfig) -> StateSettings:
+    return StateSettings(
+        updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
+        cold_interval_ms=config.share_coordinator_cold_partition_snapshot_interval_ms,
+    )
+
+
+def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
+    """Not compacted: an update means nothing without those before it. What is superfluous is deleted by the service."""
+    return {
+        "cleanup.policy": "delete",
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+        "segment.bytes": segment_bytes(config.share_coordinator_state_topic_segment_bytes),
+    }

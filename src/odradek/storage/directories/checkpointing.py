@@ -1,0 +1,205 @@
+"""Writing down from where recovery would start, and where logs begin: the checkpoint files of each data directory.
+
+Checkpoints are written now and then, and speak of every log. In between, every second, `log-extents` follows (`extents.py`)
+with the logs of which something became durable. A truncation is different: until the checkpoints are written once more its note
+says what must not be believed (decision 0025), so they are written soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Offload
+from odradek.storage.directories.extents import Extent
+from odradek.storage.directories.log_directory import Checkpoint, LogDirectory
+from odradek.storage.directories.placement import Homes
+from odradek.storage.log.log import Log
+from odradek.storage.log.truncation import NoteRemoval
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+_LOOKED_AT_ONCE: Final = 500
+_ROUNDS_BETWEEN_CHECKPOINTS: Final = 10
+"""Of the extents: checkpoints speak of every log, so they follow truncations no sooner."""
+
+HighWatermarks = Mapping[TopicPartition, int] | None
+"""Without them, what is durable stands in for them."""
+
+
+class Checkpointing:
+    """One write at a time: a file must not go back to what an earlier write knew."""
+
+    def __init__(self, offload: Offload, homes: Homes, logs: Mapping[TopicPartition, Log]) -> None:
+        self._offload: Final = offload
+        self._homes: Final = homes
+        self._logs: Final = logs
+        self._writing = asyncio.Lock()
+        self._moved: dict[Log, None] = {}
+        """What is durable of them is not what was written down."""
+        self._truncated: dict[LogDirectory, None] = {}
+        """Their checkpoints do not know of a truncation yet."""
+        self._round = 0
+        self._unwritten: dict[LogDirectory, None] = {}
+        """Their extents could not be written the last time."""
+
+    def moved(self, opened: Log) -> None:
+        """Something of it became durable; or it was truncated, or opened."""
+        self._moved[opened] = None
+
+    async def write_extents(self) -> None:
+        """Write down what became durable since the last time. What goes wrong is logged; the next round makes up for it."""
+        self._round += 1
+        after_truncations = self._round % _ROUNDS_BETWEEN_CHECKPOINTS == 0
+        for directory in self._homes.online():
+            if after_truncations and directory in self._truncated:
+                await self._write_or_warn(directory)
+            elif self._moved or directory.owes_extents:
+                await self._write_extents(directory)
+
+    async def _write_extents(self, directory: LogDirectory) -> None:
+        async with self._writing:
+            changed = await self._take_moved(directory)
+            if not changed and not directory.owes_extents:
+                return
+            try:
+                await self._offload.run(directory.extents_job(changed))
+            except OSError as error:
+                if directory not in self._unwritten:
+                    log.warning("extents_not_written", path=directory.path, error=error)
+                self._unwritten[directory] = None
+            else:
+                self._unwritten.pop(directory, None)
+
+    async def _take_moved(self, directory: LogDirectory) -> dict[TopicPartition, Extent]:
+        """What changed of the extents of a directory's logs."""
+        changed: dict[TopicPartition, Extent] = {}
+        for number, opened in enumerate(list(self._moved)):
+            if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            extent = self._take(directory, opened)
+            if extent is not None:
+                changed[opened.topic_partition] = extent
+        return changed
+
+    def _take(self, directory: LogDirectory, opened: Log) -> Extent | None:
+        """The extent of a log that moved, if it is in the directory and not what was written down."""
+        name = opened.topic_partition
+        home = self._homes.first(name)
+        if self._logs.get(name) is not opened or home is None or home.offline is not None:
+            self._moved.pop(opened, None)
+            return None
+        if home is not directory:
+            return None
+        extent, known = opened.extent, directory.extents.get(name)
+        if extent is None:  # its files do not follow yet
+            return None
+        self._moved.pop(opened, None)
+        if opened.truncation_note() is not None:
+            self._truncated[directory] = None
+        if extent == known:
+            return None
+        directory.extents[name] = extent
+        return extent
+
+    async def write_all(self, high_watermarks: HighWatermarks) -> None:
+        """In every directory that works; what goes wrong is logged."""
+        for directory in self._homes.online():
+            await self._write_or_warn(directory, high_watermarks, is_asked=True)
+
+    async def _write_or_warn(
+        self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
+    ) -> None:
+        try:
+            await self.write(directory, high_watermarks, is_asked=is_asked)
+        except KafkaError as error:
+            log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
+
+    async def write_online(self) -> None:
+        """What is known now, in every directory that works; what goes wrong is logged."""
+        for directory in self._homes.online():
+            await self._write_or_warn(directory)
+
+    async def write(
+        self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
+    ) -> None:
+        """KAFKA_STORAGE_ERROR when that fails."""
+        async with self._writing:
+            if is_asked:
+                self._note_high_watermarks(directory, high_watermarks)
+            checkpoint = self.of(directory)
+            self._truncated.pop(directory, None)
+            notes = self._truncation_notes(directory)
+            try:
+                if notes or not checkpoint.is_empty:
+                    gone = await self._offload.run(_write, directory, checkpoint, list(notes.values()))
+                    for name in [name for name, note in notes.items() if note in gone]:
+                        if name in self._logs:
+                            self._logs[name].truncation_forgotten(notes[name])
+                directory.written(checkpoint)
+            except OSError as error:
+                message = f"cannot write the checkpoints of {directory.path}: {error}"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+
+    def of(self, directory: LogDirectory) -> Checkpoint:
+        """What is to be written now."""
+        for opened in list(self._moved):
+            self._take(directory, opened)
+        for name, opened in self._logs.items():
+            if self._homes.first(name) is not directory:
+                continue
+            directory.recovery_points[name] = opened.recovery_point
+            # Never ahead of what is durable: after a crash a log must not end before it begins.
+            start_offset = min(opened.start_offset, opened.flushed_offset)
+            if opened.damage_offset is not None:  # segments are missing in front of what is here
+                start_offset = min(start_offset, opened.damage_offset)
+            if start_offset > 0:
+                directory.start_offsets[name] = start_offset
+            else:
+                directory.start_offsets.pop(name, None)
+            if directory.cleaned_offsets.get(name, 0) > opened.truncated_to:
+                directory.cleaned_offsets[name] = opened.truncated_to
+            if directory.high_watermarks.get(name, 0) > opened.high_watermark_max:
+                directory.high_watermarks[name] = opened.high_watermark_max
+        return directory.checkpoint()
+
+    def _note_high_watermarks(self, directory: LogDirectory, told: HighWatermarks) -> None:
+        for name, opened in self._logs.items():
+            if self._homes.first(name) is not directory:
+                continue
+            known = directory.high_watermarks.get(name)
+            mark = told.get(name) if told is not None else opened.recovery_point if known is None else known
+            if mark is None:
+                continue
+            # Never ahead of what is durable: a log that ends below it after a crash lost something.
+            mark = min(mark, opened.flushed_offset, opened.high_watermark_max)
+            if opened.damage is not None and known is not None:
+                mark = max(mark, known)  # what is missing stays known until it is here again
+            directory.high_watermarks[name] = mark
+
+    def forget_truncations(self, directory: LogDirectory) -> None:
+        """All logs are closed, and the checkpoints were written. Blocks."""
+        for name, note in self._truncation_notes(directory).items():
+            if self._logs[name].closed and self._homes.is_closed(name):
+                note.remove()
+
+    def _truncation_notes(self, directory: LogDirectory) -> dict[TopicPartition, NoteRemoval]:
+        """Of logs that were truncated since the checkpoints were written."""
+        found = {
+            name: note
+            for name, opened in self._logs.items()
+            if (note := opened.truncation_note()) is not None
+        }
+        return {name: note for name, note in found.items() if self._homes.first(name) is directory}
+
+
+def _write(
+    directory: LogDirectory, checkpoint: Checkpoint, notes: Sequence[NoteRemoval]
+) -> list[NoteRemoval]:
+    """Runs on a worker thread. Returns the notes that are not needed any more."""
+    directory.write(checkpoint)
+    return [note for note in notes if note.run()]

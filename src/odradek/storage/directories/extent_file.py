@@ -1,0 +1,86 @@
+"""The file `log-extents` on a disk: replaced as a whole now and then, and appended to in between (`extents.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Disk, DiskFile
+from odradek.storage.directories import naming
+from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.directories.extents import Extent, Extents, decode, encode_all, encode_changed
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+_BYTES_MIN: Final = 1 << 20
+_GROWTH_MAX: Final = 4
+"""The file is replaced when it is so many times as long as one that says the same at once, and not short."""
+
+
+class ExtentFile:
+    """`read` once; then the others, which block, on any thread, one at a time."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path: Final = naming.join(directory, naming.EXTENTS)
+        self._file: DiskFile | None = None
+        self._crc = 0
+        self._size_bytes = 0
+        self._replaced_bytes = 0
+        self.content: dict[TopicPartition, Extent] | None = {}
+        """What it says; None after an error, when nobody knows."""
+
+    def read(self, checkpoint: bytes) -> dict[TopicPartition, Extent]:
+        """What it says beside a recovery point checkpoint of this content; nothing when it cannot be believed."""
+        self.content = None
+        if not self._disk.exists(self._path):
+            self.content = {}
+            return {}
+        try:
+            found = decode(self._disk.read(self._path))
+        except BadCheckpointError as error:
+            log.warning("extents_ignored", path=self._path, reason=str(error))
+            return {}
+        if not found.go_with(checkpoint):
+            reason = f"{naming.RECOVERY_POINTS} is not the one that was written with it"
+            log.warning("extents_ignored", path=self._path, reason=reason)
+            return {}
+        if not found.is_whole:
+            log.warning("extents_cut_short", path=self._path)
+        self.content = dict(found.extents)
+        return found.extents
+
+    @property
+    def takes_more(self) -> bool:
+        """What changed may be appended; else the whole file must be replaced."""
+        limit = max(_BYTES_MIN, self._replaced_bytes * _GROWTH_MAX)
+        return self._file is not None and self.content is not None and self._size_bytes < limit
+
+    def replace(self, extents: Extents, checkpoints: Sequence[bytes]) -> None:
+        """Say this and nothing else, as long as the recovery point checkpoint is one of these."""
+        self.close()
+        self.content = None
+        data, crc = encode_all(extents, checkpoints)
+        self._disk.replace(self._path, data)
+        self._file = self._disk.open(self._path)
+        self._crc, self._size_bytes, self._replaced_bytes = crc, len(data), len(data)
+        self.content = dict(extents)
+
+    def append(self, changed: Extents) -> None:
+        """Say this, too. After an error the next one is a `replace`."""
+        assert self._file is not None, "nothing was replaced before"
+        assert self.content is not None, "nobody knows what it says"
+        content, self.content = self.content, None
+        data, crc = encode_changed(changed, self._crc)
+        self._file.pwrite(data, self._size_bytes)
+        self._file.sync()
+        self._crc, self._size_bytes = crc, self._size_bytes + len(data)
+        content.update(changed)
+        self.content = content
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

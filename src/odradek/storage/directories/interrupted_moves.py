@@ -1,0 +1,70 @@
+"""What a crash may leave of a move between data directories, and what becomes of it at the next start: see `relocation.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Disk
+from odradek.storage.directories import naming
+from odradek.storage.directories.log_dir_move import (
+    FUTURE,
+    MovingDirectory,
+    parse_moving_directory,
+    put_in_place,
+)
+from odradek.storage.directories.log_directory import LogDirectory
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+
+@dataclass(slots=True)
+class InterruptedMoves:
+    """Collected from every directory by `note`; then `settle` finishes what was decided and gives up the rest."""
+
+    _futures: dict[tuple[TopicPartition, str], tuple[LogDirectory, str]] = field(default_factory=dict)
+    _replaced: list[tuple[LogDirectory, str, MovingDirectory]] = field(default_factory=list)
+
+    def note(self, directory: LogDirectory, name: str) -> bool:
+        """Whether the name is that of a directory that a move made."""
+        moving = parse_moving_directory(name)
+        if moving is None:
+            return False
+        path = naming.join(directory.path, name)
+        if moving.suffix == FUTURE:
+            self._futures[moving.partition, moving.move_id] = (directory, path)
+        else:
+            self._replaced.append((directory, path, moving))
+        return True
+
+    def settle(
+        self,
+        disk: Disk,
+        homes: Container[TopicPartition],
+        found: Callable[[TopicPartition, LogDirectory], None],
+        doom: Callable[[str], None],
+    ) -> None:
+        """`found` hears of a partition whose move was finished, `doom` of a directory that is to be removed.
+
+        An OSError takes the directory that it came from offline.
+        """
+        for _, path, moving in self._replaced:
+            future = self._futures.pop((moving.partition, moving.move_id), None)
+            if future is not None and moving.partition not in homes:
+                directory, future_path = future
+                try:
+                    put_in_place(disk, future_path, naming.join(directory.path, str(moving.partition)))
+                except OSError as error:
+                    directory.failed(error)
+                    continue
+                log.info("move_finished", partition=moving.partition, path=directory.path)
+                found(moving.partition, directory)
+            if moving.partition in homes:
+                doom(path)
+            else:  # the other directory is offline, or was emptied: here is a complete copy for a person to use
+                log.warning("replaced_log_kept", partition=moving.partition, path=path)
+        for _, path in self._futures.values():
+            log.info("move_given_up", path=path)
+            doom(path)

@@ -1,0 +1,61 @@
+"""The note `lacks-records` in a partition's directory: the log has not all that it had. A file of ours.
+
+It is durable before an empty log takes the place of one that was lost. So a crash right afterwards does not make the empty log
+look like a whole one while the cluster still counts on it.
+
+The note has two states. While the cluster counts on the replica (it is in the ISR, or eligible), it must not lead. When the
+cluster does not, the note only says that other replicas are better. It goes when the replica is in sync again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.runtime.ports import Disk
+from odradek.storage.directories import naming
+from odradek.storage.directories.checkpoints import BadCheckpointError, sealed, unsealed
+
+_VERSION: Final = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LackNote:
+    """Why the log lacks records, in one line, and whether the cluster counted on it when that was last looked at."""
+
+    reason: str
+    is_counted_on: bool = True
+
+
+def read_note(disk: Disk, directory: str) -> LackNote | None:
+    """None when there is none. A note that is damaged says that records are lacking, and no more."""
+    path = naming.join(directory, naming.LACK_NOTE)
+    if not disk.exists(path):
+        return None
+    try:
+        values = unsealed(disk.read(path))
+        return LackNote(reason=values["reason"], is_counted_on=values["counted"] == "true")
+    except (BadCheckpointError, KeyError):
+        return LackNote(reason="its note about what it lacks is damaged")
+
+
+def write_note(disk: Disk, directory: str, note: LackNote) -> None:
+    """Durably. A directory that is not there is made, and never seen without the note."""
+    counted = "true" if note.is_counted_on else "false"
+    content = sealed({"version": _VERSION, "reason": note.reason, "counted": counted})
+    if disk.exists(directory):
+        disk.replace(naming.join(directory, naming.LACK_NOTE), content)
+        return
+    made = directory + naming.TEMPORARY
+    disk.make_directory(made)
+    disk.replace(naming.join(made, naming.LACK_NOTE), content)
+    disk.rename(made, directory)
+    disk.sync_directory(naming.parent(directory))
+
+
+def remove_note(disk: Disk, directory: str) -> None:
+    """Durably."""
+    path = naming.join(directory, naming.LACK_NOTE)
+    if disk.exists(path):
+        disk.remove(path)
+        disk.sync_directory(directory)

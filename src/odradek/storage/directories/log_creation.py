@@ -1,0 +1,58 @@
+"""Logs that are made at the same time are made together: on one thread, in step, so that they share the syncs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, TypeVar
+
+from odradek.runtime.ports import Offload
+from odradek.storage.directories.steps import Steps, carry_out_together
+
+T = TypeVar("T")
+
+_PORTION: Final = 16
+"""So many go together; other threads, if there are, begin with what is left."""
+
+
+class MakingTogether:
+    """Used on the event loop. What is asked for in one of the loop's rounds goes together."""
+
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+        self._waiting: list[tuple[Steps[Any], asyncio.Future[Any]]] = []
+        self._under_way: dict[asyncio.Task[None], None] = {}
+
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """What comes of it, on another thread."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[T] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._begin)
+        self._waiting.append((steps, outcome))
+        return await outcome
+
+    def _begin(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for start in range(0, len(waiting), _PORTION):
+            portion = waiting[start : start + _PORTION]
+            task = asyncio.get_running_loop().create_task(self._carry_out(portion))
+            self._under_way[task] = None
+            task.add_done_callback(lambda done: self._under_way.pop(done, None))
+
+    async def _carry_out(self, together: list[tuple[Steps[Any], asyncio.Future[Any]]]) -> None:
+        outcomes: list[Any]
+        try:
+            outcomes = await self._offload.run(carry_out_together, [steps for steps, _ in together])
+        except asyncio.CancelledError:
+            for _, waiting in together:
+                waiting.cancel()
+            raise
+        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
+            outcomes = [error] * len(together)
+        for (_, waiting), outcome in zip(together, outcomes, strict=True):
+            if waiting.done():
+                continue
+            if isinstance(outcome, BaseException):
+                waiting.set_exception(outcome)
+            else:
+                waiting.set_result(outcome)

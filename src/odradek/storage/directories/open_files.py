@@ -1,0 +1,137 @@
+"""A bounded number of open files, shared by all logs of a broker. It belongs to the event loop.
+
+Files that are no longer written are opened here for reading, each for the length of one call: so the least recently used one
+may be closed at any time. Files that are written belong to their logs. A log that nobody writes to lets its descriptors rest
+when others need them: everything in them is durable, and they are opened again with the next use.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, cast
+
+from odradek.runtime.ports import Disk, DiskFile
+from odradek.storage.segment.at_hand import Beside, FileAtHand
+from odradek.storage.segment.writer import SegmentWriter
+
+_UNBOUNDED: Final = 2**31 - 1
+_PRUNED_LEAST: Final = 64
+
+
+class OpenFiles:
+    """Opens files on demand, read-only, and keeps at most `limit` of them open, beside those of about `writers_max` files that
+    are written: more only while all of those have something that is not durable yet."""
+
+    def __init__(self, disk: Disk, limit: int = 1024, writers_max: int = _UNBOUNDED) -> None:
+        self._disk = disk
+        self._limit = max(limit, 1)
+        self._writers_max = max(writers_max, 1)
+        self._files: OrderedDict[str, DiskFile] = OrderedDict()
+        self._writers: OrderedDict[SegmentWriter, int] = OrderedDict()
+        """Those that are awake, in the order in which they are looked at, with their `write_count` then."""
+        self._prune_at = min(self._writers_max, _PRUNED_LEAST)
+        self._beside: Beside | None = None
+
+    @contextmanager
+    def only_at_hand(self, beside: Beside | None) -> Iterator[None]:
+        """Within, which must not await: a read of what another thread should bring first raises `NotAtHand`. None: nothing
+        changes."""
+        before, self._beside = self._beside, beside
+        try:
+            yield
+        finally:
+            self._beside = before
+
+    def for_reading(self, file: DiskFile, path: str) -> DiskFile:
+        """The file, of which only what is at hand is read while nothing else may be."""
+        if self._beside is None:
+            return file
+        return cast("DiskFile", FileAtHand(file, path, self._beside))  # who reads does not write
+
+    def expect(self, file: DiskFile, length: int, position: int) -> None:
+        """All of this is read soon: where only what is at hand may be, it is brought in one go."""
+        if isinstance(file, FileAtHand):
+            file.expect(length, position)
+
+    @property
+    def beside(self) -> Beside | None:
+        """What other threads did for the reading under way, if it may ask them."""
+        return self._beside
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @property
+    def writer_file_count(self) -> int:
+        """Files open for writing."""
+        return sum(writer.open_file_count for writer in self._writers)
+
+    def get(self, path: str) -> DiskFile:
+        """The open file at `path`; FileNotFoundError when there is none."""
+        file = self._files.get(path)
+        if file is not None:
+            self._files.move_to_end(path)
+            return self.for_reading(file, path)
+        while len(self._files) >= self._limit:
+            self._files.popitem(last=False)[1].close()
+        file = self._files[path] = self._disk.open(path, write=False)
+        return self.for_reading(file, path)
+
+    def wake(self, writer: SegmentWriter) -> None:
+        """These files, which rest, are to be used. OSError (EMFILE) while no others can rest for them: each of those has
+        something that is not durable yet, and can rest in a moment."""
+        if len(self._writers) >= self._prune_at:
+            self._make_room(keep=writer)
+            if self.writer_file_count >= self._writers_max:
+                raise OSError(errno.EMFILE, "too many logs are written to at the same time")
+        self.awake(writer)
+
+    def awake(self, writer: SegmentWriter) -> None:
+        """A log holds these files open for writing, from now on. Others are made to rest where there are too many."""
+        writer.resting = False
+        self._writers[writer] = writer.write_count
+        if len(self._writers) >= self._prune_at:
+            self._make_room(keep=writer)
+
+    def _make_room(self, keep: SegmentWriter) -> None:
+        """Forget writers that are closed; of the others let rest first those that were not written to since the last look."""
+        for writer in [writer for writer in self._writers if writer.closed]:
+            del self._writers[writer]
+        excess = self.writer_file_count + 1 - self._writers_max
+        if excess > 0:
+            # Some more than must be, so that not every single opening has to look.
+            excess += self._writers_max // 4
+            for is_last_look in (False, True):
+                for writer, seen in list(self._writers.items()):
+                    if excess <= 0:
+                        break
+                    if writer is keep:
+                        continue
+                    held = writer.open_file_count
+                    if (is_last_look or writer.write_count == seen) and writer.rest():
+                        del self._writers[writer]
+                        excess -= held - writer.open_file_count
+                    else:
+                        self._writers[writer] = writer.write_count
+                        self._writers.move_to_end(writer)
+        room = self._writers_max - self.writer_file_count  # of a third: each may open its indexes, too
+        self._prune_at = len(self._writers) + max(0, min(room // 3, max(len(self._writers), _PRUNED_LEAST)))
+
+    def forget(self, path: str) -> None:
+        """Close `path` if it is open: it is about to be renamed, removed or rewritten."""
+        file = self._files.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def forget_under(self, directory: str) -> None:
+        """Close everything below `directory`."""
+        for path in [path for path in self._files if path.startswith(f"{directory}/")]:
+            self.forget(path)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

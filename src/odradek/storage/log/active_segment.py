@@ -1,0 +1,187 @@
+"""The end of a log, where batches are written and segments begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from odradek.config.topic import LogConfig
+from odradek.records import BatchHeader
+from odradek.runtime.ports import Runtime
+from odradek.storage.directories import naming
+from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.log.flush_jobs import NO_DESCRIPTORS, Durability, Life
+from odradek.storage.log.health import Health, RepairJob
+from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.segment.rolling import RollLimits, RollReason, SegmentFill, roll_reason
+from odradek.storage.segment.segment import Segment
+from odradek.telemetry import events
+
+log = events.caused_by_peers("storage")
+
+Batches: TypeAlias = Sequence[tuple[BatchHeader, memoryview]]
+
+_INDEX_ENTRIES_HELD: Final = 512
+"""Index entries that may wait in memory; they are written before the append that would exceed it."""
+_REPAIR_BYTES_MIN: Final = 1 << 20
+
+
+class Tail:
+    """Writes to the active segment and replaces it when it is full."""
+
+    __slots__ = (
+        "_config",
+        "_directory",
+        "_durability",
+        "_files",
+        "_health",
+        "_leftover",
+        "_limits",
+        "_runtime",
+        "_segments",
+        "_snapshot",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: str,
+        config: LogConfig,
+        *,
+        files: OpenFiles,
+        segments: SegmentList,
+        durability: Durability,
+        health: Health,
+        snapshot: Callable[[], bytes],
+    ) -> None:
+        """`snapshot` gives the producers' state as a file, for the start of a new segment."""
+        self._runtime = runtime
+        self._directory = directory
+        self._files = files
+        self._segments = segments
+        self._durability = durability
+        self._health = health
+        self._snapshot = snapshot
+        self._leftover: str | None = None
+        """The empty file of a segment that could not be begun: removed by a repair, or used by the next roll."""
+        self.reconfigure(config)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        self._config = config
+        self._limits = self._draw_limits()
+        self._segments.active.index_interval_bytes = config.index_interval_bytes
+
+    def _draw_limits(self) -> RollLimits:
+        jitter = self._runtime.entropy.uniform() if self._config.segment_jitter_ms else 0.0
+        return RollLimits.of(self._config, jitter)
+
+    def write(
+        self, batches: Batches, append_bytes: int, end_offset: int, last_offset: int, now_ms: int
+    ) -> Segment:
+        """Put the batches at the log's end; return their segment, whose own record of them is yet to be made.
+
+        KAFKA_STORAGE_ERROR when it fails; no part of the batches is in the log then.
+        """
+        try:
+            segment = self._segment_for(append_bytes, end_offset, last_offset, now_ms)
+            writer, _ = segment.writing()
+            if writer.resting:
+                self._files.wake(writer)
+        except OSError as error:
+            raise self._health.failed(error) from error
+        file = writer.log_file
+        writer.write_count += 1
+        try:
+            if len(batches) == 1:
+                file.pwrite(batches[0][1], segment.size_bytes)
+            else:
+                file.pwritev([batch for _, batch in batches], segment.size_bytes)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS:  # then the file was not even opened
+                self._cut_back(segment)
+            raise self._health.failed(error) from error
+        return segment
+
+    def _cut_back(self, segment: Segment) -> None:
+        """Take away what part of a write is there. Appends wait for a `RepairJob` all the same: this must be durable."""
+        try:
+            segment.log_file.truncate(segment.size_bytes)
+        except OSError as error:
+            log.error("truncation_failed", path=segment.path(naming.LOG), error=error)
+
+    def _segment_for(self, append_bytes: int, end_offset: int, last_offset: int, now_ms: int) -> Segment:
+        segment = self._segments.active
+        _, index = segment.writing()
+        fill = SegmentFill(
+            segment.base_offset,
+            segment.size_bytes,
+            segment.first_append_ms,
+            index.offset_entry_count,
+            index.time_entry_count,
+        )
+        reason = roll_reason(
+            self._limits, fill, append_bytes=append_bytes, last_offset=last_offset, now_ms=now_ms
+        )
+        if reason is not None:
+            return self._roll(reason, end_offset)
+        if max(index.unwritten_count, segment.aborted.unwritten_count) >= _INDEX_ENTRIES_HELD:
+            segment.write_index()
+        return segment
+
+    def roll(self, reason: RollReason, end_offset: int) -> None:
+        """Begin a new segment, unless the active one is empty."""
+        if self._segments.active.size_bytes == 0:
+            return
+        try:
+            self._roll(reason, end_offset)
+        except OSError as error:
+            raise self._health.failed(error) from error
+
+    def _roll(self, reason: RollReason, end_offset: int) -> Segment:
+        """An OSError leaves the log as it was."""
+        old = self._segments.active
+        old.complete_index()
+        new = Segment(
+            self._runtime.disk,
+            self._files,
+            self._directory,
+            end_offset,
+            0,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+        if old.base_offset == end_offset:
+            raise AssertionError(f"{old.path(naming.LOG)} would be replaced by a segment of the same name")
+        try:
+            new.begin()
+        except OSError:
+            self._leftover = new.path(naming.LOG)
+            raise
+        self._leftover = None
+        self._durability.sealed(old.detach())
+        self._segments.add(new)
+        self._durability.names_changed(self._directory)
+        self._durability.file_changed(new.path(naming.SNAPSHOT), self._snapshot())
+        self._limits = self._draw_limits()
+        log.debug("segment_rolled", directory=self._directory, base_offset=end_offset, reason=reason.value)
+        return new
+
+    def repair_job(self, life: Life) -> RepairJob | None:
+        """Once there is space again; None until then."""
+        active = self._segments.active
+        if active.writer is None:
+            return None
+        try:
+            free_bytes = self._runtime.disk.free_bytes(self._directory)
+        except OSError:
+            return None
+        if free_bytes < max(_REPAIR_BYTES_MIN, self._config.max_message_bytes):
+            return None
+        return RepairJob(
+            disk=self._runtime.disk,
+            leftover=self._leftover,
+            file=active.writer.log_file,
+            good_length=active.size_bytes,
+            life=life,
+            truncation_count=self._durability.truncation_count,
+            truncation=self._durability.truncation,
+        )

@@ -1,0 +1,127 @@
+"""What a disk error does to a log.
+
+A full disk passes: the log refuses appends until `RepairJob` has cut what a failed write may have left and made the cut
+durable. Every other error of the operating system is final until a restart: after a failed fsync or write nobody can say
+what is on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Disk, DiskFile
+from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS, Life
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.storage.log.truncation import Truncation
+
+log = events.caused_by_peers("storage")
+
+
+OnBroken: TypeAlias = Callable[[TopicPartition, OSError], None]
+
+
+class FaultKind(Enum):
+    FULL = "disk full"
+    BROKEN = "disk error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why a log takes no appends. One that is BROKEN cannot be read either."""
+
+    kind: FaultKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairJob:
+    """Gives a log back after a full disk: `run` on any thread, then `Log.repaired(job)` on the loop.
+
+    The cut is synced before the next append: a batch that was refused must not come back behind it after a power cut.
+    """
+
+    file: DiskFile
+    good_length: int
+    disk: Disk
+    leftover: str | None
+    """The empty file of a segment that did not come to be."""
+    life: Life
+    truncation_count: int
+    """As in `FlushJob`."""
+    truncation: Truncation | None
+    """That could not be carried out, and cuts the file itself."""
+
+    def run(self) -> None:
+        self.life.run(self._work)
+
+    def _work(self) -> None:
+        if self.truncation_count < self.life.truncation_count:
+            return
+        if self.leftover is not None and self.disk.exists(self.leftover):
+            self.disk.remove(self.leftover)
+        if self.truncation is not None:
+            self.truncation.run()
+            return
+        self.file.truncate(self.good_length)
+        self.file.sync()
+
+
+class Health:
+    """Whether a log can be used, and what its callers are told when it cannot."""
+
+    __slots__ = ("_on_broken", "_topic_partition", "fault")
+
+    def __init__(self, topic_partition: TopicPartition, on_broken: OnBroken | None = None) -> None:
+        self._topic_partition = topic_partition
+        self._on_broken = on_broken
+        self.fault: Fault | None = None
+
+    def check_writable(self) -> None:
+        if self.fault is not None:
+            raise self._refusal(self.fault)
+
+    def check_readable(self) -> None:
+        if self.fault is not None and self.fault.kind is FaultKind.BROKEN:
+            raise self._refusal(self.fault)
+
+    def failed(self, error: OSError) -> KafkaError:
+        """Remember the error; return what to raise."""
+        if error.errno in NO_DESCRIPTORS:
+            log.error("too_many_open_files", partition=self._topic_partition, error=error)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: {error}")
+        kind = FaultKind.FULL if error.errno in DISK_FULL else FaultKind.BROKEN
+        if self.fault is None or self.fault.kind is FaultKind.FULL:
+            self.fault = Fault(kind=kind, reason=str(error))
+        log.error("log_failed", partition=self._topic_partition, kind=kind.value, error=error)
+        if kind is FaultKind.BROKEN and self._on_broken is not None:
+            self._on_broken(self._topic_partition, error)
+        return self._refusal(self.fault)
+
+    def broken(self, reason: str) -> None:
+        """Whatever is tried from now on, the answer is this."""
+        if not self.is_broken:
+            self.fault = Fault(kind=FaultKind.BROKEN, reason=reason)
+
+    def recovered(self) -> None:
+        if self.fault is not None and self.fault.kind is FaultKind.FULL:
+            self.fault = None
+            log.info("log_recovered", partition=self._topic_partition)
+
+    @property
+    def is_broken(self) -> bool:
+        return self.fault is not None and self.fault.kind is FaultKind.BROKEN
+
+    @property
+    def is_full(self) -> bool:
+        return self.fault is not None and self.fault.kind is FaultKind.FULL
+
+    def _refusal(self, fault: Fault) -> KafkaError:
+        message = f"{self._topic_partition}: {fault.kind.value}: {fault.reason}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -1,0 +1,184 @@
+"""From a time to an offset, by way of the time index."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final, NamedTuple
+
+from odradek.records import Codec, Record, decode_batch, read_header
+from odradek.runtime.ports import DiskFile
+from odradek.storage.directories import naming
+from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.segment.at_hand import Beside
+from odradek.storage.segment.batch_walk import Mark
+from odradek.storage.segment.segment import Segment
+
+_FEW_RECORDS: Final = 2_000
+_SMALL_BYTES: Final = 64 * 1024
+_SMALL_COMPRESSED_BYTES: Final = 4 * 1024
+"""It may be a thousand times as much. Batches with no more than these are decoded on the event loop."""
+
+
+class TimestampedOffset(NamedTuple):
+    """A record's place and time, as ListOffsets answers it."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def first_at_or_after(
+    segments: SegmentList, timestamp: int, *, start_offset: int, end_offset: int, beside: Beside | None = None
+) -> TimestampedOffset | None:
+    """The first record in [start_offset, end_offset) with a timestamp of at least `timestamp`; None without any."""
+    for number in range(segments.number_of(start_offset), len(segments)):
+        segment = segments[number]
+        if segment.base_offset >= end_offset:
+            break
+        latest = segment.max_timestamp()
+        if latest is None or latest.timestamp < timestamp:
+            continue
+        found = _first_in(segment, timestamp, start_offset, end_offset, beside)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_in(
+    segment: Segment, timestamp: int, start_offset: int, end_offset: int, beside: Beside | None
+) -> TimestampedOffset | None:
+    # Up to the entry nothing is later than its timestamp, which is not above ours: begin with the batch it names.
+    entry = segment.floor_time(timestamp)
+    first_offset = max(start_offset, entry.offset if entry is not None else 0)
+    for mark in segment.marks(segment.locate(first_offset)):
+        if mark.base_offset >= end_offset:
+            break
+        if mark.max_timestamp < timestamp:
+            continue
+        inside = _Inside(max(start_offset, mark.base_offset), min(end_offset, mark.last_offset + 1))
+        record = _of_batch(segment, mark, partial(_first_record, timestamp, inside), beside)
+        if record is not None:
+            return TimestampedOffset(record.timestamp, record.offset, mark.leader_epoch)
+    return None
+
+
+class _Inside(NamedTuple):
+    """Of a batch the records from one offset to another."""
+
+    start_offset: int
+    end_offset: int
+
+
+def _first_record(timestamp: int, inside: _Inside, batch: bytes) -> Record | None:
+    for record in decode_batch(batch):
+        if record.timestamp >= timestamp and inside.start_offset <= record.offset < inside.end_offset:
+            return record
+    return None
+
+
+def _latest_of(inside: _Inside, batch: bytes) -> Record | None:
+    return max(
+        (one for one in decode_batch(batch) if inside.start_offset <= one.offset < inside.end_offset),
+        key=lambda record: (record.timestamp, -record.offset),
+        default=None,
+    )
+
+
+def _of_batch(
+    segment: Segment, mark: Mark, look: partial[Record | None], beside: Beside | None
+) -> Record | None:
+    """What `look` finds in the batch; a large one is read and decoded by another thread if there is one."""
+    if beside is None or _is_quick(segment, mark):
+        return look(segment.batch(mark))
+    key = (segment.path(naming.LOG), mark, look.func, look.args)
+    work = partial(_look_elsewhere, segment.file_for_threads, mark, look)
+    found = beside.result(key, work, mark.size_bytes)
+    return found[0] if found else look(segment.batch(mark))
+
+
+def _is_quick(segment: Segment, mark: Mark) -> bool:
+    if mark.size_bytes > _SMALL_BYTES:
+        return False
+    header = read_header(segment.batch(mark))
+    is_small = header.codec is Codec.NONE or mark.size_bytes <= _SMALL_COMPRESSED_BYTES
+    return is_small and header.record_count <= _FEW_RECORDS
+
+
+def _look_elsewhere(file: DiskFile, mark: Mark, look: partial[Record | None]) -> tuple[Record | None, ...]:
+    """What is found; empty when the file cannot be read, such as one that is closed meanwhile. Blocks, on any thread."""
+    try:
+        batch = file.pread(mark.size_bytes, mark.position)
+    except OSError:
+        return ()
+    return (look(batch),)
+
+
+def latest(
+    segments: SegmentList,
+    *,
+    start_offset: int,
+    end_offset: int,
+    log_end_offset: int,
+    beside: Beside | None = None,
+) -> TimestampedOffset | None:
+    """The first record with the largest timestamp in [start_offset, end_offset); None when there are no records."""
+    homes: list[tuple[Mark, Segment]] = []
+    for number in range(segments.number_of(start_offset), len(segments)):
+        segment = segments[number]
+        if segment.base_offset >= end_offset:
+            break
+        mark = _latest_batch(segment, start_offset, end_offset, segments.end_of(number, log_end_offset))
+        if mark is not None:
+            homes.append((mark, segment))
+    best: TimestampedOffset | None = None
+    for mark, segment in sorted(homes, key=lambda home: (-home[0].max_timestamp, home[0].base_offset)):
+        if best is not None and best.timestamp >= mark.max_timestamp:
+            break
+        found = _latest_record(segment, mark, start_offset, end_offset, beside)
+        if found is not None and (best is None or found.timestamp > best.timestamp):
+            best = found
+    return best
+
+
+def _latest_record(
+    segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: Beside | None
+) -> TimestampedOffset | None:
+    """In the batch at `mark`; in the segment's next best where compaction emptied that one and left its header's time."""
+    found = _latest_of_batch(segment, mark, start_offset, end_offset, beside)
+    if found is not None:
+        return found
+    inside = _marks_inside(segment, start_offset, end_offset)
+    for other in sorted(inside, key=lambda mark: (-mark.max_timestamp, mark.position)):
+        found = _latest_of_batch(segment, other, start_offset, end_offset, beside)
+        if found is not None:
+            return found
+    return None
+
+
+def _latest_of_batch(
+    segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: Beside | None
+) -> TimestampedOffset | None:
+    inside = _Inside(max(start_offset, mark.base_offset), min(end_offset, mark.last_offset + 1))
+    record = _of_batch(segment, mark, partial(_latest_of, inside), beside)
+    return None if record is None else TimestampedOffset(record.timestamp, record.offset, mark.leader_epoch)
+
+
+def _latest_batch(segment: Segment, start_offset: int, end_offset: int, segment_end: int) -> Mark | None:
+    """By the index where it speaks of the whole range, else batch by batch."""
+    entry = segment.max_timestamp()
+    if entry is None:
+        return None
+    if start_offset <= segment.base_offset and segment_end <= end_offset:
+        return segment.mark(segment.locate(entry.offset))
+    inside = _marks_inside(segment, start_offset, end_offset)
+    return max(inside, key=lambda mark: (mark.max_timestamp, -mark.position), default=None)
+
+
+def _marks_inside(segment: Segment, start_offset: int, end_offset: int) -> list[Mark]:
+    start = segment.locate(start_offset)
+    segment.will_walk(start)
+    return [
+        mark
+        for mark in segment.marks(start)
+        if mark.base_offset < end_offset and mark.last_offset >= start_offset
+    ]

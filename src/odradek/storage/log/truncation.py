@@ -1,0 +1,270 @@
+"""Taking the end of a log away, or all of it, so that a crash at any point leaves the log as it was or as it is to be.
+
+A log is truncated in memory first, on the loop, without waiting for a disk; appends are refused until the files have followed.
+The files follow in a `Truncation`, on any thread, as the first part of the next flush. A truncation that is decided before the
+files have followed an earlier one comes `behind` it: its job carries out both, one after the other.
+
+    1  `truncation` is put into the directory, durably: from now on it is decided, and an opening carries it out
+    2  segments that go are renamed, the last one that stays is cut; epochs, producer snapshots and transaction indexes follow
+    3  `truncation` is replaced, durably, by one that says it is done
+
+Before 1 a crash leaves the log as it was. After it the opening does 2 again, which may be done any number of times.
+
+The file stays until the checkpoints of the data directory were written once more. They may speak of offsets that were
+durable before, and are no more: until then `recovery_point` and `start_offset` of this file count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+from odradek.runtime.ports import Disk
+from odradek.storage.directories import checkpoints, naming
+from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS, Life
+from odradek.storage.log.leader_epochs import EpochHistory
+from odradek.storage.producers.producer_state import Producers
+from odradek.storage.producers.replay import newest_snapshot, replay_file
+from odradek.storage.segment.batch_walk import BrokenChain
+from odradek.storage.segment.transaction_index import ENTRY, decode_aborted
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+_VERSION: Final = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncationPlan:
+    """What becomes of the files. It is what the file `truncation` says."""
+
+    base_offset: int
+    """Of the segment that is the last one from now on."""
+    position: int
+    """How many bytes of it stay."""
+    end_offset: int
+    """Where the log ends."""
+    start_offset: int
+    recovery_point: int
+    """Everything below it is durable, whatever a checkpoint says."""
+    high_watermark_max: int
+    """What a checkpoint says of the high watermark above it is of the time before."""
+    is_anew: bool
+    """Nothing is kept: the segment is a new one."""
+    sweeps: bool
+    """A compaction that had begun to replace segments is undone."""
+    is_done: bool = False
+
+    def format(self) -> bytes:
+        values = {field.name: str(int(getattr(self, field.name))) for field in fields(self)}
+        return checkpoints.sealed({"version": _VERSION, **values})
+
+    @classmethod
+    def parse(cls, data: bytes) -> TruncationPlan:
+        """BadCheckpointError for bytes that are damaged."""
+        values = checkpoints.unsealed(data)
+        try:
+            if values["version"] != _VERSION:
+                raise BadCheckpointError(f"version {values['version']} is unknown")
+            numbers = {field.name: int(values[field.name]) for field in fields(cls)}
+        except (KeyError, ValueError) as error:
+            raise BadCheckpointError(f"it does not follow its format: {error}") from None
+        flags = {name: bool(numbers.pop(name)) for name in ("is_anew", "sweeps", "is_done")}
+        return cls(**numbers, **flags)  # type: ignore[arg-type]
+
+
+def read_plan(disk: Disk, directory: str) -> TruncationPlan | None:
+    """None without a file; BadCheckpointError for a damaged one."""
+    path = naming.join(directory, naming.TRUNCATION)
+    return TruncationPlan.parse(disk.read(path)) if disk.exists(path) else None
+
+
+def write_plan(disk: Disk, directory: str, plan: TruncationPlan) -> None:
+    disk.replace(naming.join(directory, naming.TRUNCATION), plan.format())
+
+
+def carry_out(disk: Disk, directory: str, plan: TruncationPlan) -> None:
+    """Make the files what the plan says, durably. It may be done again, also after it was interrupted anywhere."""
+    path = naming.join(directory, naming.offset_file(plan.base_offset, naming.LOG))
+    begun = path + naming.TEMPORARY
+    is_begun = plan.is_anew and disk.exists(begun)
+    for name in disk.list_directory(directory):
+        file = naming.parse_offset_file(name)
+        if file is None:
+            continue
+        old = naming.join(directory, name)
+        if file.state == naming.SWAP:
+            if plan.sweeps:
+                disk.remove(old)
+        elif not file.state and _goes(file, plan, is_begun=is_begun):
+            if file.kind == naming.LOG:
+                disk.rename(old, old + naming.DELETED)
+            else:
+                disk.remove(old)
+    if is_begun:
+        disk.rename(begun, path)
+    start = naming.join(directory, naming.START_OFFSET)
+    if plan.is_anew and disk.exists(start):
+        disk.remove(start)  # it may begin earlier than it did
+    _cut_log(disk, path, plan)
+    _cut_transactions(disk, directory, plan)
+    _cut_epochs(disk, directory, plan)
+    disk.sync_directory(directory)
+
+
+def _goes(file: naming.OffsetFile, plan: TruncationPlan, *, is_begun: bool) -> bool:
+    if file.kind == naming.SNAPSHOT:
+        return plan.is_anew or file.offset > plan.end_offset
+    if plan.is_anew and file.offset == plan.base_offset and file.kind == naming.LOG:
+        return is_begun  # else it is the new one already, or will be when it is cut
+    return plan.is_anew or file.offset > plan.base_offset
+
+
+def _cut_log(disk: Disk, path: str, plan: TruncationPlan) -> None:
+    file = disk.open(path, create=plan.is_anew)
+    try:
+        if file.length() > plan.position:
+            file.truncate(plan.position)
+        file.sync()
+    finally:
+        file.close()
+
+
+def _cut_transactions(disk: Disk, directory: str, plan: TruncationPlan) -> None:
+    """A marker that is gone has aborted nothing."""
+    path = naming.join(directory, naming.offset_file(plan.base_offset, naming.TRANSACTION_INDEX))
+    if not disk.exists(path):
+        return
+    data = disk.read(path)
+    try:
+        entries = decode_aborted(data[: len(data) // ENTRY.size * ENTRY.size])
+    except ValueError:
+        entries = []
+    kept = sum(entry.last_offset < plan.end_offset for entry in entries)
+    if not kept:
+        disk.remove(path)
+        return
+    file = disk.open(path)
+    try:
+        file.truncate(kept * ENTRY.size)
+        file.sync()
+    finally:
+        file.close()
+
+
+def _cut_epochs(disk: Disk, directory: str, plan: TruncationPlan) -> None:
+    path = naming.join(directory, naming.LEADER_EPOCHS)
+    if not disk.exists(path):
+        return
+    try:
+        epochs = EpochHistory(checkpoints.parse_epochs(disk.read(path)))
+    except BadCheckpointError:
+        return  # an opening ignores it, and reads the epochs off the batches
+    if epochs.truncate_from_end(0 if plan.is_anew else plan.end_offset):
+        disk.replace(path, checkpoints.format_epochs(epochs.entries))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteRemoval:
+    """Checkpoints that know of the truncation are durable: the file `truncation` of that truncation is not needed."""
+
+    disk: Disk
+    directory: str
+    life: Life
+    truncation_count: int
+
+    def run(self) -> bool:
+        """Blocks, on any thread; whether the file is gone."""
+        gone: list[bool] = []
+        try:
+            self.life.attempt(lambda: gone.append(self.remove()))
+        except OSError as error:
+            log.warning("truncation_not_removed", directory=self.directory, error=error)
+        return any(gone)
+
+    def remove(self) -> bool:
+        """The work itself, for those who closed the log."""
+        if self.truncation_count != self.life.truncation_count:
+            return False  # it is of a later one by now
+        path = naming.join(self.directory, naming.TRUNCATION)
+        if self.disk.exists(path):
+            self.disk.remove(path)
+        return True
+
+
+class Truncation:
+    """The files' part of one truncation of an open log. `run` under the log's lock, on any thread, until it is `finished`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        plan: TruncationPlan,
+        *,
+        life: Life,
+        number: int,
+        segments: Sequence[tuple[int, int]],
+        now_ms: int,
+        behind: Truncation | None = None,
+    ) -> None:
+        """`segments`: base offset and size of each that stays. `number` counts the log's truncations."""
+        self._behind = behind
+        self._disk = disk
+        self._directory = directory
+        self._life = life
+        self._segments = segments
+        self._now_ms = now_ms
+        self.plan: Final = plan
+        self.number: Final = number
+        self.finished = False
+        self.refused: tuple[int, str] | None = None
+        """Why it must be tried again: number and text of the system's error, a full disk or no descriptors."""
+        self.producers = Producers()
+        """Once it is finished: those of what is left of the log."""
+
+    def run(self) -> None:
+        """An OSError is final, for the whole directory."""
+        if self.finished:
+            return
+        self._life.truncation_count = self.number  # jobs that were made before know other files
+        self.refused = None
+        try:
+            self._cut_files()
+            if not self.plan.is_anew:
+                self._replay()
+            write_plan(self._disk, self._directory, replace(self.plan, is_done=True))
+        except OSError as error:
+            if error.errno not in DISK_FULL | NO_DESCRIPTORS:
+                raise
+            self.refused = error.errno, str(error)
+        else:
+            self.finished = True
+
+    def _cut_files(self) -> None:
+        if self.finished:
+            return
+        if self._behind is not None:
+            self._behind._cut_files()
+            self._behind = None
+        write_plan(self._disk, self._directory, self.plan)
+        carry_out(self._disk, self._directory, self.plan)
+
+    def _replay(self) -> None:
+        offset, self.producers = newest_snapshot(
+            self._disk, self._directory, self.plan.end_offset, self._now_ms
+        )
+        bounds = [*(base_offset for base_offset, _ in self._segments[1:]), self.plan.end_offset]
+        for (base_offset, size_bytes), following in zip(self._segments, bounds, strict=True):
+            if following <= offset:
+                continue
+            path = naming.join(self._directory, naming.offset_file(base_offset, naming.LOG))
+            file = self._disk.open(path, write=False)
+            try:
+                replay_file(self.producers, file, size_bytes, self._now_ms, from_offset=offset)
+            except BrokenChain as damage:  # whoever reads there will meet it, too
+                log.error("producers_not_replayed", path=path, reason=str(damage))
+            finally:
+                file.close()
+        self.producers.transactions.forget_decided()

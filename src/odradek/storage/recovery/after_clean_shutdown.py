@@ -1,0 +1,61 @@
+"""After a clean close: only the end of the last segment is read."""
+
+from __future__ import annotations
+
+from odradek.storage.directories import naming
+from odradek.storage.recovery.context import OpeningState, log
+from odradek.storage.segment.batch_walk import BrokenChain
+from odradek.storage.segment.index_checks import BuiltIndex, build_index, resume_index
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.transaction_index import is_sound
+
+
+class AfterClose(OpeningState):
+    """Believes what the close left, as far as it fits together."""
+
+    def _open_active(self) -> bool:
+        """Open the last segment without reading more of it than its end. False when it is not as a clean close leaves it."""
+        self._drop_empty(self._segments[:-1])
+        if not self._follows_on():
+            return False
+        active = self._segments[-1]
+        active.open_writer()
+        try:
+            built = self._resume(active)
+            transactions = self._read_if_there(active.path(naming.TRANSACTION_INDEX))
+            if not is_sound(transactions, active.base_offset, built.next_offset):
+                raise BrokenChain(0, "the transaction index is not of this segment")
+        except BrokenChain as damage:
+            log.warning("clean_close_doubted", directory=self._directory, reason=str(damage))
+            if active.writer is not None:
+                active.writer.close()
+                active.writer = None
+            return False
+        self._activate(active, built)
+        return True
+
+    def _follows_on(self) -> bool:
+        """Whether the last segment, if it is empty, begins where the one before it ends; a leftover goes."""
+        if len(self._segments) < 2 or self._segments[-1].size_bytes:
+            return True
+        last = self._segments[-2].last_batch()
+        if last is None or last.last_offset + 1 < self._segments[-1].base_offset:
+            return False
+        if last.last_offset + 1 > self._segments[-1].base_offset:
+            self._drop_empty(self._segments[-1:])
+        self._last_epoch = last.leader_epoch
+        return True
+
+    def _resume(self, active: Segment) -> BuiltIndex:
+        file, interval = active.log_file, active.index_interval_bytes
+        offsets, times = (
+            self._read_if_there(active.path(kind)) for kind in (naming.OFFSET_INDEX, naming.TIME_INDEX)
+        )
+        built = resume_index(file, active.base_offset, active.size_bytes, interval, offsets, times)
+        if built is not None:
+            self._index_is_written = True
+            return built
+        log.warning(
+            "index_rebuilt", directory=self._directory, base_offset=active.base_offset, reason="in doubt"
+        )
+        return build_index(file, active.base_offset, active.size_bytes, interval)

@@ -1,0 +1,216 @@
+"""Finding out how much of a segment can be trusted after a crash, and cutting the rest.
+
+A scan reads every batch and checks its CRC, its place in the file and its offsets. The first batch that fails ends the
+segment. What lies behind it is usually a torn tail: part of the last write. If good batches follow, the file system wrote
+later blocks and not earlier ones, or something was damaged afterwards: what is cut is then kept in a side file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.model.errors import KafkaError
+from odradek.records import HEADER_BYTES, BatchHeader, check_crc, read_header
+from odradek.runtime.ports import Disk, DiskFile
+from odradek.storage.directories import naming
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.sparse_index import RELATIVE_OFFSET_MAX, ActiveIndex
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+_WINDOW_BYTES: Final = 1 << 20
+_SEARCH_BYTES_MAX: Final = 64 << 20
+_MAGIC_POSITION: Final = 16
+_FRAME: Final = struct.Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedSegment:
+    """What a scan found. `problem` is None when the whole file is good."""
+
+    good_bytes: int
+    next_offset: int
+    index: ActiveIndex
+    last_epoch: int
+    """The leader epoch of the last good batch; -1 without any."""
+    problem: str | None
+
+
+class _Scan:
+    """Checks batches one after another; the state between them."""
+
+    def __init__(self, base_offset: int, interval: int) -> None:
+        self._base_offset = base_offset
+        self._interval = interval
+        self.next_offset = base_offset
+        self.index = ActiveIndex(base_offset)
+        self.last_epoch = -1
+
+    def take(self, header: BatchHeader, batch: memoryview, position: int) -> None:
+        """Raises KafkaError for a bad batch."""
+        check_crc(batch)
+        self.index.note(self._interval, position, header.size_bytes, header.last_offset, header.max_timestamp)
+        self.next_offset = header.next_offset
+        self.last_epoch = header.partition_leader_epoch
+
+    def doubt(self, header: BatchHeader) -> str | None:
+        """Why the batch cannot follow the ones before it."""
+        if header.base_offset < self.next_offset:
+            return f"offset {header.base_offset} follows {self.next_offset - 1}"
+        if header.last_offset_delta < 0 or header.last_offset - self._base_offset > RELATIVE_OFFSET_MAX:
+            return f"offset {header.last_offset} is out of the segment's range"
+        return None
+
+
+def scan_file(
+    file: DiskFile, base_offset: int, size_bytes: int, *, index_interval_bytes: int
+) -> ScannedSegment:
+    """Read a segment's log from its start; see the module."""
+    scan = _Scan(base_offset, index_interval_bytes)
+    position = 0
+    problem = None
+    try:
+        for header, batch in _batches(file, size_bytes):
+            problem = scan.doubt(header)
+            if problem is not None:
+                break
+            scan.take(header, batch, position)
+            position += header.size_bytes
+    except KafkaError as error:
+        problem = error.message
+    if problem is None and position < size_bytes:
+        problem = f"{size_bytes - position} bytes of an unfinished batch"
+    return ScannedSegment(
+        good_bytes=position,
+        next_offset=scan.next_offset,
+        index=scan.index,
+        last_epoch=scan.last_epoch,
+        problem=problem,
+    )
+
+
+def _batches(file: DiskFile, size_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Whole batches from the start, in large reads; it ends before one that is cut short. KafkaError for a bad header."""
+    position = 0
+    window = memoryview(b"")
+    start = 0
+    while position + HEADER_BYTES <= size_bytes:
+        if position + HEADER_BYTES > start + len(window):
+            window, start = memoryview(file.pread(_WINDOW_BYTES, position)), position
+        header = read_header(window, position - start)
+        end = position + header.size_bytes
+        if end > size_bytes:
+            return
+        if end > start + len(window):
+            window, start = memoryview(file.pread(max(_WINDOW_BYTES, header.size_bytes), position)), position
+        batch = window[position - start : end - start]
+        if len(batch) < header.size_bytes:
+            return
+        yield header, batch
+        position = end
+
+
+def good_batch_follows(file: DiskFile, position: int, size_bytes: int, min_offset: int) -> bool:
+    """Whether a batch with a good CRC and an offset of at least `min_offset` stands anywhere behind `position`.
+
+    It looks at every byte of the next 64 MiB, so it finds batches even where lengths are damaged.
+    """
+    end = min(size_bytes, position + _SEARCH_BYTES_MAX)
+    data = file.pread(end - position, position)
+    at = data.find(b"\x02", _MAGIC_POSITION)
+    while at >= 0:
+        start = at - _MAGIC_POSITION
+        if start + HEADER_BYTES <= len(data) and _is_good_batch(data, start, min_offset):
+            return True
+        at = data.find(b"\x02", at + 1)
+    return False
+
+
+def _is_good_batch(data: bytes, start: int, min_offset: int) -> bool:
+    offset, length = _FRAME.unpack_from(data, start)
+    end = start + _FRAME.size + length
+    if (
+        length < HEADER_BYTES - _FRAME.size
+        or end > len(data)
+        or not min_offset <= offset <= min_offset + RELATIVE_OFFSET_MAX
+    ):
+        return False
+    try:
+        check_crc(memoryview(data)[start:end])
+    except KafkaError:
+        return False
+    return True
+
+
+def cut(disk: Disk, segment: Segment, scanned: ScannedSegment) -> bool:
+    """Shorten a segment's file to its good part, durably. True when good batches were behind it and put in a side file."""
+    path = segment.path(naming.LOG)
+    file = disk.open(path)
+    try:
+        keep = good_batch_follows(file, scanned.good_bytes + 1, segment.size_bytes, scanned.next_offset)
+        if keep:
+            _copy(
+                disk, file, scanned.good_bytes, segment.size_bytes, f"{path}.{scanned.good_bytes}{naming.CUT}"
+            )
+        log.warning(
+            "segment_cut",
+            path=path,
+            position=scanned.good_bytes,
+            cut_bytes=segment.size_bytes - scanned.good_bytes,
+            next_offset=scanned.next_offset,
+            reason=scanned.problem,
+            kept_aside=keep,
+        )
+        file.truncate(scanned.good_bytes)
+        file.sync()
+    finally:
+        file.close()
+    segment.size_bytes = scanned.good_bytes
+    return keep
+
+
+def rewrite(disk: Disk, segment: Segment, scanned: ScannedSegment, recovery_point: int) -> None:
+    """Write what lies from the recovery point on once more, the same bytes at the same place.
+
+    If the process before this one died of a failed fsync, the kernel shows data that is not on the disk and believes that
+    it is: an fsync now would do nothing. Pages written anew are dirty again. The caller syncs.
+    """
+    if scanned.next_offset <= recovery_point:
+        return
+    entry = scanned.index.floor(recovery_point)
+    file = disk.open(segment.path(naming.LOG))
+    try:
+        for position in range(entry.position if entry is not None else 0, scanned.good_bytes, _WINDOW_BYTES):
+            length = min(_WINDOW_BYTES, scanned.good_bytes - position)
+            file.pwrite(file.pread(length, position), position)
+    finally:
+        file.close()
+
+
+def _copy(disk: Disk, source: DiskFile, start: int, end: int, path: str) -> None:
+    target = disk.open(path, create=True)
+    try:
+        target.truncate(0)
+        for position in range(start, end, _WINDOW_BYTES):
+            target.pwrite(source.pread(min(_WINDOW_BYTES, end - position), position), position - start)
+        target.sync()
+    finally:
+        target.close()
+
+
+def set_aside(disk: Disk, segment: Segment) -> bool:
+    """Take a whole segment behind a cut out of the log. True when there was anything in it."""
+    path = segment.path(naming.LOG)
+    if segment.size_bytes:
+        log.warning("segment_set_aside", path=path, size_bytes=segment.size_bytes)
+        disk.rename(path, path + naming.CUT)
+    else:
+        disk.remove(path)
+    for kind in naming.INDEX_SUFFIXES:
+        if disk.exists(segment.path(kind)):
+            disk.remove(segment.path(kind))
+    return segment.size_bytes > 0

@@ -1,0 +1,182 @@
+"""Reading whole batches out of one segment: copied, or as a range of the file that the kernel sends."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from odradek.model.errors import KafkaError
+from odradek.runtime.ports import Buffer, Disk
+from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.segment.at_hand import Beside
+from odradek.storage.segment.batch_walk import BATCH_BYTES_MIN, BrokenChain, last_boundary, mark_at
+from odradek.storage.segment.checked_ranges import Trust
+from odradek.storage.segment.indexed_segment import IndexedSegment
+from odradek.storage.segment.sparse_index import OffsetEntry
+
+_MAP_BYTES_MIN: Final = 256 * 1024
+"""Below this, copying costs less than mapping does."""
+
+
+_RECENT_BYTES: Final = 8 * 1024 * 1024
+"""Of the active segment's end, which was written a moment ago."""
+
+
+class Chunk(NamedTuple):
+    """Whole batches out of one segment, and the offset behind the last of them."""
+
+    data: Buffer
+    next_offset: int
+
+
+class ReadableSegment(IndexedSegment):
+    """Positions that a reader is likely to ask for next are remembered, so that sequential reads need no index at all."""
+
+    __slots__ = ("trust",)
+
+    def __init__(
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        size_bytes: int,
+        *,
+        index_interval_bytes: int,
+    ) -> None:
+        super().__init__(
+            disk, files, directory, base_offset, size_bytes, index_interval_bytes=index_interval_bytes
+        )
+        self.trust = Trust(size_bytes)
+        """In what was in the file before; what is written is trusted."""
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        segment_end: int,
+        at_least_one: bool,
+        to_send: bool = False,
+    ) -> Chunk | None:
+        """Whole batches from the one that holds `offset` (or the next), none of which reaches `end_offset`.
+
+        `segment_end` is where the next segment begins. A first batch larger than `max_bytes` is returned all the same
+        if `at_least_one`; otherwise the chunk is empty. None: this segment has nothing from `offset` on. With `to_send` the
+        data may be a range of the file that only the kernel may read.
+        """
+        start = self.locate(offset)
+        to_end = end_offset >= segment_end
+        limit = self.size_bytes if to_end else self.locate(end_offset)
+        if start >= limit:
+            if to_end:
+                self.trust.check_end(offset, segment_end, self._directory)
+            return None
+        wanted = min(max_bytes, limit - start)
+        if to_send and wanted >= _MAP_BYTES_MIN and not self.trust.is_doubtful(start, start + wanted):
+            end = min(end_offset, segment_end) if start + wanted == limit else None
+            chunk = self._mapped(start, start + wanted, end)
+            if chunk is not None:
+                return chunk
+            if at_least_one and start + wanted < limit and self.mark(start).size_bytes > wanted:
+                return self._first_batch(start, limit, offset, to_send=True)
+        data = self.log_file.pread(wanted, start) if wanted > 0 else b""
+        if start + len(data) == limit:
+            chunk = Chunk(data, min(end_offset, segment_end))
+            return self._sound(chunk, start, offset, segment_end if to_end else -1)
+        whole, next_offset = self._whole_batches(data, start)
+        if whole:
+            chunk = Chunk(data if whole == len(data) else memoryview(data)[:whole], next_offset)
+            return self._sound(chunk, start, offset)
+        return (
+            self._first_batch(start, limit, offset, to_send=to_send) if at_least_one else Chunk(b"", offset)
+        )
+
+    def check_at_hand(self, offset: int, max_bytes: int, beside: Beside) -> None:
+        """NotAtHand when a read from `offset` on would have to wait for a disk.
+
+        The end of what is written now is at hand, so a reader that keeps up is not looked at.
+        """
+        start = self._hints.get(offset, -1)
+        if start < 0:
+            with self._files.only_at_hand(beside):
+                start = self.locate(offset)
+        length = min(max_bytes, self.size_bytes - start)
+        if length <= 0 or (self.writer is not None and self.size_bytes - start <= _RECENT_BYTES):
+            return
+        with self._files.only_at_hand(beside):
+            self._files.expect(self.log_file, length, start)
+
+    def _sound(self, chunk: Chunk, start: int, offset: int, segment_end: int = -1) -> Chunk:
+        """The same, once it is known to be what was written; the next reader will ask for what follows it."""
+        self.trust.check(chunk.data, start, offset, self._directory, segment_end)
+        self.remember(chunk.next_offset, start + len(chunk.data))
+        return chunk
+
+    def _mapped(self, start: int, limit: int, next_offset: int | None) -> Chunk | None:
+        """The batches between the positions, uncopied; `next_offset` is known where `limit` is a boundary of batches.
+
+        None: the file cannot be mapped, or the index does not help to find the boundary. Then reading is as good.
+        """
+        if next_offset is None:
+            entry = self._floor_by_position(limit - 1)
+            if entry is None or entry.position <= start:
+                return None
+            try:
+                mark = self.mark(entry.position)
+                if mark.last_offset != entry.offset:
+                    return None
+                boundary = last_boundary(self.log_file, entry.position, limit)
+            except (BrokenChain, KafkaError):
+                return None
+            limit, next_offset = boundary or (entry.position, mark.base_offset)
+        data = self.log_file.map(limit - start, start) if limit - start >= _MAP_BYTES_MIN else None
+        if data is None:
+            return None
+        self.remember(next_offset, limit)
+        return Chunk(data, next_offset)
+
+    def _first_batch(self, start: int, limit: int, offset: int, *, to_send: bool) -> Chunk:
+        mark = self.mark(start)
+        if start + mark.size_bytes > limit:
+            raise self._damaged(BrokenChain(start, f"a batch of {mark.size_bytes} bytes cut short"))
+        end, next_offset = start + mark.size_bytes, mark.last_offset + 1
+        if to_send and mark.size_bytes >= _MAP_BYTES_MIN and not self.trust.is_doubtful(start, end):
+            mapped = self._mapped(start, end, next_offset)
+            if mapped is not None:
+                return mapped
+        chunk = Chunk(self.log_file.pread(mark.size_bytes, start), next_offset)
+        return self._sound(chunk, start, offset)
+
+    def _whole_batches(self, data: bytes, start: int) -> tuple[int, int]:
+        """How many bytes of `data` are whole batches, and the offset behind them. It hops from the last index entry."""
+        below = start + len(data) - 1
+        while (entry := self._floor_by_position(below)) is not None and entry.position > start:
+            found = _hop(data, entry.position - start, entry)
+            if found is None:
+                self._rebuild("an offset index entry points nowhere")
+                break
+            if found[0]:
+                return found
+            below = entry.position - 1
+        return _hop(data, 0, None) or (0, -1)
+
+
+def _hop(data: bytes, index: int, entry: OffsetEntry | None) -> tuple[int, int] | None:
+    """From `index` on: (bytes of `data` up to the last whole batch, offset behind it), (0, -1) without any.
+
+    None when `entry`, which led here, is not true of the batch.
+    """
+    whole, next_offset = 0, -1
+    while index + BATCH_BYTES_MIN <= len(data):
+        try:
+            mark = mark_at(data, index, index)
+        except BrokenChain:
+            return None if entry is not None and not whole else (whole, next_offset)
+        if entry is not None and not whole and mark.last_offset != entry.offset:
+            return None
+        index += mark.size_bytes
+        if index > len(data):
+            break
+        whole, next_offset = index, mark.last_offset + 1
+    return whole, next_offset

@@ -1,0 +1,167 @@
+"""How simulated clients find their way in a cluster: metadata from any broker, then the leader or the coordinator.
+
+`RoutedClient` looks like one connection and sends each request where it belongs. What it learned it keeps until something goes
+wrong; then its user drops it and takes another, as a client does that refreshes its metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from tests.simulation.broker.clients import ClientContext, RefusedError, check_code
+
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.protocol import Message
+from odradek.protocol.messages.metadata.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from odradek.protocol.messages.metadata.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from odradek.protocol.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnRequest
+from odradek.testing.sim.wire_client import WireClient
+
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+_PATIENCE_S: Final = 3.0
+M = TypeVar("M", bound=Message)
+Address = tuple[str, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterContext(ClientContext):
+    """What all clients of a run share. `brokers` is where they ask first; `broker` is not used."""
+
+    brokers: tuple[Address, ...]
+
+    async def connect(self) -> RoutedClient:  # type: ignore[override]
+        return RoutedClient(self)
+
+    async def connect_to(self, partition: TopicPartition) -> WireClient:
+        """To the partition's leader, as some broker knows it."""
+        client = RoutedClient(self)
+        address = await client.leader_of(partition)
+        client.close()
+        return await self.dial(address)
+
+    async def connect_to_any(self) -> WireClient:
+        return await self.dial(self.rng.choice(self.brokers))
+
+    async def dial(self, address: Address) -> WireClient:
+        return await WireClient.connect(*address, patience_s=_PATIENCE_S)
+
+    def name_of(self, topic_id: UUID) -> str:
+        return next(name for name, known in self.topic_ids.items() if known == topic_id)
+
+
+class RoutedClient:
+    """To the whole cluster; used as a `WireClient` is."""
+
+    def __init__(self, context: ClusterContext) -> None:
+        self._context = context
+        self._links: dict[Address, WireClient] = {}
+        self._first: Address | None = None
+        self._leaders: dict[TopicPartition, Address] = {}
+        self._coordinators: dict[tuple[int, str], Address] = {}
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    async def ask(self, request: Message, version: int, answer_type: type[M]) -> M:
+        link = await self._link(await self._address(request))
+        return await link.ask(request, version, answer_type)
+
+    async def _link(self, address: Address) -> WireClient:
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = await self._context.dial(address)
+        return link
+
+    # -- who is asked
+
+    async def _address(self, request: Any) -> Address:
+        partition = self._partition(request)
+        if partition is not None:
+            return await self.leader_of(partition)
+        if isinstance(request, AddPartitionsToTxnRequest):
+            return await self.coordinator_of(TRANSACTION_KEY, request.v3_and_below_transactional_id)
+        group = getattr(request, "group_id", None) or _first_group(request)
+        if group is not None and not _is_for_transactions(request):
+            return await self.coordinator_of(GROUP_KEY, group)
+        transactional_id = getattr(request, "transactional_id", None)
+        if transactional_id is not None:
+            return await self.coordinator_of(TRANSACTION_KEY, transactional_id)
+        return self._anyone()
+
+    def _partition(self, request: Any) -> TopicPartition | None:
+        """Of a request that goes to the leader of its only partition."""
+        match type(request).__name__:
+            case "ProduceRequest":
+                topic = request.topic_data[0]
+                return TopicPartition(
+                    topic.name or self._context.name_of(topic.topic_id), topic.partition_data[0].index
+                )
+            case "FetchRequest":
+                topic = request.topics[0]
+                name = topic.topic or self._context.name_of(topic.topic_id)
+                return TopicPartition(name, topic.partitions[0].partition)
+            case "ListOffsetsRequest" | "DeleteRecordsRequest":
+                topic = request.topics[0]
+                return TopicPartition(topic.name, topic.partitions[0].partition_index)
+        return None
+
+    def _anyone(self) -> Address:
+        if self._first is None:
+            self._first = self._context.rng.choice(self._context.brokers)
+        return self._first
+
+    async def leader_of(self, partition: TopicPartition) -> Address:
+        """RefusedError while the broker that is asked knows of none."""
+        found = self._leaders.get(partition)
+        if found is None:
+            found = self._leaders[partition] = await self._ask_leader(partition)
+        return found
+
+    async def _ask_leader(self, partition: TopicPartition) -> Address:
+        link = await self._link(self._anyone())
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
+        )
+        answer = await link.ask(request, 12, MetadataResponse)
+        (topic,) = answer.topics
+        check_code(topic.error_code, f"metadata of {partition.topic}")
+        index = partition.partition
+        for one in topic.partitions:
+            if one.partition_index == index:
+                for broker in answer.brokers:
+                    if broker.node_id == one.leader_id:
+                        return broker.host, broker.port
+        raise RefusedError(f"no leader for {partition}")
+
+    async def coordinator_of(self, kind: int, key: str) -> Address:
+        found = self._coordinators.get((kind, key))
+        if found is None:
+            link = await self._link(self._anyone())
+            request = FindCoordinatorRequest(key=key, key_type=kind)
+            answer = await link.ask(request, 2, FindCoordinatorResponse)
+            if answer.error_code != ErrorCode.NONE:
+                raise RefusedError(ErrorCode.of(answer.error_code).name)
+            found = self._coordinators[kind, key] = (answer.host, answer.port)
+        return found
+
+
+def _first_group(request: Any) -> str | None:
+    groups = getattr(request, "groups", None)
+    return groups[0].group_id if groups and hasattr(groups[0], "group_id") else None
+
+
+def _is_for_transactions(request: Message) -> bool:
+    """AddOffsetsToTxn names a group, and goes to the coordinator of transactions."""
+    return type(request).__name__ in ("AddOffsetsToTxnRequest", "EndTxnRequest", "InitProducerIdRequest")

@@ -1,0 +1,117 @@
+"""The cluster as nobody in it can see it: all brokers at one instant. Nemesis and checkers look through this, clients never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Final
+
+from tests.simulation.cluster.keeper import ClusterKeeper
+
+from odradek.broker.app import Broker
+from odradek.cluster.image import ClusterImage, PartitionImage
+from odradek.model.ids import TopicPartition
+from odradek.replication.partition import Partition
+
+_ROLE_TOPICS: Final = {"group": "__consumer_offsets", "txn": "__transaction_state"}
+
+
+class ClusterView:
+    """Of the brokers that these keepers keep."""
+
+    def __init__(self, keepers: Sequence[ClusterKeeper]) -> None:
+        self.keepers = keepers
+        self._by_id = {one.broker_id: one for one in keepers}
+
+    def up(self) -> list[tuple[ClusterKeeper, Broker]]:
+        """Those that serve, or are stopped in the middle of it."""
+        return [(one, one.broker) for one in self.keepers if one.is_up and one.broker is not None]
+
+    def image(self) -> ClusterImage | None:
+        """The newest that any broker knows."""
+        images = [image for _, broker in self.up() if (image := image_of(broker)) is not None]
+        return max(images, key=lambda one: (one.controller_epoch, one.version), default=None)
+
+    def who(self, role: str, rng: Random) -> ClusterKeeper | None:
+        """A broker that has the role now; any that lives where nobody has."""
+        living = [one for one in self.keepers if one.life is not None]
+        if not living:
+            return None
+        found = self._find(role, rng)
+        return found if found is not None and found.life is not None else rng.choice(living)
+
+    def _find(self, role: str, rng: Random) -> ClusterKeeper | None:
+        image = self.image()
+        if image is None:
+            return None
+        if role == "controller":
+            return self._by_id.get(image.controller_id)
+        if role == "fresh":
+            return max(self.keepers, key=lambda one: one.up_since_s)
+        if role == "any":
+            return None
+        partitions = _partitions(image, _ROLE_TOPICS.get(role))
+        if not partitions:
+            return None
+        if role == "last":
+            fewest = min(len(one.isr) for one in partitions)
+            partitions = [one for one in partitions if len(one.isr) == fewest]
+            return self._by_id.get(rng.choice(partitions).isr[0])
+        chosen = rng.choice(partitions)
+        if role == "heir":
+            heirs = [one for one in chosen.replicas if one in chosen.isr and one != chosen.leader]
+            return self._by_id.get(heirs[0]) if heirs else None
+        if role == "follower":
+            others = [one for one in chosen.replicas if one != chosen.leader]
+            return self._by_id.get(rng.choice(others)) if others else None
+        return self._by_id.get(chosen.leader)
+
+    def may_rot(self, keeper: ClusterKeeper) -> bool:
+        """Whether everything that it holds is in sync somewhere else."""
+        image = self.image()
+        return image is not None and all(
+            set(one.isr) - {keeper.broker_id}
+            for one in _partitions(image, None)
+            if keeper.broker_id in one.replicas
+        )
+
+    def may_lose_disk(self, keeper: ClusterKeeper) -> bool:
+        """Whether that is so of internal topics, too, and everybody is there to go on without it."""
+        image = self.image()
+        return (
+            image is not None
+            and all(one.is_up for one in self.keepers)
+            and all(
+                set(partition.isr) - {keeper.broker_id}
+                for topic in image.topics.values()
+                for partition in topic.partitions
+                if keeper.broker_id in partition.replicas
+            )
+        )
+
+
+def _partitions(image: ClusterImage, topic: str | None) -> list[PartitionImage]:
+    chosen: Iterable[PartitionImage] = (
+        partition
+        for name, one in image.topics.items()
+        for partition in one.partitions
+        if (name == topic if topic else not one.internal)
+    )
+    return [one for one in chosen if one.isr]
+
+
+def image_of(broker: Broker) -> ClusterImage | None:
+    """What the broker runs on; None before it knows anything."""
+    parts = broker._parts
+    return None if parts is None else parts.image
+
+
+def held_by(broker: Broker) -> Mapping[TopicPartition, Partition]:
+    """The open partitions of a broker, led and followed, now and later."""
+    parts = broker._parts
+    return {} if parts is None else parts.replicas._partitions
+
+
+def replicas_of(broker: Broker) -> dict[TopicPartition, Partition]:
+    """The same, as they are now."""
+    return dict(held_by(broker))

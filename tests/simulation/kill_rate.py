@@ -1,0 +1,100 @@
+"""The bank of planted bugs, hunted in two processes: how many are found, after how many seeds, and by which faults."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import click
+from tests.simulation.bank import BANK, Mutant
+from tests.simulation.cluster.plays import PROFILES, profile_of
+from tests.simulation.mutant import ASIDE
+from tests.simulation.sweep import hunt
+
+_PROCESSES: Final = 2
+_SEEDS_MAX: Final = 400
+_SHOWN: Final = 100
+Progress = Callable[[str, int, int, int], None]
+"""The mutant that was hunted, the seeds that it took, how many are done, of how many."""
+
+
+class Outcome(NamedTuple):
+    """Of the hunt for one planted bug."""
+
+    name: str
+    scenario: str
+    seeds_tried: int
+    """From seed 0 on, up to and with the one that found it."""
+    failure: str | None
+    """How it broke a promise; None when no seed found it."""
+    cpu_s: float
+
+    @property
+    def profile(self) -> str:
+        """Of the seed that found it, where seeds have profiles."""
+        found = self.failure is not None and self.scenario == "cluster"
+        return profile_of(self.seeds_tried - 1) if found else ""
+
+
+def hunted(name: str) -> Outcome:
+    """Hunt the mutant of this name until a seed finds it."""
+    started_s = time.process_time()
+    mutant = next(one for one in BANK if one.name == name)
+    found = hunt(mutant, range(_SEEDS_MAX))
+    failure = found.found.failure if found.found is not None else None
+    return Outcome(name, mutant.scenario, found.seeds_tried, failure, time.process_time() - started_s)
+
+
+def measure(scenario: str, progress: Progress) -> int:
+    """Hunt all of a scenario, or of `all`, and print what came of it; 0 when every one was found."""
+    started_s = time.perf_counter()
+    bank = [one for one in BANK if scenario in ("all", one.scenario)]
+    outcomes = []
+    with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
+        for outcome in pool.imap_unordered(hunted, [one.name for one in bank]):
+            outcomes.append(outcome)
+            progress(outcome.name, outcome.seeds_tried, len(outcomes), len(bank))
+    _report(bank, {one.name: one for one in outcomes}, time.perf_counter() - started_s)
+    return 0 if all(one.failure is not None for one in outcomes) else 1
+
+
+def _report(bank: Sequence[Mutant], outcomes: dict[str, Outcome], seconds: float) -> None:
+    click.echo(f"{'planted bug':<42}{'seeds':>6}  {'profile':<9}caught as")
+    for mutant in bank:
+        one = outcomes[mutant.name]
+        how = "NOT CAUGHT" if one.failure is None else one.failure.splitlines()[0][:_SHOWN]
+        click.echo(f"{one.name:<42}{one.seeds_tried:>6}  {one.profile:<9}{how}")
+    for scenario in dict.fromkeys(mutant.scenario for mutant in bank):
+        _summary(scenario, [one for one in outcomes.values() if one.scenario == scenario])
+    for mutant, why in ASIDE:
+        click.echo(f"not hunted: {mutant.name}: {why}")
+    cpu_s = sum(one.cpu_s for one in outcomes.values())
+    click.echo(f"{cpu_s:.0f} s of CPU in {_PROCESSES} processes, {seconds:.0f} s by the clock")
+
+
+def _summary(scenario: str, outcomes: Sequence[Outcome]) -> None:
+    caught = [one for one in outcomes if one.failure is not None]
+    tried = [one.seeds_tried for one in caught]
+    share = f"{len(caught)} of {len(outcomes)} caught ({100 * len(caught) / len(outcomes):.0f} %)"
+    if not caught:
+        click.echo(f"{scenario}: {share}")
+        return
+    click.echo(
+        f"{scenario}: {share}, the first seed that finds one is by the median number {statistics.median(tried):g}, "
+        f"at most {max(tried)}"
+    )
+    if scenario == "cluster":
+        _by_profile(outcomes)
+
+
+def _by_profile(outcomes: Sequence[Outcome]) -> None:
+    """A seed draws its profile, so these are shares of one and the same hunt, in the order in which seeds come."""
+    found = Counter(one.profile for one in outcomes if one.failure is not None)
+    ran = Counter(profile_of(seed) for one in outcomes for seed in range(one.seeds_tried))
+    for profile in PROFILES:
+        share = 100 * found[profile] / max(1, ran[profile])
+        click.echo(f"    {profile:<9}{found[profile]:>3} found by {ran[profile]:>4} runs ({share:.0f} %)")

@@ -1,0 +1,238 @@
+"""A share group (KIP-932) in the world of `group_scenario`: records that are accepted, given back, rejected or forgotten, locks
+that end, and a broker that dies at any point of what it writes.
+
+After the faults stop, the group must be done with every record within bounded time, and still be so after a power cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from tests.simulation.broker.clients import RefusedError, check_code, create_topic
+from tests.simulation.fault_plan import FaultPlan
+from tests.simulation.groups.history import GroupHistory
+from tests.simulation.groups.members import GROUP, find_coordinator
+from tests.simulation.groups.scenario import TOPIC, GroupScenario
+from tests.simulation.share.history import ShareHistory
+from tests.simulation.share.members import ShareMember
+
+from odradek.broker.config_resources import GROUP as GROUP_RESOURCE
+from odradek.model.errors import ErrorCode
+from odradek.protocol.messages.configs.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from odradek.protocol.messages.data.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.protocol.messages.data.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from odradek.protocol.messages.share.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    GroupAsked,
+    TopicAsked,
+)
+from odradek.records import BatchBuilder
+from odradek.testing.sim.chance import stream
+from odradek.testing.sim.failures import ViolationError
+from odradek.testing.sim.wire_client import WireClient
+from odradek.testing.sim.world import World
+
+_SETTLING_S_MAX: Final = 180.0
+_LOCK_MS: Final = 1_500
+_LATEST: Final = -1
+_ALL: Final = -1
+
+
+class ShareScenario(GroupScenario):
+    """Settled is: the group's start offset is the end of every partition."""
+
+    def __init__(self, world: World, seed: int, plan: FaultPlan) -> None:
+        rng = stream(seed, "share plan")
+        self._delivery_count_max = rng.choice((2, 3, 5))
+        self._locks_max = rng.choice((100, 100, 200))
+        self._updates_per_snapshot = rng.choice((1, 5, 500))
+        self._share_history = ShareHistory(self._delivery_count_max)
+        self._reached: dict[int, int] = {}
+        """What the group was done with when it had settled, by partition."""
+        super().__init__(world, seed, plan.faults(seed))
+        self._drinkers = [
+            ShareMember(
+                self._context,
+                self._share_history,
+                stream(seed, f"member {number}"),
+                name=f"m{number}",
+                topic=TOPIC,
+            )
+            for number in range(self._plan.member_count)
+        ]
+
+    def _new_history(self) -> GroupHistory:
+        return GroupHistory()
+
+    def _settings(self) -> dict[str, str]:
+        return super()._settings() | {
+            "group.share.heartbeat.interval.ms": "300",
+            "group.share.min.heartbeat.interval.ms": "300",
+            "group.share.session.timeout.ms": "3000",
+            "group.share.min.session.timeout.ms": "1000",
+            "group.share.assignment.interval.ms": "0",
+            "group.share.min.assignment.interval.ms": "0",
+            "group.share.delivery.count.limit": str(self._delivery_count_max),
+            "group.share.record.lock.duration.ms": str(_LOCK_MS),
+            "group.share.min.record.lock.duration.ms": "1000",
+            "group.share.partition.max.record.locks": str(self._locks_max),
+            "share.coordinator.state.topic.num.partitions": "2",
+            "share.coordinator.state.topic.prune.interval.ms": "1000",
+            "share.coordinator.snapshot.update.records.per.snapshot": str(self._updates_per_snapshot),
+            "share.coordinator.cold.partition.snapshot.interval.ms": "5000",
+        }
+
+    async def _live_and_settle(self) -> None:
+        any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # the broker's clock jumps
+        creating = create_topic(self._context, TOPIC, self._plan.partition_count, any_time)
+        await self._anyone().spawn(creating)
+        await self._anyone().spawn(self._begin_at_the_start())
+        running = [
+            self._anyone().spawn(one.run(lambda: self._is_calm, lambda: self._is_over))
+            for one in self._drinkers
+        ]
+        running.append(self._anyone().spawn(self._produce()))
+        for one in running:
+            one.add_done_callback(self._member_ended)
+        await self._torment()
+        await self._settle(running)
+        self._is_over = True
+        await asyncio.gather(*running)
+
+    async def _settle(self, running: Sequence[asyncio.Task[None]]) -> None:
+        checking = self._clients[0].spawn(self._check_offsets())
+        deadline_s = self._world.loop.time() + _SETTLING_S_MAX
+        while not checking.done():
+            for one in running:
+                if one.done():
+                    one.result()
+            if self._world.loop.time() > deadline_s:
+                raise ViolationError(
+                    f"{_SETTLING_S_MAX:.0f} s after the last fault the group is not done with every record"
+                )
+            await asyncio.sleep(0.5)
+        checking.result()
+
+    # -- clients that are no members
+
+    async def _begin_at_the_start(self) -> None:
+        config = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        while True:
+            try:
+                client = await self._context.connect()
+                try:
+                    answer = await client.ask(request, 1, IncrementalAlterConfigsResponse)
+                    check_code(answer.responses[0].error_code, "the group's setting")
+                    return
+                finally:
+                    client.close()
+            except (OSError, RefusedError):
+                await self._context.pause()
+
+    async def _produce(self) -> None:
+        rng = self._context.rng
+        while not self._is_calm:
+            try:
+                client = await self._context.connect()
+                try:
+                    while not self._is_calm:
+                        await self._produce_once(client)
+                        await asyncio.sleep(rng.uniform(0.02, 0.4))
+                finally:
+                    client.close()
+            except (OSError, RefusedError):
+                await self._context.pause()
+
+    async def _produce_once(self, client: WireClient) -> None:
+        rng = self._context.rng
+        builder = BatchBuilder()
+        for _ in range(rng.randint(1, 6)):
+            builder.append(self._context.now_ms(), None, b"v" * rng.randint(1, 30))
+        data = PartitionProduceData(
+            index=rng.randrange(self._plan.partition_count), records=bytes(builder.build())
+        )
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=_ALL,
+            timeout_ms=5_000,
+            topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
+        )
+        answer = await client.ask(request, 9, ProduceResponse)
+        check_code(answer.responses[0].partition_responses[0].error_code, "a batch")
+
+    async def _check_offsets(self) -> None:
+        """Until the group is done with everything that there is; later, with what it was done with before.
+
+        A producer that gave up may be heard yet, when all the members are gone.
+        """
+        while True:
+            try:
+                client = await self._context.connect()
+                try:
+                    await find_coordinator(client)
+                    if await self._is_done(client):
+                        return
+                finally:
+                    client.close()
+            except (OSError, RefusedError):
+                pass
+            await asyncio.sleep(0.5)
+
+    async def _is_done(self, client: WireClient) -> bool:
+        ends = self._reached or await self._ends(client)
+        starts = await self._starts(client)
+        if not self._is_calm or any(starts[partition] < ends[partition] for partition in ends):
+            return False
+        for partition, end_offset in ends.items():
+            self._share_history.done_with(partition, end_offset)
+        self._reached = ends
+        return True
+
+    async def _ends(self, client: WireClient) -> dict[int, int]:
+        asked = [
+            ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
+            for index in range(self._plan.partition_count)
+        ]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
+        answer = await client.ask(request, 5, ListOffsetsResponse)
+        for one in answer.topics[0].partitions:
+            check_code(one.error_code, "the end of a partition")
+        return {one.partition_index: one.offset for one in answer.topics[0].partitions}
+
+    async def _starts(self, client: WireClient) -> dict[int, int]:
+        """An empty partition that nobody has read yet is done with."""
+        topic = TopicAsked(topic_name=TOPIC, partitions=list(range(self._plan.partition_count)))
+        request = DescribeShareGroupOffsetsRequest(groups=[GroupAsked(group_id=GROUP, topics=[topic])])
+        answer = await client.ask(request, 0, DescribeShareGroupOffsetsResponse)
+        group = answer.groups[0]
+        if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            raise RefusedError(group.error_message or "")
+        check_code(group.error_code, "the group's offsets")
+        for one in group.topics[0].partitions:
+            check_code(one.error_code, "the group's offset")
+        return {one.partition_index: max(one.start_offset, 0) for one in group.topics[0].partitions}
+
+
+def run_shares(world: World, seed: int, plan: FaultPlan) -> None:
+    """Run the scenario in a world of its own."""
+    world.run(ShareScenario(world, seed, plan).run)

@@ -1,0 +1,95 @@
+"""Planted bugs of what is written down of durable logs. The bank and its use are in `mutants.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.mutant import Patches, mutant
+
+from odradek.storage.directories import extents
+from odradek.storage.directories.checkpointing import Checkpointing
+from odradek.storage.directories.extent_file import ExtentFile
+from odradek.storage.directories.extents import Extents, ExtentsRead
+from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.log.durable_log import DurableLog
+from odradek.storage.log.log import Log
+from odradek.storage.recovery.opening import Opener
+
+
+@mutant("the extents of logs are never written")
+def extents_not_written() -> Patches:
+    def replace(self: ExtentFile, said: Extents, checkpoints: Sequence[bytes]) -> None:
+        self.content = dict(said)
+
+    yield patch.object(ExtentFile, "replace", replace)
+
+
+@mutant("the extents follow the log's end, not what is durable")
+def extents_ahead() -> Patches:
+    real: Any = vars(DurableLog)["extent"]
+
+    def extent(self: Log) -> Any:
+        found = real.fget(self)
+        return found._replace(end_offset=self.end_offset) if found is not None else None
+
+    yield patch.object(Log, "extent", property(extent))
+
+
+@mutant("a truncation leaves the extent of its log where it was", "follower")
+def extents_not_lowered() -> Patches:
+    real = Checkpointing._take
+
+    def take(self: Checkpointing, directory: LogDirectory, opened: Log) -> Any:
+        name = opened.topic_partition
+        known = directory.extents.get(name)
+        extent = real(self, directory, opened)
+        if extent is None or known is None or extent.end_offset >= known.end_offset:
+            return extent
+        directory.extents[name] = known
+        return None
+
+    yield patch.object(Checkpointing, "_take", take)
+
+
+@mutant("nobody looks whether a log's first segment is missing")
+def first_segment_not_missed() -> Patches:
+    yield patch.object(Opener, "_check_first", lambda self, names: None)
+
+
+@mutant(
+    "segments are deleted before it is durable that the log begins behind them, and their new names count for nothing"
+)
+def deleted_without_a_word() -> Patches:
+    real = Log._write_start
+
+    def write_start(self: Log) -> None:
+        if self.start_offset > self._segments[0].base_offset:
+            real(self)
+
+    yield patch.object(Log, "_write_start", write_start)
+    yield patch.object(Opener, "_note_deletions", lambda self, names: None)
+
+
+@mutant(
+    "a block that was torn is believed",
+    aside="a log's name comes last in its entry, so that a torn block speaks of none; unit tests cut and flip every byte",
+)
+def torn_extents_believed() -> Patches:
+    def next_body(data: bytes, position: int, crc_before: int) -> tuple[bytes | None, int, int]:
+        start = position + 8
+        if start > len(data):
+            return None, position, crc_before
+        length = int.from_bytes(data[position : position + 4], "big")
+        return data[start : start + length].ljust(length, b"\0"), start + length, crc_before
+
+    yield patch.object(extents, "_next_body", next_body)
+
+
+@mutant(
+    "extents are believed beside checkpoints that they do not belong to",
+    aside="no crash brings an older file back: that takes a person",
+)
+def extents_of_another_time_believed() -> Patches:
+    yield patch.object(ExtentsRead, "go_with", lambda self, checkpoint: True)

@@ -1,0 +1,147 @@
+"""Running scenarios over seeds: each twice, traces compared, failures with the command that repeats them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.simulation.bank import Mutant
+from tests.simulation.broker.scenario import run_broker
+from tests.simulation.cluster.faults import ClusterFaults
+from tests.simulation.cluster.scenario import run_cluster
+from tests.simulation.compaction.scenario import run_compaction
+from tests.simulation.fault_plan import FaultPlan
+from tests.simulation.groups.consumer_group_scenario import run_consumer_groups
+from tests.simulation.groups.scenario import run_groups
+from tests.simulation.rude.scenario import run_rude
+from tests.simulation.share.scenario import run_shares
+from tests.simulation.storage.follower_scenario import run_follower
+from tests.simulation.storage.scenario import run_storage
+from tests.simulation.transactions.scenario import run_transactions
+
+from odradek.testing.sim.failures import DivergenceError
+from odradek.testing.sim.trace import Trace, first_difference
+from odradek.testing.sim.world import World
+
+Plan = FaultPlan | ClusterFaults
+SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
+    "storage": run_storage,
+    "broker": run_broker,
+    "compaction": run_compaction,
+    "follower": run_follower,
+    "transactions": run_transactions,
+    "groups": run_groups,
+    "consumer_groups": run_consumer_groups,
+    "shares": run_shares,
+    "rude": run_rude,
+    "cluster": run_cluster,
+}
+
+
+def plans_of(scenario: str) -> type[FaultPlan | ClusterFaults]:
+    """The kind of plan that a scenario runs under."""
+    return ClusterFaults if scenario == "cluster" else FaultPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of one seed under one plan of faults."""
+
+    scenario: str
+    seed: int
+    plan: Plan
+    digest: str
+    event_count: int
+    virtual_s: float
+    life_count: int
+    failure: str | None
+    """What went wrong; None when every promise was kept."""
+
+    @property
+    def command(self) -> str:
+        """Repeats the run."""
+        return (
+            f"python -m tests.simulation --scenario {self.scenario} --seed {self.seed} --faults {self.plan}"
+        )
+
+
+def run_once(scenario: str, seed: int, plan: Plan, *, keep_trace: bool = False) -> tuple[Run, Trace]:
+    """One run. Whatever the code under test lets out counts as a failure."""
+    world = World(seed, keep_trace=keep_trace, seconds_max=900.0, steps_max=5_000_000)
+    failure: str | None = None
+    try:
+        with world:
+            SCENARIOS[scenario](world, seed, plan)
+    except Exception as error:  # noqa: BLE001  a bug of any kind is what we are looking for
+        failure = f"{type(error).__name__}: {error}"
+    run = Run(
+        scenario=scenario,
+        seed=seed,
+        plan=plan,
+        digest=world.trace.digest(),
+        event_count=world.trace.event_count,
+        virtual_s=world.loop.time(),
+        life_count=len(world.lives),
+        failure=failure,
+    )
+    return run, world.trace
+
+
+def run_twice(scenario: str, seed: int, plan: Plan) -> Run:
+    """Run and run again; `DivergenceError` says where the two part, if they do."""
+    first, _ = run_once(scenario, seed, plan)
+    second, _ = run_once(scenario, seed, plan)
+    if first.digest != second.digest:
+        raise DivergenceError(f"{first.command}\n{explain_divergence(scenario, seed, plan)}")
+    return first
+
+
+def explain_divergence(scenario: str, seed: int, plan: Plan) -> str:
+    """Two more runs, with their events kept: the first that differs."""
+    return first_difference(*(run_once(scenario, seed, plan, keep_trace=True)[1] for _ in range(2)))
+
+
+def shrink(seed: int, plan: ClusterFaults) -> ClusterFaults:
+    """Leave out one strike after another as long as the run still fails."""
+    index = 0
+    while index < len(plan.strikes):
+        smaller = plan.without(index)
+        if run_once("cluster", seed, smaller)[0].failure is not None:
+            plan = smaller
+        else:
+            index += 1
+    return plan
+
+
+def crash_points(scenario: str, seed: int) -> int:
+    """How many I/O points the broker's first life has in an undisturbed run."""
+    world = World(seed, seconds_max=600.0, steps_max=3_000_000)
+    with world:
+        SCENARIOS[scenario](world, seed, FaultPlan())
+        return next(life.disk.point_count for life in world.lives if life.name == "broker/1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunt:
+    """What came of looking for one planted bug."""
+
+    mutant: Mutant
+    seeds_tried: int
+    """Up to and with the one that found it."""
+    found: Run | None
+
+
+def hunt(mutant: Mutant, seeds: Iterable[int]) -> Hunt:
+    """Run seeds under their own plans until one fails that does not fail without the bug."""
+    tried = 0
+    for seed in seeds:
+        tried += 1
+        plan = plans_of(mutant.scenario).draw(seed)
+        gc.collect()  # what a run leaves behind is in cycles, and a run of a bug can be long
+        with mutant.planted():
+            run, _ = run_once(mutant.scenario, seed, plan)
+        if run.failure is not None and run_once(mutant.scenario, seed, plan)[0].failure is None:
+            return Hunt(mutant=mutant, seeds_tried=tried, found=run)
+    return Hunt(mutant=mutant, seeds_tried=tried, found=None)

@@ -1,0 +1,41 @@
+"""A cluster of three under faults that chase roles; each run a function of its seed and its plan."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.cluster.faults import ClusterFaults, Strike
+from tests.simulation.sweep import run_once, run_twice
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.mark.parametrize("first", range(0, 200, 10))
+def test_the_cluster_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    run = run_twice("cluster", first, ClusterFaults.draw(first))
+    assert run.failure is None, f"{run.command}\n{run.failure}"
+    for seed in range(first + 1, first + 10):
+        run, _ = run_once("cluster", seed, ClusterFaults.draw(seed))
+        assert run.failure is None, f"{run.command}\n{run.failure}"
+
+
+def test_a_plan_of_faults_reads_as_it_is_written() -> None:
+    for seed in range(200):
+        plan = ClusterFaults.draw(seed)
+        assert ClusterFaults.parse(str(plan)) == plan
+    assert ClusterFaults.parse("none") == ClusterFaults()
+    assert ClusterFaults.parse("kill:leader@1.25+0.5").strikes == (
+        Strike(kind="kill", role="leader", at_s=1.25, for_s=0.5),
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["kill", "kill@x", "kill:nobody@1", "kilt@1", "kill/never@1", "kill@1,", "@1"]
+)
+def test_what_is_no_plan_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match="is no fault"):
+        ClusterFaults.parse(line)
+
+
+def test_a_plan_can_do_without_any_of_its_faults() -> None:
+    plan = ClusterFaults.parse("kill:any@1,power:all@2+1,cut:leader@3+1")
+    assert str(plan.without(1)) == "kill:any@1,cut:leader@3+1"
