@@ -15,7 +15,7 @@ HOURS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test again check faces format sim faults hostile soak interop answers bench packages docs clean
+.PHONY: help install demo test quick again check faces format sim faults hostile soak interop answers bench packages docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline: table, 
 
 test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+
+quick: $(READY) ## units and properties of what changed since the last commit, or SINCE=main: the fast loop
+	@$(BIN)/python -m tools.quick $(SINCE)
 
 again: $(READY) ## what failed in the last `make test`, one by one, if that is no more than FLAKES=3; each is still a fault to mend
 	@$(BIN)/python -m tests.again --most $(FLAKES)
