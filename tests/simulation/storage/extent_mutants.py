@@ -1,4 +1,4 @@
-"""Planted bugs of what is written down of durable logs. The bank and its use are in `mutants.py`."""
+"""Planted bugs of what is written down of durable logs. The bank and its use are in `bank.py`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _WRITE_TXN_MARKERS: Final = 27
 _LANE: Final = "markers"
 _UNDER_WAY_MAX: Final = 5
 _ASK_SECONDS_MAX: Final = 15.0
-"""Longer than the other side takes for what it cannot make durable: see `markers.py`."""
+"""Longer than the other side takes for what it cannot make durable: see `transaction_markers.py`."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
 

@@ -4,7 +4,7 @@ Of every partition in the image that names this broker as a replica there is one
 stays its own: a log that cannot be opened, or whose directory failed, is offline, answers KAFKA_STORAGE_ERROR, and leaves the
 others alone. A partition offline because the disk was full comes back by itself.
 
-Where to find what: `held_replicas.py` has them, `replica_roles.py` says who leads, `replica_opening.py` opens and deletes.
+Where to find what: `replica_registry.py` has them, `roles.py` says who leads, `opening.py` opens and deletes.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ it on a socket. An overdue answer means that the broker, or the way to it, is st
 well: the connection is closed, and every request under way fails with NETWORK_EXCEPTION or REQUEST_TIMED_OUT. Whether
 the broker acted on them is then unknown.
 
-A broker that asks for a pause (`mute.py`) gets it: requests wait here, in their order, and neither they nor those under way
-spend their time meanwhile.
+A broker that asks for a pause (`throttled.py`) gets it: requests wait here, in their order, and neither they nor those under
+way spend their time meanwhile.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Everything is written under names that end in `.cleaned`. `commit` renames the indexes and, once that is durable, the log to
 `.swap`: the log's new name, once durable, says that the compaction of these segments happened. Whatever a crash
-leaves, before that moment the originals are the log, from it on the `.swap` file is (`leftovers.py`). `take_place` removes
+leaves, before that moment the originals are the log, from it on the `.swap` file is
+(`recovery/leftovers.py`). `take_place` removes
 the originals, durably, before the log gets its own name: two logs never hold the same offsets. An original's transaction index
 goes only when its log is durably gone; the new one is in place before its log is.
 """

@@ -1,4 +1,4 @@
-"""Segments that a log no longer keeps: which could go, and taking them out of the list. Files follow (`removal.py`)."""
+"""Segments that a log no longer keeps: which could go, and taking them out of the list. Files follow (`file_removal.py`)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ the marker's, grows from entry to entry, and so does the last stable offset, so 
 only where a segment has entries.
 
 Entries are noted in memory and written before the segment is sealed or closed; what a crash loses is made again from the
-batches (`producer_replay.py`).
+batches (`producers/replay.py`).
 """
 
 from __future__ import annotations
