@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from odradek.registry import RegistryError
 from odradek.registry.tree import Tree
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
+from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_manager import LogDirectories
 from odradek.testing.sim import Medium, SimDisk, SimEntropy
 
@@ -144,6 +146,23 @@ async def test_a_crash_between_the_disk_and_the_registry_makes_no_copy(when: str
     with pytest.raises(RegistryError):
         await identity.raise_generation()
     await identity.raise_generation()  # the same life finds out, too
+
+
+async def test_a_disk_that_was_too_full_for_its_first_generation_is_no_older_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine()
+    identity, _ = machine.start()
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogDirectory, "write_generation", is_full)
+        assert not await begin(identity)
+    machine.end()
+    identity, _ = machine.start()
+    assert not await begin(identity)
 
 
 async def test_of_two_processes_on_copies_of_a_disk_one_goes_on() -> None:

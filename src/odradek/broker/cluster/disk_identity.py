@@ -47,7 +47,8 @@ def compared(
 
 def _is_older(disk: DiskState, known: Mapping[str, Generation]) -> bool:
     if disk.generation is None:
-        return not disk.is_damaged  # the record says that it had one
+        had_one = known[disk.directory_id].number > 0  # 0: there was no space for its first one
+        return had_one and not disk.is_damaged
     return not disk.generation.is_current(*known[disk.directory_id])
 
 
