@@ -194,7 +194,7 @@ async def test_the_last_marker_of_a_log_that_names_aborted_transactions_is_not_c
 
 
 async def test_a_replica_that_others_can_mend_opens_with_what_is_left(lab: Lab, small: LogConfig) -> None:
-    from tests.unit.storage.test_damage import batches_of
+    from tests.unit.storage.log.test_damage import batches_of
 
     _, log = await filled(lab, small)
     before = batches_of(log)
@@ -210,7 +210,7 @@ async def test_a_replica_that_others_can_mend_opens_with_what_is_left(lab: Lab, 
 
 
 async def test_a_replica_that_lost_its_first_segment_fetches_all_again(lab: Lab, small: LogConfig) -> None:
-    from tests.unit.storage.test_damage import batches_of
+    from tests.unit.storage.log.test_damage import batches_of
 
     directories, log = await filled(lab, small)
     before = batches_of(log)
