@@ -315,3 +315,22 @@ async def test_a_new_replica_that_cannot_take_its_role_keeps_no_other_from_being
         await controller.tell()
         assert a.replicas.offline == {(FIRST_ID, index) for index in range(10)}
         assert all(a.partition(index).is_leader for index in range(10, 20))
+
+
+async def test_a_replica_that_is_in_sync_again_lacks_nothing_however_far_its_log_once_reached(
+    tmp_path: Path, controller: Controller
+) -> None:
+    async with nodes(controller, tmp_path, 2) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        await a.append_acknowledged(5, 0)
+        log = b.partition(0).log
+        log.lacks(100, "it ends at 5, below what was durable")
+        first = controller.state()
+        controller.has(replace(first, isr=(BrokerId(0),), leader_epoch=LeaderEpoch(7), partition_epoch=7))
+        await controller.tell(1)
+        assert log.damage is not None
+        controller.has(replace(first, leader_epoch=LeaderEpoch(7), partition_epoch=8))
+        await controller.tell(1)
+        assert log.damage is None
+        assert not b.replicas.damaged

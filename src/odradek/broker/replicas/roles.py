@@ -82,6 +82,8 @@ class ReplicaRoles:
             partition.follow(state)
             if self._me not in state.isr:
                 _mend(partition, may_cut=is_new, counts=self._me in state.eligible)
+            elif known is not None and self._me not in (*known.isr, *known.eligible):
+                _is_whole_again(partition)
             self._follow(partition, state.leader)
             return
         self._unfollow(partition)
@@ -158,6 +160,13 @@ def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
         return
     is_known_to_lack = not partition.log.end_offset or partition.log.lack_note is not None
     if partition.log.damage is not None and is_known_to_lack and not counts:
+        partition.log.mended()
+
+
+def _is_whole_again(partition: Partition) -> None:
+    """In sync again, after the cluster did not count on it: it has all that its leader has. What it lacked beyond that is gone
+    everywhere, because somebody accepted the loss."""
+    if partition.log.damage is not None and partition.log.damage_offset is None:
         partition.log.mended()
 
 
