@@ -26,6 +26,12 @@ from odradek.protocol.messages.data.list_offsets import (
 )
 from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.quotas.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.topics.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -63,6 +69,18 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Holds]:
         yield holds
 
 
+@contextmanager
+def collected_before() -> Iterator[None]:
+    """What other tests left behind is not looked at: a broker is a process of its own."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        keep_collections_small(False)
+        gc.unfreeze()
+
+
 def with_arrays() -> list[Any]:
     cases = []
     for key in Handlers():
@@ -86,14 +104,8 @@ async def test_a_request_of_many_elements_holds_nobody_up(
         for count in (1, ELEMENT_COUNT)
     )
     await _exchange(broker.port, small)  # imports what serves this API
-    gc.collect()
-    gc.freeze()
-    try:
-        with measured(monkeypatch) as holds:
-            await _exchange(broker.port, large)
-    finally:
-        keep_collections_small(False)
-        gc.unfreeze()
+    with collected_before(), measured(monkeypatch) as holds:
+        await _exchange(broker.port, large)
     assert holds.seconds_max < HOLD_SECONDS_MAX, sorted(holds.by_whom, reverse=True)[:3]
 
 
@@ -109,6 +121,43 @@ async def _exchange(port: int, frame: bytes) -> bytes:
         return b""
     finally:
         writer.close()
+
+
+async def test_quotas_for_many_clients_hold_nobody_up(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = await scene.start()
+    broker.turns.on_busy = keep_collections_small
+    small, large = (_quotas_for(count) for count in (1, 80_000))
+    await _exchange(broker.port, small)
+    with collected_before(), measured(monkeypatch) as holds:
+        await _exchange(broker.port, large)
+    assert holds.seconds_max < HOLD_SECONDS_MAX / 2, sorted(holds.by_whom, reverse=True)[:3]
+
+
+def _quotas_for(client_count: int) -> bytes:
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type="client-id", entity_name=f"c{number}")],
+            ops=[OpData(key="producer_byte_rate", value=1e9, remove=False)],
+        )
+        for number in range(client_count)
+    ]
+    header = RequestHeader(49, 1, 1, "test")
+    return encode_request(header, AlterClientQuotasRequest(entries=entries, validate_only=True))
+
+
+async def test_topics_of_more_partitions_than_one_request_may_add_are_all_refused(scene: Any) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    wanted = [
+        CreatableTopic(name=f"t{number}", num_partitions=101, replication_factor=1) for number in range(100)
+    ]
+    for validate_only in (True, False):
+        request = CreateTopicsRequest(topics=wanted, timeout_ms=1000, validate_only=validate_only)
+        made = await wire.call("CreateTopics", 7, request)
+        assert {topic.error_code for topic in made.topics} == {ErrorCode.POLICY_VIOLATION}
+        assert "10000" in made.topics[0].error_message
+    listed = await wire.call("Metadata", 12, MetadataRequest(topics=None))
+    assert not listed.topics
 
 
 async def test_a_request_of_too_many_elements_is_refused_with_the_setting_that_says_so(scene: Any) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.protocol.messages.quotas import alter_client_quotas as alter
 from odradek.protocol.messages.quotas import describe_client_quotas as describe
@@ -268,3 +269,32 @@ async def test_connections_above_the_brokers_rate_wait(scene: Any) -> None:
     assert parts.quotas.limits_connections
     wires = [await scene.connect() for _ in range(3)]
     assert (await wires[2].call("Metadata", 9, MetadataRequest(topics=None))).brokers
+
+
+async def test_quotas_of_more_entities_than_one_document_takes_are_refused(
+    wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from odradek.broker.handlers.quotas import alter_client_quotas
+
+    monkeypatch.setattr(alter_client_quotas, "ENTITIES_MAX", 3)
+    await set_quota(wire, {"client-id": "first"}, producer_byte_rate=1e9)
+    names = [f"client-{number}" for number in range(3)]
+    request = alter.AlterClientQuotasRequest(
+        entries=[entry({"client-id": name}, producer_byte_rate=1e9) for name in names]
+    )
+    response = await wire.call("AlterClientQuotas", 1, request)
+    assert [one.error_code for one in response.entries] == [ErrorCode.POLICY_VIOLATION] * 3
+    assert "3" in response.entries[0].error_message
+    await set_quota(wire, {"client-id": "client-0"}, producer_byte_rate=1e9)
+    assert len((await described(wire)).entries) == 2
+
+
+async def test_quotas_that_take_more_bytes_than_a_registry_does_are_refused(wire: Any) -> None:
+    names = [f"{number:030000}" for number in range(30)]
+    request = alter.AlterClientQuotasRequest(
+        entries=[entry({"client-id": name}, producer_byte_rate=1e9) for name in names]
+    )
+    response = await wire.call("AlterClientQuotas", 1, request)
+    assert {one.error_code for one in response.entries} == {ErrorCode.POLICY_VIOLATION}
+    assert "/quotas" in response.entries[0].error_message
+    assert not (await described(wire)).entries

@@ -188,6 +188,16 @@ class Controller:
         self, document: Document[T], change: Callable[[T], T], *, validate_only: bool = False
     ) -> T:
         """Replace a document by what `change` makes of it; `change` checks it, and raises to refuse."""
+
+        async def at_once(before: T) -> T:
+            return change(before)
+
+        return await self.alter_in_turns(document, at_once, validate_only=validate_only)
+
+    async def alter_in_turns(
+        self, document: Document[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool = False
+    ) -> T:
+        """Like `alter`, for a change that takes turns on the loop. No other change runs meanwhile."""
         altered = await self._settings.alter(document, change, validate_only=validate_only)
         if document.path in (BROKER_CONFIGS.path, RESOURCE_CONFIGS.path) and not validate_only:
             await self._changes.applied(self._brokers.settings_changed)

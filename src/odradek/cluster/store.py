@@ -130,8 +130,9 @@ class ClusterStore:
         path = f"{TOPICS}/{name}"
         return Delete(path=path, version=self._versions[path])
 
-    def document(self, document: Document[T], value: T) -> Operation:
-        return self._write_of(document.path, document.data(value))
+    def document(self, document: Document[Any], data: bytes) -> Operation:
+        """Write a document, encoded already."""
+        return self._write_of(document.path, data)
 
     def _write_of(self, path: str, data: bytes) -> Operation:
         version = self._versions.get(path)

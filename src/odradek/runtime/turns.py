@@ -59,6 +59,7 @@ class Turns:
         "_looks_left",
         "_now",
         "_queue",
+        "_queued_since_look",
         "free_seconds",
         "on_busy",
         "slice_seconds",
@@ -78,6 +79,8 @@ class Turns:
         self._is_passing = False
         self._is_busy = False
         self._looks_left = 0
+        self._queued_since_look = False
+        """One long request is not in the queue most of the time: it works, or waits for the controller."""
         self.on_busy: Callable[[bool], None] = lambda is_busy: None
         """Told when long work begins, and when it is over; now and then, too, when it never is."""
 
@@ -90,6 +93,7 @@ class Turns:
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
         self._queue.append(place)
+        self._queued_since_look = True
         if not self._is_passing:
             self._is_passing = True
             loop.call_soon(self._pass_on, loop)
@@ -102,7 +106,8 @@ class Turns:
 
     def _look_busy(self, loop: asyncio.AbstractEventLoop) -> None:
         self._looks_left -= 1
-        if self._is_passing and self._looks_left:
+        was_busy, self._queued_since_look = self._queued_since_look, False
+        if (was_busy or self._is_passing) and self._looks_left:
             loop.call_later(_CALM_SECONDS, self._look_busy, loop)
         else:
             self._is_busy = False

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from odradek.runtime.turns import Begun, Turns, in_one_go, slices
+from odradek.testing.sim import SimLoop, stream
 
 
 class Clock:
@@ -134,3 +135,25 @@ async def test_a_cancellation_reaches_what_was_begun_outside_a_task() -> None:
 
 async def _awaited(one: "asyncio.Future[int] | Begun[int]") -> int:
     return await one
+
+
+def test_one_long_request_is_busy_also_while_it_waits_for_something_else() -> None:
+    """A collection of all objects comes as soon as the turns are said to be calm."""
+    loop = SimLoop(stream(1, "timers"), seconds_max=100)
+    told: list[tuple[float, bool]] = []
+
+    async def long_request() -> None:
+        turns = Turns(loop.time, free_seconds=0.0)
+        turns.on_busy = lambda is_busy: told.append((loop.time(), is_busy))
+        turn = turns.begin()
+        for _ in range(300):
+            await turn.step()
+            await asyncio.sleep(0.01)  # the controller's work, say
+        await asyncio.sleep(2)
+
+    try:
+        loop.run_until_complete(long_request())
+    finally:
+        loop.close()
+    assert [is_busy for _, is_busy in told] == [True, False]
+    assert told[-1][0] >= 3.0

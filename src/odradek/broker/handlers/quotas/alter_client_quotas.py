@@ -1,9 +1,12 @@
 """AlterClientQuotas (49). Versions 0-1: set and remove quotas of users, client ids and addresses; effective at once (KIP-546).
 
-Each entity succeeds or fails by itself. One that is named twice is refused, once.
+Each entity succeeds or fails by itself. One that is named twice is refused, once. All that the cluster has are one document
+of at most `ENTITIES_MAX`: every change writes it whole, and every broker reads it whole.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.cluster.documents import CLIENT_QUOTAS
@@ -14,8 +17,11 @@ from odradek.protocol.messages.quotas.alter_client_quotas import (
     EntryData,
     EntryResult,
 )
+from odradek.runtime.turns import Turn
 from odradek.security.quota_entities import Change, Entity, changed, check_change, entity_of
 from odradek.security.quotas import Limits
+
+ENTITIES_MAX: Final = 10_000
 
 Named = tuple[tuple[str, str | None], ...]
 """An entity as the request names it, right or wrong."""
@@ -42,14 +48,15 @@ async def handle(
     if wanted:
         changes = dict(wanted.values())
         try:
-            await parts.controller.alter(
-                CLIENT_QUOTAS, lambda before: _after(before, changes), validate_only=request.validate_only
+            await parts.controller.alter_in_turns(
+                CLIENT_QUOTAS,
+                lambda before: _after(turn, before, changes),
+                validate_only=request.validate_only,
             )
         except KafkaError as error:
             refused.update(dict.fromkeys(wanted, error))
-    return AlterClientQuotasResponse(
-        entries=[_result(entry, refused.get(named)) for named, entry in entries.items()]
-    )
+    results = await turn.map(lambda named: _result(entries[named], refused.get(named)), entries)
+    return AlterClientQuotasResponse(entries=results)
 
 
 def _checked(entry: EntryData) -> tuple[Entity, list[Change]]:
@@ -63,14 +70,22 @@ def _checked(entry: EntryData) -> tuple[Entity, list[Change]]:
     return entity, changes
 
 
-def _after(before: Limits, wanted: dict[Entity, list[Change]]) -> Limits:
+async def _after(turn: Turn, before: Limits, wanted: dict[Entity, list[Change]]) -> Limits:
+    """POLICY_VIOLATION when there would be too many."""
     after = dict(before)
     for entity, changes in wanted.items():
+        await turn.step()
         limits = changed(after.get(entity, {}), changes)
         if limits:
             after[entity] = limits
         else:
             after.pop(entity, None)
+    if len(after) > max(ENTITIES_MAX, len(before)):
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the cluster would have quotas for {len(after)} entities, and may have them for {ENTITIES_MAX}: "
+            "set default ones instead, or remove some first",
+        )
     return after
 
 

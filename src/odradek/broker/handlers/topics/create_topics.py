@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.throttling import Mutations
 from odradek.cluster.image import TopicImage
-from odradek.cluster.planning import NewTopic
+from odradek.cluster.planning import PARTITIONS_PER_CHANGE_MAX, NewTopic
 from odradek.config.describe import DescribedSetting, describe_topic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.topics.create_topics import (
@@ -25,6 +26,7 @@ from odradek.protocol.messages.topics.create_topics import (
 from odradek.runtime.turns import slices
 
 _SINCE_QUOTA_ERROR = 6
+_NAMES_A_STEP: Final = 1000
 
 
 @dataclass(slots=True)
@@ -53,10 +55,14 @@ async def handle(
     parts: Parts, circumstances: Circumstances, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     turn = parts.turns.begin()
-    names = Counter(topic.name for topic in request.topics)
+    names: Counter[str] = Counter()
+    for part in slices(request.topics, _NAMES_A_STEP):
+        await turn.step()
+        names.update(topic.name for topic in part)
     mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
     planned: dict[str, NewTopic] = {}
     outcomes: dict[str, TopicImage | KafkaError] = {}
+    partition_count = 0
     for topic in request.topics:
         await turn.step()
         try:
@@ -66,15 +72,27 @@ async def handle(
             if topic.name not in parts.image.topics and not request.validate_only:
                 mutations.take(_partition_count(parts, new))
             planned[topic.name] = new
+            partition_count += _partition_count(parts, new)
         except KafkaError as error:
             outcomes[topic.name] = error
-    for some in slices(list(planned.values())):
+    if partition_count > PARTITIONS_PER_CHANGE_MAX:
+        outcomes.update(dict.fromkeys(planned, _too_many()))
+        planned.clear()
+    for some in slices(list(planned.values())) if planned else ():
         await turn.step()
         made = await parts.controller.create_topics(some, validate_only=request.validate_only)
         outcomes.update((new.name, outcome) for new, outcome in zip(some, made, strict=True))
     descriptions = _Descriptions(parts, left=parts.config.max_request_elements)
     topics = await turn.map(lambda name: _result(name, outcomes[name], descriptions), names)
     return CreateTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, topics=topics)
+
+
+def _too_many() -> KafkaError:
+    """For all topics of a request, as in Kafka: what is done in slices has the limit of what is done at once."""
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION,
+        f"one request may add {PARTITIONS_PER_CHANGE_MAX} partitions, in all its topics together: use several",
+    )
 
 
 def _partition_count(parts: Parts, new: NewTopic) -> int:
