@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
     from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
     from odradek.model.ids import TopicPartition
-
-__version__ = "0.1.0"
+    from odradek.model.version import __version__
 
 _WHERE: Final = {
     "odradek.client": (
@@ -48,6 +47,7 @@ _WHERE: Final = {
     "odradek.client.aio": ("AsyncAdmin", "AsyncConsumer", "AsyncProducer"),
     "odradek.model.errors": ("ConfigError", "ErrorCode", "KafkaError", "OdradekError"),
     "odradek.model.ids": ("TopicPartition",),
+    "odradek.model.version": ("__version__",),
 }
 _MODULES: Final = {name: module for module, names in _WHERE.items() for name in names}
 
@@ -73,6 +73,7 @@ __all__ = [
     "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
+    "__version__",
 ]
 
 
@@ -88,4 +89,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return __all__

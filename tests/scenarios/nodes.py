@@ -19,9 +19,10 @@ from odradek.broker.replicas.replica_manager import Replicas
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId, LeaderEpoch
+from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.peer_connection import PeerUnreachable
 from odradek.net.peers import Peers
-from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.net.server import Server
 from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.in_sync import IsrAnswer, IsrProposal
 from odradek.replication.partition import Membership, Partition

@@ -10,8 +10,9 @@ import pytest
 
 from odradek.model.ids import BrokerId
 from odradek.net.connection import Connection, Reply
+from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.peers import Peers, PeerUnreachable
-from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.net.server import Server
 from odradek.protocol import APIS, api_by_name, decode_request_header, encode_response
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse

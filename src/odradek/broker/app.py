@@ -14,12 +14,7 @@ from odradek.broker.cluster.endpoints import registration
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.context import Parts
 from odradek.broker.coordinators.producer_ids import BlocksOfController, ProducerIds
-from odradek.broker.coordinators.runtime import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    Coordinators,
-)
+from odradek.broker.coordinators.runtime import Coordinators
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.handlers import DATA_PATH, Handlers
@@ -30,7 +25,13 @@ from odradek.broker.stores import OpenRegistry, open_stores
 from odradek.broker.throttling import quota_terms
 from odradek.cluster.controller import Controller
 from odradek.cluster.documents import BROKER
-from odradek.cluster.image import NO_LEADER, ClusterImage
+from odradek.cluster.image import (
+    CONSUMER_OFFSETS,
+    NO_LEADER,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    ClusterImage,
+)
 from odradek.cluster.planning import ClusterDefaults
 from odradek.cluster.standing import TopicRules
 from odradek.cluster.store import ClusterStore
@@ -41,7 +42,8 @@ from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId
-from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.net.listening import OpenListener, ServerLimits
+from odradek.net.server import Server
 from odradek.protocol import api_by_name
 from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term

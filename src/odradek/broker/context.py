@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
@@ -12,12 +12,19 @@ from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.replicas.log_dir_moves import LogMoves
 from odradek.broker.replicas.replica_manager import Replicas
 from odradek.cluster.controller import Controller
-from odradek.cluster.image import BrokerImage, ClusterImage
+from odradek.cluster.image import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    BrokerImage,
+    ClusterImage,
+)
 from odradek.config.broker import BrokerConfig
 from odradek.net.connection import Connection, Reply
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
 from odradek.runtime.turns import Turns
+from odradek.security.principals import ANONYMOUS
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
@@ -25,11 +32,6 @@ if TYPE_CHECKING:
     from odradek.broker.share.partitions import SharePartitions
     from odradek.groups.service import GroupService
     from odradek.transactions.service import Transactions
-
-ANONYMOUS = "User:ANONYMOUS"
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-SHARE_GROUP_STATE: Final = "__share_group_state"
 
 
 @dataclass(slots=True, kw_only=True)

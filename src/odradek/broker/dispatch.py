@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.broker.cluster.forwarded_apis import FORWARDED, is_local
-from odradek.broker.context import ANONYMOUS, Circumstances, Holding, Parts, Served
-from odradek.broker.refusals import log_refusals
+from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.refusals import UnfitResponse, log_refusals
 from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
@@ -32,15 +32,12 @@ from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
 from odradek.runtime.turns import Begun
+from odradek.security.principals import ANONYMOUS
 from odradek.security.quotas import Quotas
 
 _API_VERSIONS: Final = 18
 _FEW_ELEMENTS: Final = 1000
 """Of all arrays of a message: what has more is read, or written, in steps (`broker/large_messages.py`)."""
-
-
-class UnfitResponse(Exception):
-    """A handler's mistake: its response cannot be sent in the version that was asked for."""
 
 
 class Dispatcher:

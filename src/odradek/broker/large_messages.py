@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.broker.context import Parts
-from odradek.broker.refusals import log_first_refusals
+from odradek.broker.refusals import UnfitResponse, log_first_refusals
 from odradek.broker.throttling import Charge
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, OdradekError
@@ -57,8 +57,6 @@ async def write(
     parts: Parts, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message
 ) -> Chunks:
     """The bytes of a response; what it refuses goes into the log."""
-    from odradek.broker.dispatch import UnfitResponse
-
     key, version = header.api_key, header.api_version
     if charge is not None:
         message = charge.told(version, message)

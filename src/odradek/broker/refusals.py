@@ -36,6 +36,10 @@ _NO_MISTAKE: Final = frozenset(
 _INDEXES: Final = ("partition_index", "index", "partition")
 
 
+class UnfitResponse(Exception):
+    """A handler's mistake: its response cannot be sent in the version that was asked for."""
+
+
 class Refusal(NamedTuple):
     """One error in a response: the struct that holds the code, and those around it."""
 

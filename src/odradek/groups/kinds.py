@@ -6,23 +6,17 @@ of groups, the offsets and the deadlines; a kind owns its members, its records a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.groups.join_group import JoinGroupRequest
-from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
-from odradek.shards import Moment, NewRecord, StoredRecord, Ticket
+from odradek.shards import Moment, NewRecord, Ticket
 
 if TYPE_CHECKING:
-    from odradek.groups.deadlines import Due
-    from odradek.groups.machine import GroupMachine
-    from odradek.groups.step import Step
+    pass
 
 
 class GroupKind(Enum):
@@ -127,35 +121,3 @@ class Group(Protocol):
 
     def waiting(self) -> Iterable[Ticket]:
         """Requests that wait for this group."""
-
-
-class ClassicFace(Protocol):
-    """A group of another kind whose members may speak the classic protocol too (KIP-848's migration)."""
-
-    def join(
-        self, machine: GroupMachine, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
-    ) -> None: ...
-
-    def sync(
-        self, machine: GroupMachine, request: SyncGroupRequest, caller: Caller, ticket: Ticket, step: Step
-    ) -> None: ...
-
-    def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: Step) -> None:
-        """Raises the error to answer, REBALANCE_IN_PROGRESS among them."""
-
-    def leave(self, machine: GroupMachine, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse: ...
-
-
-Replay = Callable[["GroupMachine", StoredRecord], None]
-Expire = Callable[["GroupMachine", "Due", "Step"], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindParts:
-    """What a kind registers with the machine (`machine.install`)."""
-
-    replays: Mapping[int, Replay]
-    """For each key version of its records. A tombstone of one kind must leave a group of another kind alone."""
-    expires: Mapping[Enum, Expire]
-    """For each kind of deadline it sets (`machine.deadlines`). The deadline is already cancelled when this is called. If it
-    adds records about the group, the tick ends there, so that the next deadline sees them replayed."""

@@ -6,7 +6,7 @@ once or later: the operations of JoinGroup and SyncGroup always answer so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from odradek.groups.deadlines import Deadlines, Due
 from odradek.groups.formats import version_of
-from odradek.groups.kinds import Group, GroupKind, KindParts, Replay
+from odradek.groups.kinds import Group, GroupKind
 from odradek.groups.offsets.table import OffsetTable
 from odradek.groups.settings import GroupSettings
 from odradek.groups.step import Step
@@ -69,6 +69,21 @@ class Surroundings:
     topics: Topics
     new_uuid: Callable[[], UUID]
     batch_bytes_max: Callable[[], int]
+
+
+Replay = Callable[["GroupMachine", StoredRecord], None]
+Expire = Callable[["GroupMachine", "Due", "Step"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindParts:
+    """What a kind registers with the machine (`install`)."""
+
+    replays: Mapping[int, Replay]
+    """For each key version of its records. A tombstone of one kind must leave a group of another kind alone."""
+    expires: Mapping[Enum, Expire]
+    """For each kind of deadline it sets (`machine.deadlines`). The deadline is already cancelled when this is called. If it
+    adds records about the group, the tick ends there, so that the next deadline sees them replayed."""
 
 
 class GroupMachine:

@@ -36,7 +36,11 @@ from odradek.runtime.ports import Buffer
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.net.server import OpenListener, Server
+    from odradek.net.hangups import Hangups
+    from odradek.net.listening import OpenListener, ServerLimits
+    from odradek.net.request_budget import RequestBudget
+    from odradek.net.unread_answers import UnreadAnswers
+    from odradek.runtime.turns import Turns
 
 _log = events.caused_by_peers("net")
 
@@ -74,6 +78,29 @@ class RequestHandler(Protocol):
         """Serve one request frame (without its size prefix). Raise `PeerError` or `KafkaError` to drop the peer."""
 
 
+class ConnectionOwner(Protocol):
+    """What a connection needs from the server that accepted it."""
+
+    limits: ServerLimits
+    now: Callable[[], float]
+    turns: Turns
+    requests: RequestBudget
+    answers: UnreadAnswers
+    hangups: Hangups[Connection]
+    pace: Callable[[str], tuple[float, bool]]
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count a new connection in, or say why it may not stay."""
+
+    def forget(self, connection: Connection) -> None: ...
+
+    def watch(self) -> None:
+        """Look after paused connections and shared memory from now on."""
+
+    def report(self, error: BaseException) -> None:
+        """An unexpected error from a request."""
+
+
 class _Slot:
     """The place of one reply in the queue."""
 
@@ -91,7 +118,7 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection; made by `Server`, used on the event loop only."""
 
-    def __init__(self, server: Server, handler: RequestHandler, listener: OpenListener) -> None:
+    def __init__(self, server: ConnectionOwner, handler: RequestHandler, listener: OpenListener) -> None:
         self._server = server
         self._handler = handler
         self._reader = FrameReader(server.limits.frame_bytes_max, gated=True)

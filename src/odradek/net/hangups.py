@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import select
 from enum import Enum
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from odradek.net.connection import Connection
+from typing import Final, Generic, Protocol, TypeVar
 
 PAUSED_SECONDS_MIN: Final = 1.0
 """Most pauses are over by then, and cost nothing here."""
@@ -27,25 +24,38 @@ class HangUp(Enum):
     """The connection is dead."""
 
 
-class Hangups:
+class Pausable(Protocol):
+    """A connection that may be paused. It is hashed by identity."""
+
+    @property
+    def descriptor(self) -> int | None: ...
+
+    @property
+    def simulated_hang_up(self) -> str | None: ...
+
+
+PausableT = TypeVar("PausableT", bound=Pausable)
+
+
+class Hangups(Generic[PausableT]):
     """The paused connections of one server."""
 
     def __init__(self) -> None:
-        self._paused: dict[Connection, float] = {}
+        self._paused: dict[PausableT, float] = {}
         """Since when, the longest first."""
-        self._asked: dict[int, Connection] = {}
+        self._asked: dict[int, PausableT] = {}
         """By descriptor, those that the system is asked about."""
-        self._descriptors: dict[Connection, int] = {}
+        self._descriptors: dict[PausableT, int] = {}
         self._poll = select.poll()
 
     @property
     def any_paused(self) -> bool:
         return bool(self._paused) or bool(self._descriptors)
 
-    def paused(self, connection: Connection, now: float) -> None:
+    def paused(self, connection: PausableT, now: float) -> None:
         self._paused[connection] = now
 
-    def resumed(self, connection: Connection) -> None:
+    def resumed(self, connection: PausableT) -> None:
         """It is read from again, or gone."""
         self._paused.pop(connection, None)
         descriptor = self._descriptors.pop(connection, None)
@@ -53,9 +63,9 @@ class Hangups:
             del self._asked[descriptor]
             self._poll.unregister(descriptor)
 
-    def check(self, now: float) -> list[tuple[Connection, HangUp]]:
+    def check(self, now: float) -> list[tuple[PausableT, HangUp]]:
         """Those whose peers have left; each is named once."""
-        left: list[tuple[Connection, HangUp]] = []
+        left: list[tuple[PausableT, HangUp]] = []
         for connection, since in list(self._paused.items()):
             if now - since < PAUSED_SECONDS_MIN:
                 break

@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from odradek import __version__
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
+from odradek.model.version import __version__
 from odradek.protocol import (
     Api,
     FieldNotInVersion,

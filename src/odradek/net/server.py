@@ -6,9 +6,8 @@ import asyncio
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -16,6 +15,7 @@ from odradek.model.errors import OdradekError
 from odradek.net.accepting import Listening, listen
 from odradek.net.connection import Connection, RequestHandler
 from odradek.net.hangups import Hangups
+from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.request_budget import RequestBudget
 from odradek.net.unread_answers import UnreadAnswers
 from odradek.runtime.turns import Turns
@@ -36,39 +36,6 @@ _EVERY_IPV6: Final = "::"
 
 class ListenError(OdradekError):
     """A listener could not be opened; the message says which, why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
-    """Kafka's socket settings, resolved."""
-
-    frame_bytes_max: int = 104_857_600
-    in_flight_max: int = 500
-    connections_max: int = 2**31 - 1
-    descriptors_max: int = 2**31 - 1
-    """Connections that the process has file descriptors for."""
-    connections_per_host_max: int = 2**31 - 1
-    idle_seconds_max: float = 600.0
-    request_bytes_max: int | None = None
-    """Of the large requests in flight, in all connections; None for no limit."""
-    response_bytes_max: int = 256 << 20
-    """Of the answers in memory that peers have not read, in all connections."""
-    backlog: int = 50
-    send_buffer_bytes: int = -1
-    receive_buffer_bytes: int = -1
-    connections_per_host_overrides: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenListener:
-    """A listener as its connections see it: what clients that came through it are told to connect to, if anything."""
-
-    name: str
-    advertised: tuple[str, int] | None = None
-    broker_id: int = -1
-    """Of the broker that listens."""
-    is_for_brokers: bool = False
-    """Other brokers come through it, and clients have listeners of their own: no limit for all keeps brokers out."""
 
 
 class Server:
@@ -100,7 +67,7 @@ class Server:
             limits.request_bytes_max, limits.frame_bytes_max, on_free=self._something_is_free
         )
         self.answers = UnreadAnswers(limits.response_bytes_max)
-        self.hangups = Hangups()
+        self.hangups: Hangups[Connection] = Hangups()
         self.on_drained: Callable[[], None] = lambda: None
         """Called when connections that held much memory have given it back: the process may do the same."""
         self._drained_from_bytes = 0

@@ -7,7 +7,8 @@ leaving some out is copying the rest. Only a new delete horizon (KIP-534) moves 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+import importlib
+from typing import Final, NamedTuple, Protocol, cast
 
 from odradek.records import engine
 from odradek.records.batch import (
@@ -76,9 +77,15 @@ class CleaningEngine(Protocol):
         """
 
 
+def _active_engine() -> CleaningEngine:
+    """The active engine's half for compaction, imported on first use."""
+    name = "_plain_cleaning" if engine.active is engine.PLAIN else "_fast_cleaning"
+    return cast(CleaningEngine, importlib.import_module(f"odradek.records.{name}"))
+
+
 def new_key_map(slot_count: int, key_count_max: int, seed: bytes) -> KeyMap:
     """Of the active engine."""
-    return engine.cleaning().KeyMap(slot_count, key_count_max, seed)
+    return _active_engine().KeyMap(slot_count, key_count_max, seed)
 
 
 def note_keys(keys: KeyMap, batch: Buffer, header: BatchHeader, from_offset: int) -> int:
@@ -122,7 +129,7 @@ def with_horizon(batch: Buffer, header: BatchHeader, delete_horizon_ms: int) -> 
 def _with_horizon(records: Buffer, header: BatchHeader, delete_horizon_ms: int) -> bytearray | None:
     """None when a record's time is too far from the horizon: the batch then goes without, and its tombstones stay."""
     try:
-        rebased = engine.cleaning().rebase(records, frame_of(header), delete_horizon_ms)
+        rebased = _active_engine().rebase(records, frame_of(header), delete_horizon_ms)
     except OverflowError:
         return None
     attributes = header.attributes | DELETE_HORIZON_BIT

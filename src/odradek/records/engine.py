@@ -11,16 +11,13 @@ import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from odradek.records import _plain
 from odradek.records.columns import ColumnEngine
 from odradek.records.frame import Frame, Walk, Written
 from odradek.records.record import Record
 from odradek.runtime.ports import Buffer
-
-if TYPE_CHECKING:
-    from odradek.records.cleaning import CleaningEngine
 
 
 class RecordWriter(Protocol):
@@ -89,9 +86,3 @@ def columns() -> ColumnEngine:
     """The active engine's half for columns, imported on first use: only Arrow needs it."""
     name = "_plain_columns" if active is PLAIN else "_fast_columns"
     return cast(ColumnEngine, importlib.import_module(f"odradek.records.{name}"))
-
-
-def cleaning() -> CleaningEngine:
-    """The active engine's half for compaction, imported on first use."""
-    name = "_plain_cleaning" if active is PLAIN else "_fast_cleaning"
-    return cast("CleaningEngine", importlib.import_module(f"odradek.records.{name}"))

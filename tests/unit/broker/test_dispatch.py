@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from odradek.broker.context import Served
-from odradek.broker.dispatch import Dispatcher, UnfitResponse
+from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import served_apis
+from odradek.broker.refusals import UnfitResponse
 from odradek.model.errors import KafkaError
 from odradek.net.connection import Held, PeerError
 from odradek.protocol import APIS, RequestHeader, api_by_name, decode_response, encode_request

@@ -17,8 +17,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from odradek.groups.classic.kind import CLASSIC
-from odradek.groups.kinds import KindParts
-from odradek.groups.machine import GroupMachine, Surroundings
+from odradek.groups.machine import GroupMachine, KindParts, Surroundings
 from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.settings import GroupSettings
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket

@@ -5,8 +5,7 @@ from enum import Enum
 from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.deadlines import Due
-from odradek.groups.kinds import KindParts
-from odradek.groups.machine import GroupMachine
+from odradek.groups.machine import GroupMachine, KindParts
 from odradek.groups.step import Step
 from odradek.shards import NewRecord
 

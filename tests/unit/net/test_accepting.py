@@ -10,7 +10,8 @@ import pytest
 
 PROGRAM = """
 import asyncio, importlib, logging, os, resource, socket, sys
-from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.net.listening import OpenListener, ServerLimits
+from odradek.net.server import Server
 
 class Echo:
     def handle(self, connection, frame):

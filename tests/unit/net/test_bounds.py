@@ -11,8 +11,9 @@ import pytest
 from odradek.net import connection as connection_module
 from odradek.net.connection import Chunks, Connection, Held, Reply
 from odradek.net.hangups import PAUSED_SECONDS_MIN
+from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.request_budget import PARKED_SECONDS, STALL_SECONDS
-from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.net.server import Server
 
 MEBIBYTE = 1 << 20
 LARGEST = 8 * MEBIBYTE

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
-from odradek.net.server import ListenError, OpenListener, Server, ServerLimits
+from odradek.net.listening import OpenListener, ServerLimits
+from odradek.net.server import ListenError, Server
 from odradek.runtime.real import real_runtime
 
 

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from odradek.net.connection import Chunks, Connection, Reply
-from odradek.net.server import OpenListener, Server, ServerLimits
+from odradek.net.listening import OpenListener, ServerLimits
+from odradek.net.server import Server
 from odradek.runtime.real import real_runtime
 
 LONG_SECONDS = 3600.0

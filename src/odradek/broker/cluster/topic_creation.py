@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from odradek.broker.cluster.forwarding import Forwarding
-from odradek.broker.context import ANONYMOUS
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.cluster.planning import NewTopic
 from odradek.model.errors import ErrorCode, KafkaError
@@ -18,6 +17,7 @@ from odradek.protocol.messages.topics.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.security.principals import ANONYMOUS
 
 _API: Final = api_by_name("CreateTopics")
 _TIMEOUT_MS: Final = 15_000

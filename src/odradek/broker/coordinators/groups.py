@@ -7,22 +7,15 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.coordinators.runtime import (
-    CONSUMER_OFFSETS,
-    Coordinators,
-    InternalTopic,
-    batch_bytes_max,
-    segment_bytes,
-)
+from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, batch_bytes_max, segment_bytes
 from odradek.broker.share.settings import ShareSettingsByGroup
-from odradek.cluster.image import ClusterImage
+from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.internal_topics import OFFSETS_COPIES
 from odradek.groups.classic.kind import CLASSIC
 from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.consumer.settings import ConsumerSettings
-from odradek.groups.kinds import KindParts
-from odradek.groups.machine import GroupMachine, Surroundings
+from odradek.groups.machine import GroupMachine, KindParts, Surroundings
 from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.service import GroupService
 from odradek.groups.settings import GroupSettings
@@ -77,10 +70,10 @@ def add_groups(
     )
     topic = InternalTopic(
         name=CONSUMER_OFFSETS,
-        partition_count=lambda parts: parts.config.offsets_topic_num_partitions,
-        replication_factor=lambda parts: parts.config.offsets_topic_replication_factor,
+        partition_count=lambda config: config.offsets_topic_num_partitions,
+        replication_factor=lambda config: config.offsets_topic_replication_factor,
         replication_factor_key=OFFSETS_COPIES,
-        configs=lambda parts: _topic_configs(parts.config),
+        configs=_topic_configs,
     )
     consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)
     share = ShareGroups(ShareSettingsByGroup(config, image))

@@ -10,20 +10,23 @@ transactions starts without them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.broker.cluster.peer_requests import AskPeer, ask_nobody
-from odradek.broker.context import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Parts
-from odradek.cluster.image import NO_LEADER, ClusterImage
+from odradek.cluster.image import (
+    NO_LEADER,
+    ClusterImage,
+    TopicImage,
+)
 from odradek.cluster.planning import NewTopic
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
-from odradek.runtime.ports import Buffer, Clock, Offload
+from odradek.runtime.ports import Buffer, Clock, Offload, Runtime
 from odradek.runtime.shielded import outcome_of
 from odradek.shards import PATIENCE_SECONDS, Shards, partition_of
 from odradek.storage.segment.at_hand import Beside
@@ -31,17 +34,6 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
-
-__all__ = [
-    "CONSUMER_OFFSETS",
-    "SHARE_GROUP_STATE",
-    "TRANSACTION_STATE",
-    "Coordinators",
-    "InternalTopic",
-    "PartitionLog",
-    "batch_bytes_max",
-    "segment_bytes",
-]
 
 _log = events.get("broker")
 
@@ -142,20 +134,43 @@ class PartitionLog:
             )
 
 
+class TopicCreator(Protocol):
+    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
+        """Through the controller: one outcome for each topic, in order."""
+
+
+class CoordinatorBroker(Protocol):
+    """What coordinators need of the broker that they run on."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def cluster(self) -> TopicCreator: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopic:
     """How an internal topic is made, from the broker's settings as they are then."""
 
     name: str
-    partition_count: Callable[[Parts], int]
-    replication_factor: Callable[[Parts], int] = field(
-        default=lambda parts: parts.config.default_replication_factor
+    partition_count: Callable[[BrokerConfig], int]
+    replication_factor: Callable[[BrokerConfig], int] = field(
+        default=lambda config: config.default_replication_factor
     )
     """See `_replicas`: with fewer brokers it may have fewer."""
     replication_factor_key: str = "default.replication.factor"
-    min_in_sync: Callable[[Parts], int] | None = None
+    min_in_sync: Callable[[BrokerConfig], int] | None = None
     """Its own `min.insync.replicas`; None: the broker's, as for any topic."""
-    configs: Callable[[Parts], Mapping[str, str]] = field(default=lambda _: {"cleanup.policy": "compact"})
+    configs: Callable[[BrokerConfig], Mapping[str, str]] = field(
+        default=lambda _: {"cleanup.policy": "compact"}
+    )
 
 
 class Coordinators:
@@ -170,7 +185,7 @@ class Coordinators:
         self._services: dict[str, Any] = {}
         self._kinds: dict[str, InternalTopic] = {}
         self._shards: dict[str, Shards[Any]] = {}
-        self._parts: Parts | None = None
+        self._broker: CoordinatorBroker | None = None
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._closed = False
 
@@ -204,8 +219,8 @@ class Coordinators:
         self._shards[topic.name] = shards
         return shards
 
-    def begin(self, parts: Parts) -> None:
-        self._parts = parts
+    def begin(self, broker: CoordinatorBroker) -> None:
+        self._broker = broker
 
     def has(self, topic: str) -> bool:
         """Whether this broker coordinates the kind at all."""
@@ -276,23 +291,23 @@ class Coordinators:
         await outcome_of(task)
 
     async def _create(self, name: str) -> None:
-        parts = self._started()
+        broker = self._started()
         self.service(name)
         kind = self._kinds[name]
-        replicas = _replicas(kind, parts)
+        replicas = _replicas(kind, broker.config, len(broker.image.brokers))
         new = NewTopic(
             name=name,
-            partition_count=kind.partition_count(parts),
+            partition_count=kind.partition_count(broker.config),
             replication_factor=replicas,
-            configs=_configs(kind, parts, replicas),
+            configs=_configs(kind, broker.config, replicas),
         )
-        (outcome,) = await parts.cluster.create_topics([new])
+        (outcome,) = await broker.cluster.create_topics([new])
         if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be made: {outcome.message}")
 
     def _count(self, topic: InternalTopic) -> int:
         image = self._image_topics().get(topic.name)
-        return len(image.partitions) if image is not None else topic.partition_count(self._started())
+        return len(image.partitions) if image is not None else topic.partition_count(self._started().config)
 
     def _image_topics(self) -> Mapping[str, Any]:
         return self.image.topics
@@ -306,37 +321,37 @@ class Coordinators:
         """This broker."""
         return BrokerId(self._started().config.node_id)
 
-    def _started(self) -> Parts:
-        assert self._parts is not None, "begin() comes first"
-        return self._parts
+    def _started(self) -> CoordinatorBroker:
+        assert self._broker is not None, "begin() comes first"
+        return self._broker
 
 
-def _replicas(kind: InternalTopic, parts: Parts) -> int:
+def _replicas(kind: InternalTopic, config: BrokerConfig, broker_count: int) -> int:
     """As many as the setting says. A broker alone makes do with one, since everything waits for the topic; a cluster with fewer
     brokers, too, unless somebody asked for so many: one of them may just be down, and the topic would never get its copies
     (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
-    wanted, there_are = kind.replication_factor(parts), len(parts.image.brokers)
-    is_set = kind.replication_factor_key in parts.config.originals
+    wanted = kind.replication_factor(config)
+    is_set = kind.replication_factor_key in config.originals
     setting = f"{kind.replication_factor_key}={wanted}"
-    if wanted > there_are and is_set:
-        if there_are > 1:
+    if wanted > broker_count and is_set:
+        if broker_count > 1:
             return wanted  # of those that are registered, some may be down; the controller knows
         _log.warning(
             "internal_topic_has_fewer_replicas",
             topic=kind.name,
             setting=setting,
-            replicas=there_are,
+            replicas=broker_count,
             reason="there are no more brokers",
         )
-    return min(wanted, there_are)
+    return min(wanted, broker_count)
 
 
-def _configs(kind: InternalTopic, parts: Parts, replicas: int) -> Mapping[str, str]:
+def _configs(kind: InternalTopic, config: BrokerConfig, replicas: int) -> Mapping[str, str]:
     """With fewer replicas than there should be, one must still be able to fail where there are two."""
-    configs = kind.configs(parts)
+    configs = kind.configs(config)
     if kind.min_in_sync is None:
         return configs
-    wanted = min(kind.min_in_sync(parts), replicas)
-    if replicas < kind.replication_factor(parts):
+    wanted = min(kind.min_in_sync(config), replicas)
+    if replicas < kind.replication_factor(config):
         wanted = min(wanted, max(replicas - 1, 1))
     return {**configs, "min.insync.replicas": str(wanted)}

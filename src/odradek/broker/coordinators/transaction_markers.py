@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.cluster.peer_requests import AskPeer, by_leader
-from odradek.broker.coordinators.runtime import CONSUMER_OFFSETS, Coordinators
+from odradek.broker.coordinators.runtime import Coordinators
 from odradek.broker.replicas.replica_manager import Replicas
-from odradek.cluster.image import ClusterImage
+from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.runtime.ports import Clock

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from odradek.broker.context import TRANSACTION_STATE
-from odradek.broker.coordinators.runtime import Coordinators
+from odradek.broker.cluster.peer_requests import AskPeer
+from odradek.cluster.image import TRANSACTION_STATE
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
@@ -18,13 +18,33 @@ if TYPE_CHECKING:
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
+class CoordinatorDirectory(Protocol):
+    """Where coordinators are, here and elsewhere."""
+
+    @property
+    def here(self) -> BrokerId:
+        """This broker."""
+
+    @property
+    def ask_peer(self) -> AskPeer: ...
+
+    def whereabouts(self, topic: str, key: str) -> tuple[int, BrokerId]:
+        """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE without one."""
+
+    def service(self, topic: str) -> Any:
+        """This broker's service of a kind."""
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """What is to end with the coordinators."""
+
+
 class ClusterVerifier:
     """A `verification.TransactionVerifier`. The coordinator is found by this broker's image: on this broker it is called,
     elsewhere it is asked with AddPartitionsToTxn."""
 
     def __init__(
         self,
-        coordinators: Coordinators,
+        coordinators: CoordinatorDirectory,
         config: Callable[[], BrokerConfig],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

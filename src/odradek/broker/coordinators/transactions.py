@@ -7,17 +7,10 @@ from typing import Final
 
 from odradek.broker.cluster.features import TRANSACTION_VERSION, level_of
 from odradek.broker.coordinators.producer_ids import ProducerIds
-from odradek.broker.coordinators.runtime import (
-    CONSUMER_OFFSETS,
-    TRANSACTION_STATE,
-    Coordinators,
-    InternalTopic,
-    batch_bytes_max,
-    segment_bytes,
-)
+from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, batch_bytes_max, segment_bytes
 from odradek.broker.coordinators.transaction_markers import ClusterMarkers, LocalMarkers
 from odradek.broker.replicas.replica_manager import Replicas
-from odradek.cluster.image import ClusterImage
+from odradek.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.internal_topics import TRANSACTIONS_COPIES
 from odradek.model.errors import ErrorCode, KafkaError
@@ -31,15 +24,15 @@ __all__ = ["LocalMarkers", "code_of", "coordinate_transactions"]
 
 _TRANSACTION_TOPIC: Final = InternalTopic(
     name=TRANSACTION_STATE,
-    partition_count=lambda parts: parts.config.transaction_state_log_num_partitions,
-    replication_factor=lambda parts: parts.config.transaction_state_log_replication_factor,
+    partition_count=lambda config: config.transaction_state_log_num_partitions,
+    replication_factor=lambda config: config.transaction_state_log_replication_factor,
     replication_factor_key=TRANSACTIONS_COPIES,
-    min_in_sync=lambda parts: parts.config.transaction_state_log_min_isr,
-    configs=lambda parts: {
+    min_in_sync=lambda config: config.transaction_state_log_min_isr,
+    configs=lambda config: {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
         "unclean.leader.election.enable": "false",
-        "segment.bytes": segment_bytes(parts.config.transaction_state_log_segment_bytes),
+        "segment.bytes": segment_bytes(config.transaction_state_log_segment_bytes),
     },
 )
 

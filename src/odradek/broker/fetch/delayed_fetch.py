@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from odradek.broker.fetch.sessions import FetchSession, PartitionKey
 from odradek.model.ids import Offset
 from odradek.protocol.messages.data.fetch import FetchResponse
 from odradek.replication.partition import Partition
 
 _MARK_DELAY_S: Final = 0.005
 """A follower hears so much later of a high watermark that moved, unless records take the news along."""
+
+
+_Key = TypeVar("_Key", contravariant=True)
+PartitionKeyT = TypeVar("PartitionKeyT")
 
 
 class _Waiting:
@@ -78,7 +81,15 @@ class ConsumerWaiting(_Waiting):
         self._answer()
 
 
-class RestingPartitions:
+class RestingSession(Protocol[_Key]):
+    """What resting partitions need of a fetch session."""
+
+    def rest(self, key: _Key, stop: Callable[[], None], /) -> None: ...
+
+    def wake(self, key: _Key, /) -> None: ...
+
+
+class RestingPartitions(Generic[PartitionKeyT]):
     """The partitions of a follower's session in which nothing happened since they were read to their end.
 
     They are not looked at, and a fetch that waits need not begin to watch each of them: this does, from one fetch to the next,
@@ -87,13 +98,13 @@ class RestingPartitions:
 
     __slots__ = ("_session", "_told", "waiting")
 
-    def __init__(self, session: FetchSession) -> None:
+    def __init__(self, session: RestingSession[PartitionKeyT]) -> None:
         self._session = session
-        self._told: dict[Partition, tuple[PartitionKey, Offset]] = {}
+        self._told: dict[Partition, tuple[PartitionKeyT, Offset]] = {}
         self.waiting: FollowerWaiting | None = None
         """The session's fetch, while it waits."""
 
-    def rest(self, partition: Partition, key: PartitionKey) -> None:
+    def rest(self, partition: Partition, key: PartitionKeyT) -> None:
         """The follower knows everything about it."""
         self._told[partition] = (key, partition.high_watermark)
         partition.watch_end(self)
@@ -141,7 +152,7 @@ class FollowerWaiting(_Waiting):
         nothing: Callable[[], FetchResponse],
         wait_s: float,
         missing_bytes: int,
-        resting: RestingPartitions | None = None,
+        resting: RestingPartitions[Any] | None = None,
         has_news: bool = False,
     ) -> None:
         """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened; `has_news`:

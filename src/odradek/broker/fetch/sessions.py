@@ -105,7 +105,7 @@ class FetchSession:
         self.partitions: dict[PartitionKey, _Cached] = {}
         self._active: dict[PartitionKey, None] = {}
         self._resting: dict[PartitionKey, Callable[[], None]] = {}
-        self.resting: RestingPartitions | None = None
+        self.resting: RestingPartitions[PartitionKey] | None = None
         """What watches those of a follower's partitions in which nothing happens."""
 
     def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:

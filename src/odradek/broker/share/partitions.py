@@ -13,12 +13,12 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.context import SHARE_GROUP_STATE
 from odradek.broker.coordinators.runtime import Coordinators
 from odradek.broker.replicas.replica_manager import Replicas
 from odradek.broker.share.persister import ShareKeeper
 from odradek.broker.share.sessions import ShareSessions
 from odradek.broker.share.start_offsets import reset_offset
+from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.partition import AcknowledgedRange, ShareLimits, SharePartition, StateBatch
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange

@@ -11,11 +11,11 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from odradek.broker.context import SHARE_GROUP_STATE
 from odradek.broker.coordinators.runtime import Coordinators
-from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange
+from odradek.cluster.image import SHARE_GROUP_STATE
+from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange, Summary
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -41,16 +41,6 @@ def shard_key(place: SharePlace) -> str:
     """By which Kafka chooses the partition of `__share_group_state`; the same that FindCoordinator is asked for."""
     topic_id = base64.urlsafe_b64encode(place.topic_id.bytes).decode().rstrip("=")
     return f"{place.group_id}:{topic_id}:{place.partition}"
-
-
-class Summary(NamedTuple):
-    """How far a group is in a partition, without its batches."""
-
-    state_epoch: int
-    leader_epoch: int
-    start_offset: int
-    """-1: it has not begun to read."""
-    complete_count: int
 
 
 UNREAD: Final = Summary(0, -1, UNKNOWN_OFFSET, 0)

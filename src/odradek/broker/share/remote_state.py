@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.cluster.peer_requests import AskPeer, Gathered
-from odradek.broker.share.persister import Summary
-from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, StateChange
+from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, StateChange, Summary
 from odradek.groups.share.state_formats import SharePlace, unlisted
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError, Refusal
 from odradek.model.ids import BrokerId

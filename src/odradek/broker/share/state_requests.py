@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from odradek.broker.context import SHARE_GROUP_STATE, Parts
+from odradek.broker.context import Parts
 from odradek.broker.share.persister import shard_key
+from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state import ShareStates
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError

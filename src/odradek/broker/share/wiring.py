@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from odradek.broker.coordinators.runtime import SHARE_GROUP_STATE, Coordinators, InternalTopic, segment_bytes
+from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, segment_bytes
 from odradek.broker.replicas.replica_manager import Replicas
 from odradek.broker.share.partitions import SharePartitions
 from odradek.broker.share.settings import ShareSettingsByGroup
-from odradek.cluster.image import ClusterImage
+from odradek.cluster.image import SHARE_GROUP_STATE, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.internal_topics import SHARES_COPIES
 from odradek.groups.share.state import ShareStates, StateSettings
@@ -25,11 +25,11 @@ def add_shares(
     """Before the logs are opened: their shards load as they are."""
     topic = InternalTopic(
         name=SHARE_GROUP_STATE,
-        partition_count=lambda parts: parts.config.share_coordinator_state_topic_num_partitions,
-        replication_factor=lambda parts: parts.config.share_coordinator_state_topic_replication_factor,
+        partition_count=lambda config: config.share_coordinator_state_topic_num_partitions,
+        replication_factor=lambda config: config.share_coordinator_state_topic_replication_factor,
         replication_factor_key=SHARES_COPIES,
-        min_in_sync=lambda parts: parts.config.share_coordinator_state_topic_min_isr,
-        configs=lambda parts: _topic_configs(parts.config),
+        min_in_sync=lambda config: config.share_coordinator_state_topic_min_isr,
+        configs=_topic_configs,
     )
     shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), runtime.clock)
     settings = ShareSettingsByGroup(config, image)

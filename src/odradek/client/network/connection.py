@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from odradek import __version__
 from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
 from odradek.client.network.address import Address
 from odradek.client.network.api_versions import GREETING_FALLBACK, PeerVersions, greeting_retry
@@ -26,6 +25,7 @@ from odradek.client.network.throttled import Mute
 from odradek.client.network.wrong_peer import closed_while_greeting, connect_problem, describe_peer
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
+from odradek.model.version import __version__
 from odradek.protocol import (
     Api,
     Buffer,

@@ -16,8 +16,7 @@ from odradek.groups.classic.rebalance import (
 from odradek.groups.classic.timers import ClassicTimer
 from odradek.groups.deadlines import Due
 from odradek.groups.formats import GROUP_METADATA_KEY, GroupMetadataKey, GroupMetadataValue, read
-from odradek.groups.kinds import KindParts
-from odradek.groups.machine import GroupMachine
+from odradek.groups.machine import GroupMachine, KindParts
 from odradek.groups.step import Step
 from odradek.shards import StoredRecord
 

@@ -6,7 +6,7 @@ classic group when a classic member joins it. To everything else the group is un
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Protocol, cast
 
 from odradek.groups.classic.answers import join_refused, sync_refused
 from odradek.groups.classic.group import ClassicGroup
@@ -18,7 +18,6 @@ from odradek.groups.classic.syncing import sync as sync_classic
 from odradek.groups.kinds import (
     NAME_BYTES_MAX,
     Caller,
-    ClassicFace,
     Group,
     GroupKind,
     check_group_id,
@@ -35,6 +34,23 @@ from odradek.protocol.messages.groups.leave_group import (
 )
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
 from odradek.shards import Moment, Outcome, Ticket
+
+
+class ClassicFace(Protocol):
+    """A group of another kind whose members may speak the classic protocol too (KIP-848's migration)."""
+
+    def join(
+        self, machine: GroupMachine, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+    ) -> None: ...
+
+    def sync(
+        self, machine: GroupMachine, request: SyncGroupRequest, caller: Caller, ticket: Ticket, step: Step
+    ) -> None: ...
+
+    def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: Step) -> None:
+        """Raises the error to answer, REBALANCE_IN_PROGRESS among them."""
+
+    def leave(self, machine: GroupMachine, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse: ...
 
 
 def join(

@@ -188,7 +188,7 @@ class ConsumerGroup:
     def waiting(self) -> Iterable[Ticket]:
         return ()
 
-    # -- members that speak the classic protocol (`groups.kinds.ClassicFace`)
+    # -- members that speak the classic protocol (`groups.classic.operations.ClassicFace`)
 
     def join(
         self, machine: GroupMachine, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step

@@ -20,8 +20,8 @@ from odradek.groups.consumer.settings import ConsumerSettings
 from odradek.groups.consumer.situation import Situation
 from odradek.groups.consumer.timers import MEMBER_TIMERS, ConsumerTimer, MemberTimers
 from odradek.groups.deadlines import Due
-from odradek.groups.kinds import Caller, Expire, KindParts
-from odradek.groups.machine import GroupMachine
+from odradek.groups.kinds import Caller
+from odradek.groups.machine import Expire, GroupMachine, KindParts
 from odradek.groups.step import Step
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_describe import DescribedGroup

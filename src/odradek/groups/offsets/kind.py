@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.groups.formats import OFFSET_COMMIT_KEYS, OffsetCommitValue, read, read_offset_key
-from odradek.groups.kinds import KindParts
-from odradek.groups.machine import CLEANUP, GroupMachine
+from odradek.groups.machine import CLEANUP, GroupMachine, KindParts
 from odradek.groups.offsets.committing import simple_group
 from odradek.groups.offsets.removing import cleanup_due
 from odradek.groups.offsets.table import CommittedOffset

@@ -8,8 +8,8 @@ from typing import Final
 from uuid import UUID
 
 from odradek.groups.deadlines import Due
-from odradek.groups.kinds import Caller, KindParts
-from odradek.groups.machine import GroupMachine, Topics
+from odradek.groups.kinds import Caller
+from odradek.groups.machine import GroupMachine, KindParts, Topics
 from odradek.groups.share import assignor, formats
 from odradek.groups.share.draft import ShareDraft
 from odradek.groups.share.formats import KEY_VERSIONS, read_record

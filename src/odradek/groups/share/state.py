@@ -64,6 +64,16 @@ class StateChange(NamedTuple):
     batches: Sequence[StateBatch]
 
 
+class Summary(NamedTuple):
+    """How far a group is in a partition, without its batches."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    """-1: it has not begun to read."""
+    complete_count: int
+
+
 class ShareStates:
     """Used through a shard only."""
 

@@ -21,8 +21,8 @@ from typing import Any
 from odradek.testing.sim.failures import HostCrashed
 from odradek.testing.sim.loop import SimLoop
 from odradek.testing.sim.trace import Trace
-from odradek.testing.sim.transport import Address, SimSocket, SimTransport
-from odradek.testing.sim.wire import Packet, PacketKind, Wire
+from odradek.testing.sim.transport import SimSocket, SimTransport
+from odradek.testing.sim.wire import Address, NetworkNode, Packet, PacketKind, Wire
 
 CURRENT: ContextVar[Interface | None] = ContextVar("simulated interface", default=None)
 """Whose code is running: tasks and callbacks inherit it from the host that started them."""
@@ -221,7 +221,7 @@ class Network:
             wire.cut(self._rng.randrange(3))
             wire.send(Packet(kind=PacketKind.RST))
 
-    def can_pass(self, source: Machine, target: Machine) -> bool:
+    def can_pass(self, source: NetworkNode, target: NetworkNode) -> bool:
         return target.is_powered and (source.name, target.name) not in self._blocked
 
     def hold(self, wire: Wire) -> None:
@@ -233,7 +233,7 @@ class Network:
         for wire in free:
             wire.resume()
 
-    def delay_s(self, source: Machine, target: Machine) -> float:
+    def delay_s(self, source: NetworkNode, target: NetworkNode) -> float:
         low, high = self.conditions.delay_s
         if source is target:
             return self._rng.uniform(0.0, low)
@@ -321,7 +321,7 @@ class Network:
     def _accept(self, server: SimTransport, packet: Packet | None) -> None:
         if packet is None or packet.kind is not PacketKind.SYN:
             return
-        listener = self._listener(server.machine, server.local)
+        listener = self._listener(self._machines[server.machine.name], server.local)
         if listener is None:
             server.wire.send(Packet(kind=PacketKind.RST))
             return

@@ -14,16 +14,12 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from odradek.runtime.ports import Buffer
 from odradek.testing.sim.failures import HostCrashed
-from odradek.testing.sim.wire import Packet, PacketKind, Wire
+from odradek.testing.sim.wire import Address, NetworkNode, Packet, PacketKind, Wire, WireNetwork
 
-if TYPE_CHECKING:
-    from odradek.testing.sim.network import Interface, Machine, Network
-
-Address = tuple[str, int]
 _DEFAULT_HIGH_BYTES: Final = 64 * 1024
 _RST: Final = Packet(kind=PacketKind.RST)
 _FIN: Final = Packet(kind=PacketKind.FIN)
@@ -50,12 +46,36 @@ class SimSocket:
         """Accepted and ignored."""
 
 
+class TransportOwner(Protocol):
+    """The process, in one life, that has a transport."""
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    @property
+    def transports(self) -> dict[SimTransport, None]: ...
+
+
+class TransportNetwork(WireNetwork, Protocol):
+    """What an end of a connection asks the network, besides what a wire asks."""
+
+    def window_bytes(self) -> int: ...
+
+    def piece_bytes(self, available: int) -> int: ...
+
+    def loses_connection(self) -> bool: ...
+
+    def reset_connection(self, transport: SimTransport) -> None: ...
+
+
 class SimTransport(asyncio.Transport):
     """An endpoint. The network makes both ends of a connection, then opens each when its handshake
     arrives.
     """
 
-    def __init__(self, network: Network, machine: Machine, local: Address, remote: Address) -> None:
+    def __init__(
+        self, network: TransportNetwork, machine: NetworkNode, local: Address, remote: Address
+    ) -> None:
         super().__init__()
         self._network = network
         self._loop = network.loop
@@ -63,7 +83,7 @@ class SimTransport(asyncio.Transport):
         self.local = local
         self.remote = remote
         self.wire: Wire  # to the peer; set when both ends exist
-        self._interface: Interface | None = None
+        self._interface: TransportOwner | None = None
         self._context: Context | None = None
         self._protocol: asyncio.BaseProtocol | None = None
         self._on_handshake: Callable[[Packet | None], None] | None = None
@@ -97,7 +117,7 @@ class SimTransport(asyncio.Transport):
 
     def open(
         self,
-        interface: Interface,
+        interface: TransportOwner,
         protocol: asyncio.BaseProtocol,
         context: Context,
         on_closed: Callable[[], None] | None = None,

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextvars import Context
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 from zlib import crc32
 
-if TYPE_CHECKING:
-    from odradek.testing.sim.network import Network
-    from odradek.testing.sim.transport import SimTransport
+from odradek.testing.sim.trace import Trace
+
+Address = tuple[str, int]
 
 
 class PacketKind(Enum):
@@ -36,6 +37,60 @@ class Packet:
     acknowledged: int = 0
 
 
+class NetworkNode(Protocol):
+    """A machine, as far as a wire knows it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_powered(self) -> bool: ...
+
+
+class WireEnd(Protocol):
+    """One end of a connection. `wire` leads away from it."""
+
+    wire: Wire
+
+    @property
+    def machine(self) -> NetworkNode: ...
+
+    @property
+    def local(self) -> Address: ...
+
+    def arrived(self, packet: Packet) -> None: ...
+
+    def timed_out(self) -> None: ...
+
+
+class WireConditions(Protocol):
+    @property
+    def give_up_s(self) -> float: ...
+
+
+class WireNetwork(Protocol):
+    """What lies between the two ends."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def trace(self) -> Trace: ...
+
+    @property
+    def kernel(self) -> Context: ...
+
+    @property
+    def conditions(self) -> WireConditions: ...
+
+    def delay_s(self, source: NetworkNode, target: NetworkNode) -> float: ...
+
+    def can_pass(self, source: NetworkNode, target: NetworkNode) -> bool: ...
+
+    def hold(self, wire: Wire) -> None:
+        """Call `resume` of the wire when something may pass again."""
+
+
 class Wire:
     """Carries packets from `source` to `target`, keeping their order."""
 
@@ -50,7 +105,7 @@ class Wire:
         "target",
     )
 
-    def __init__(self, network: Network, source: SimTransport, target: SimTransport) -> None:
+    def __init__(self, network: WireNetwork, source: WireEnd, target: WireEnd) -> None:
         self._network = network
         self.source = source
         self.target = target

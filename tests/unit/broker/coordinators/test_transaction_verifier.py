@@ -10,11 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.context import TRANSACTION_STATE
 from odradek.broker.coordinators.runtime import Coordinators
 from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
 from odradek.broker.handlers.transactions.add_partitions_to_txn import SERVED
-from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.image import NO_LEADER, TRANSACTION_STATE, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol import Message, decode, encode

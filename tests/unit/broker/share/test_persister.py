@@ -10,13 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.context import SHARE_GROUP_STATE
 from odradek.broker.coordinators.runtime import Coordinators, InternalTopic
 from odradek.broker.handlers import Handlers
-from odradek.broker.share.persister import UNREAD, ShareKeeper, Summary
-from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from odradek.broker.share.persister import UNREAD, ShareKeeper
+from odradek.cluster.image import NO_LEADER, SHARE_GROUP_STATE, ClusterImage, PartitionImage, TopicImage
 from odradek.groups.share.partition import RecordState, StateBatch
-from odradek.groups.share.state import ShareState, ShareStates, StateChange, StateSettings
+from odradek.groups.share.state import ShareState, ShareStates, StateChange, StateSettings, Summary
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch

@@ -30,6 +30,7 @@ from odradek.broker.fetch.sessions import (
     SESSION_PARTITIONS_MAX,
     FetchPlan,
     FetchSession,
+    PartitionKey,
     Told,
     WantedPartition,
     identified,
@@ -241,7 +242,7 @@ def _follower_waits(
     return waiting.response
 
 
-def _rest(session: FetchSession, reading: Reading) -> RestingPartitions:
+def _rest(session: FetchSession, reading: Reading) -> RestingPartitions[PartitionKey]:
     """Let those partitions rest of which the follower knows all there is."""
     resting = session.resting
     if resting is None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.coordinators.runtime import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.metadata.find_coordinator import (
     Coordinator,

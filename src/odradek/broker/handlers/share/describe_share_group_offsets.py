@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.coordinators.runtime import SHARE_GROUP_STATE
 from odradek.broker.replicas.end_offsets import high_watermark_of
+from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state import UNKNOWN_OFFSET
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError

@@ -8,8 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 from odradek.broker.context import Circumstances, Parts, Served
-from odradek.broker.share.persister import Summary, summarized
+from odradek.broker.share.persister import summarized
 from odradek.broker.share.state_requests import kept
+from odradek.groups.share.state import Summary
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.share.read_share_group_state_summary import (
     PartitionResult,

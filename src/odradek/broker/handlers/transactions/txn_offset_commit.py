@@ -12,7 +12,7 @@ from typing import Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.broker.coordinators.group_requests import commit_in_time, commit_records, has_partition
-from odradek.broker.coordinators.runtime import CONSUMER_OFFSETS
+from odradek.cluster.image import CONSUMER_OFFSETS
 from odradek.groups.kinds import Committer, check_group_id
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.offsets.table import Place

@@ -1,0 +1,119 @@
+"""No module imports itself through others: `python -m tests.lint.import_cycles` lists the cycles that it finds.
+
+Every import counts: those of type checkers alone, and those inside functions, which hide a cycle from Python but not from
+a reader. The cure is to move what both sides need below both, or a `Protocol` that the lower side declares.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+SOURCES: Final = Path(__file__).resolve().parents[2] / "src"
+NOT_YET_CUT: Final = (
+    {"odradek.config.broker", "odradek.config.loading", "odradek.config.topic"},
+    {
+        "odradek.replication.follower",
+        "odradek.replication.leading",
+        "odradek.replication.membership",
+        "odradek.replication.partition",
+        "odradek.replication.readers",
+        "odradek.replication.replica",
+    },
+    {
+        "odradek.storage.log.durable_log",
+        "odradek.storage.log.log",
+        "odradek.storage.log.shrinking_log",
+        "odradek.storage.log.truncatable_log",
+    },
+    {"odradek.storage.log.flush_jobs", "odradek.storage.log.truncation"},
+)
+"""Cycles that are known. A module more in one of them is refused."""
+
+
+def modules_under(root: Path) -> dict[str, Path]:
+    """Each module below a folder by its dotted name, packages under the package's name."""
+    modules = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
+
+
+def imported_names(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+    """Dotted names that a module imports, each `from` import once per name: the name may be a module of its own."""
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+
+
+def import_graph(root: Path) -> dict[str, list[str]]:
+    """Which modules below a folder each of them names in its imports."""
+    modules = modules_under(root)
+    graph: dict[str, list[str]] = {}
+    for module, path in modules.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        targets = set()
+        for name in imported_names(tree, module, path.name == "__init__.py"):
+            target = name if name in modules else name.rpartition(".")[0]
+            if target in modules and target != module:
+                targets.add(target)
+        graph[module] = sorted(targets)
+    return graph
+
+
+def cycles(graph: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Groups of modules each of which reaches all the others (Tarjan's strongly connected components), sorted."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    components: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        order[module] = lowest[module] = len(order)
+        path.append(module)
+        for target in graph[module]:
+            if target not in order:
+                visit(target)
+                lowest[module] = min(lowest[module], lowest[target])
+            elif target in path:
+                lowest[module] = min(lowest[module], order[target])
+        if lowest[module] == order[module]:
+            start = path.index(module)
+            component = path[start:]
+            del path[start:]
+            if len(component) > 1:
+                components.append(sorted(component))
+
+    for module in graph:
+        if module not in order:
+            visit(module)
+    return sorted(components)
+
+
+def not_yet_cut(component: Sequence[str]) -> bool:
+    return any(set(component) <= known for known in NOT_YET_CUT)
+
+
+def main() -> int:
+    """Print each cycle with the imports that tie it."""
+    graph = import_graph(SOURCES)
+    refused = [component for component in cycles(graph) if not not_yet_cut(component)]
+    for component in refused:
+        members = set(component)
+        ties = [
+            f"  {source} -> {target}" for source in component for target in graph[source] if target in members
+        ]
+        heading = f"import cycle of {len(component)} modules: move what both sides need below them, or declare a Protocol"
+        sys.stdout.write("\n".join([heading, *ties, ""]))
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
