@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek.groups.deadlines import Deadlines, Due
@@ -21,6 +21,9 @@ from odradek.groups.step import Step
 from odradek.protocol import MalformedMessage, UnknownVersion
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.groups.large_targets import LargeTargets
 
 _log = events.caused_by_peers("groups")
 
@@ -69,6 +72,8 @@ class Surroundings:
     topics: Topics
     new_uuid: Callable[[], UUID]
     batch_bytes_max: Callable[[], int]
+    large_targets: LargeTargets | None = None
+    """None: the targets of large groups, too, are worked out at once."""
 
 
 Replay = Callable[["GroupMachine", StoredRecord], None]

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from odradek.groups.classic.kind import CLASSIC
+from odradek.groups.large_targets import LargeTargets
 from odradek.groups.machine import GroupMachine, KindParts, Surroundings
 from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.settings import GroupSettings
@@ -83,6 +84,7 @@ class GroupBench:
         topics: dict[str, int] | None = None,
         kinds: Sequence[KindParts] = (CLASSIC, OFFSETS),
         batch_bytes_max: int = _BATCH_BYTES,
+        large_targets: LargeTargets | None = None,
     ) -> None:
         self.settings = settings or GroupSettings()
         self.now_ms = 0
@@ -99,6 +101,7 @@ class GroupBench:
             topics=self.topics,
             new_uuid=self._new_uuid,
             batch_bytes_max=lambda: batch_bytes_max,
+            large_targets=large_targets,
         )
         self.machine = self._machine()
 

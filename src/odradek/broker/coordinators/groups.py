@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, batch_bytes_max, segment_bytes
+from odradek.broker.coordinators.target_worker import TargetWorker
 from odradek.broker.share.settings import ShareSettingsByGroup
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.config.broker import BrokerConfig
@@ -62,11 +63,14 @@ def add_groups(
     image: Callable[[], ClusterImage],
 ) -> GroupService:
     """Before the logs are opened: their shards load as they are."""
+    worker = TargetWorker(runtime.offload, lambda group_id: shards.for_key(group_id))
+    coordinators.on_close(worker.close)
     surroundings = Surroundings(
         settings=_Kept(config).settings,
         topics=ImageTopics(image),
         new_uuid=runtime.entropy.uuid,
         batch_bytes_max=lambda: batch_bytes_max(CONSUMER_OFFSETS, config(), image()),
+        large_targets=worker,
     )
     topic = InternalTopic(
         name=CONSUMER_OFFSETS,

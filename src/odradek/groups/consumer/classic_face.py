@@ -16,9 +16,9 @@ from odradek.groups.consumer.consumer_protocol import (
     by_topic_id,
     read_subscription,
 )
-from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.draft import Draft, finish
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.heartbeats import enter, finish, settle
+from odradek.groups.consumer.heartbeats import enter, settle
 from odradek.groups.consumer.member import ClassicSide, Member, MemberState, Profile
 from odradek.groups.consumer.membership import check_room, joining_member, member_of, remove
 from odradek.groups.consumer.situation import Situation
@@ -89,7 +89,7 @@ def _joined(
         member = joining_member(draft, member_id, instance_id, situation.timers, is_classic=True)
     subscription = _subscription(request)
     changed = enter(draft, member, _said(request, subscription, caller), situation)
-    retarget(draft, situation.topics, situation.settings, situation.now)
+    retarget(draft, situation)
     owned = by_topic_id(
         {one.topic: one.partitions for one in subscription.owned_partitions}, situation.topics
     )

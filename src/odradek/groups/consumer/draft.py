@@ -6,12 +6,20 @@ that ends in a refusal leaves nothing behind.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from odradek.groups.consumer import formats
 from odradek.groups.consumer.assignors import Assignment
 from odradek.groups.consumer.formats import GroupRecord
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import Current, Profile, target_value
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import NewRecord
+
+if TYPE_CHECKING:
+    from odradek.groups.consumer.situation import Situation
+    from odradek.groups.machine import GroupMachine
+    from odradek.groups.step import Step
 
 
 class Draft:
@@ -63,3 +71,20 @@ class Draft:
         self.write(formats.CurrentKey(group_id=group_id, member_id=member_id), None)
         self.write(formats.TargetMemberKey(group_id=group_id, member_id=member_id), None)
         self.write(formats.MemberKey(group_id=group_id, member_id=member_id), None)
+
+
+def finish(machine: GroupMachine, draft: Draft, situation: Situation, step: Step) -> None:
+    """What was decided takes effect, all of it.
+
+    UNKNOWN_SERVER_ERROR, as Kafka answers, for a change that is larger than one batch may be: nothing takes effect then.
+    """
+    if not machine.fits(draft.records):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the change of group {draft.group.group_id!r} is larger than max.message.bytes of __consumer_offsets",
+        )
+    step.records += draft.records
+    situation.timers.apply()
+    group = machine.groups.get(draft.group.group_id)
+    if isinstance(group, ConsumerGroup):
+        group.checked_version = draft.group.checked_version

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.groups.consumer.conversion import upgraded
-from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.draft import Draft, finish
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, Member, Profile, listed
 from odradek.groups.consumer.membership import (
@@ -67,7 +67,7 @@ def heartbeat(
         member = member_of(draft.group, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, owned)
     changed = enter(draft, member, _said(member.profile, request, caller), situation)
-    retarget(draft, situation.topics, situation.settings, situation.now)
+    retarget(draft, situation)
     after = settle(draft, member_id, situation, owned, subscription_changed=changed)
     situation.timers.heard_of(after, situation.settings)
     if after.current is member.current:
@@ -174,23 +174,6 @@ def settle(
     after = draft.group.members[member_id]
     situation.timers.moved(after)
     return after
-
-
-def finish(machine: GroupMachine, draft: Draft, situation: Situation, step: Step) -> None:
-    """What was decided takes effect, all of it.
-
-    UNKNOWN_SERVER_ERROR, as Kafka answers, for a change that is larger than one batch may be: nothing takes effect then.
-    """
-    if not machine.fits(draft.records):
-        raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"the change of group {draft.group.group_id!r} is larger than max.message.bytes of __consumer_offsets",
-        )
-    step.records += draft.records
-    situation.timers.apply()
-    group = machine.groups.get(draft.group.group_id)
-    if isinstance(group, ConsumerGroup):
-        group.checked_version = draft.group.checked_version
 
 
 def _leave(

@@ -9,10 +9,9 @@ from typing import Final
 from odradek.groups.consumer import classic_face
 from odradek.groups.consumer.conversion import downgrade_due, downgraded_due
 from odradek.groups.consumer.describe import described
-from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.draft import Draft, finish
 from odradek.groups.consumer.formats import KEY_VERSIONS, GroupKey, read_record
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.heartbeats import finish
 from odradek.groups.consumer.heartbeats import heartbeat as decide_heartbeat
 from odradek.groups.consumer.membership import remove
 from odradek.groups.consumer.regex import TopicPatterns
@@ -89,6 +88,7 @@ class ConsumerGroups:
             settings=self._settings(group_id),
             now=now,
             timers=MemberTimers(machine.deadlines, group_id, now),
+            large_targets=machine.surroundings.large_targets,
         )
 
     # -- the machine's side

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from odradek.groups.consumer.regex import TopicPatterns
 from odradek.groups.consumer.settings import ConsumerSettings
 from odradek.groups.consumer.timers import MemberTimers
+from odradek.groups.large_targets import LargeTargets
 from odradek.groups.machine import Topics
 from odradek.shards import Moment
 
@@ -20,3 +21,4 @@ class Situation:
     settings: ConsumerSettings
     now: Moment
     timers: MemberTimers
+    large_targets: LargeTargets | None = None

@@ -7,20 +7,34 @@ newest epoch, by the next heartbeat of any member, but not more often than the a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
 from odradek.groups.consumer import formats
-from odradek.groups.consumer.assignors import ASSIGNORS, NOTHING, Candidate
-from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.assignors import (
+    ASSIGNORS,
+    NOTHING,
+    Assignment,
+    Assignor,
+    Candidate,
+    Candidates,
+    PartitionCounts,
+    Targets,
+)
+from odradek.groups.consumer.draft import Draft, finish
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import Profile
 from odradek.groups.consumer.regex import TopicPatterns
-from odradek.groups.consumer.settings import ConsumerSettings
-from odradek.groups.machine import Topics
+from odradek.groups.consumer.situation import Situation
+from odradek.groups.consumer.timers import MemberTimers
+from odradek.groups.large_targets import LargeTarget, is_large
+from odradek.groups.machine import GroupMachine, Topics
+from odradek.groups.step import Step
 from odradek.model.errors import KafkaError
-from odradek.shards import Moment
+from odradek.shards import Moment, Outcome
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
@@ -86,25 +100,87 @@ def bump_epoch(draft: Draft, topics: Topics, *, always: bool) -> None:
         draft.write_epoch(draft.group.epoch + 1, found)
 
 
-def retarget(draft: Draft, topics: Topics, settings: ConsumerSettings, now: Moment) -> None:
-    """Work out the target for the group's epoch, unless that is done already or was done too short a while ago."""
-    group = draft.group
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetQuestion:
+    """All that an assignor looks at, as it was for an epoch of the group. It never changes: any thread may read it."""
+
+    group_id: str
+    epoch: int
+    assignor: Assignor
+    candidates: Candidates
+    partition_counts: PartitionCounts
+    targets: Targets
+
+    def answer(self) -> dict[str, Assignment]:
+        return self.assignor(self.candidates, self.partition_counts, self.targets)
+
+
+def retarget(draft: Draft, situation: Situation) -> None:
+    """Work out the target for the group's epoch, unless that is done already or was done too short a while ago.
+
+    A large one is worked out on another thread, and written later. UNKNOWN_SERVER_ERROR if no batch can hold that.
+    """
+    group, large_targets = draft.group, situation.large_targets
     if group.epoch <= group.assignment_epoch:
         return
-    since_ms = now.wall_ms - group.assignment_ms
-    if 0 <= since_ms < settings.assignment_interval_ms and group.assignment_epoch > 0:
+    since_ms = situation.now.wall_ms - group.assignment_ms
+    if 0 <= since_ms < situation.settings.assignment_interval_ms and group.assignment_epoch > 0:
         return
-    target_for_epoch(draft, topics, settings, now)
+    partition_count = sum(map(situation.topics.partition_count, group.subscribed_topics))
+    if large_targets is None or not is_large(partition_count, len(group.members)):
+        question = question_of(group, situation)
+        write_target(draft, question.answer(), situation.now)
+    elif large_targets.is_wanted(group.group_id, group.epoch):
+        question = question_of(group, situation)
+        large_targets.begin(
+            LargeTarget(
+                group_id=group.group_id,
+                epoch=group.epoch,
+                compute=question.answer,
+                write=partial(write_large_target, situation, question),
+            )
+        )
 
 
-def target_for_epoch(draft: Draft, topics: Topics, settings: ConsumerSettings, now: Moment) -> None:
+def write_large_target(
+    before: Situation,
+    question: TargetQuestion,
+    machine: GroupMachine,
+    now: Moment,
+    answer: Mapping[str, Assignment],
+) -> Outcome[None]:
+    """Write what was worked out beside, unless the group, or a topic, has changed: then ask for it again."""
+    group_id, step = question.group_id, Step(now)
+    situation = replace(before, now=now, timers=MemberTimers(machine.deadlines, group_id, now))
+    group = machine.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup) or group.epoch <= group.assignment_epoch:
+        return Outcome(None)
+    draft = Draft(group)
+    if question_of(group, situation) == question:
+        write_target(draft, answer, now)
+    else:
+        retarget(draft, situation)
+    finish(machine, draft, situation, step)
+    return step.outcome(None)
+
+
+def question_of(group: ConsumerGroup, situation: Situation) -> TargetQuestion:
+    allowed = situation.settings.assignors
+    preferred = group.preferred_assignor(allowed[0])
+    candidates, partition_counts = candidates_of(group, situation.topics)
+    return TargetQuestion(
+        group_id=group.group_id,
+        epoch=group.epoch,
+        assignor=ASSIGNORS[preferred if preferred in allowed else allowed[0]],
+        candidates=candidates,
+        partition_counts=partition_counts,
+        targets=dict(group.targets),
+    )
+
+
+def write_target(draft: Draft, target: Mapping[str, Assignment], now: Moment) -> None:
     """Records for the members whose target changed, then the target's epoch."""
     group = draft.group
-    name = group.preferred_assignor(settings.assignors[0])
-    candidates, counts = candidates_of(group, topics)
-    target = ASSIGNORS[name if name in settings.assignors else settings.assignors[0]](
-        candidates, counts, group.targets
-    )
     before = group.targets
     for member_id, share in target.items():
         if share != before.get(member_id, NOTHING):

@@ -7,13 +7,14 @@ that ends in a refusal leaves nothing behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from uuid import UUID
 
+from odradek.groups.large_targets import is_large
 from odradek.groups.machine import Topics
 from odradek.groups.share import formats
-from odradek.groups.share.assignor import NOTHING, assign
+from odradek.groups.share.assignor import NOTHING, Assignment, assign
 from odradek.groups.share.formats import GroupRecord
 from odradek.groups.share.group import (
     Current,
@@ -26,6 +27,24 @@ from odradek.groups.share.group import (
 )
 from odradek.groups.share.settings import ShareSettings
 from odradek.shards import Moment, NewRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetQuestion:
+    """All that the assignor looks at, as it was for an epoch of the group. It never changes: any thread may read it."""
+
+    group_id: str
+    epoch: int
+    subscriptions: Mapping[str, frozenset[UUID]]
+    partitions: Mapping[UUID, frozenset[int]]
+    targets: Mapping[str, Assignment]
+
+    @property
+    def is_large(self) -> bool:
+        return is_large(sum(map(len, self.partitions.values())), len(self.subscriptions))
+
+    def answer(self) -> dict[str, Assignment]:
+        return assign(self.subscriptions, self.partitions, self.targets)
 
 
 class ShareDraft:
@@ -72,25 +91,37 @@ class ShareDraft:
         if always or self.group.epoch == 0 or found != self.group.metadata_hash:
             self.write_epoch(found)
 
-    def retarget(self, topics: Topics, settings: ShareSettings, now: Moment) -> None:
-        """Work out the target for the group's epoch, unless that is done already or was done too short a while ago."""
+    def needs_target(self, settings: ShareSettings, now: Moment) -> bool:
+        """Whether the group's epoch has no target yet, and the last one was not made too short a while ago."""
         group = self.group
         if group.epoch <= group.assignment_epoch:
-            return
+            return False
         since_ms = now.wall_ms - group.assignment_ms
-        if 0 <= since_ms < settings.assignment_interval_ms and group.assignment_epoch > 0:
-            return
-        subscriptions = {
-            member_id: _ids_of(profile.topics, topics) for member_id, profile in group.members.items()
-        }
-        begun = {topic_id: topic.partitions for topic_id, topic in group.state_topics.items()}
-        for member_id, share in assign(subscriptions, begun, group.targets).items():
-            if share != group.targets.get(member_id, NOTHING):
+        return not 0 <= since_ms < settings.assignment_interval_ms or group.assignment_epoch == 0
+
+    def question(self, topics: Topics) -> TargetQuestion:
+        group = self.group
+        return TargetQuestion(
+            group_id=group.group_id,
+            epoch=group.epoch,
+            subscriptions={
+                member_id: _ids_of(profile.topics, topics) for member_id, profile in group.members.items()
+            },
+            partitions={topic_id: topic.partitions for topic_id, topic in group.state_topics.items()},
+            targets=dict(group.targets),
+        )
+
+    def write_target(self, target: Mapping[str, Assignment], now: Moment) -> None:
+        """Records for the members whose target changed, then the target's epoch."""
+        group = self.group
+        before = group.targets
+        for member_id, share in target.items():
+            if share != before.get(member_id, NOTHING):
                 key = formats.TargetMemberKey(group_id=group.group_id, member_id=member_id)
                 self.write(key, formats.TargetMemberValue(topic_partitions=listed(share)))
         self.write(
             formats.TargetKey(group_id=group.group_id),
-            formats.TargetValue(assignment_epoch=self.group.epoch, assignment_timestamp=now.wall_ms),
+            formats.TargetValue(assignment_epoch=group.epoch, assignment_timestamp=now.wall_ms),
         )
 
     def begin_to_read(self, topics: Topics) -> None:

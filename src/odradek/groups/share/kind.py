@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from odradek.groups.deadlines import Due
 from odradek.groups.kinds import Caller
+from odradek.groups.large_targets import LargeTarget
 from odradek.groups.machine import GroupMachine, KindParts, Topics
 from odradek.groups.share import assignor, formats
-from odradek.groups.share.draft import ShareDraft
+from odradek.groups.share.draft import ShareDraft, TargetQuestion
 from odradek.groups.share.formats import KEY_VERSIONS, read_record
 from odradek.groups.share.group import Profile, ShareGroup, StateTopic
 from odradek.groups.share.settings import ShareSettings
@@ -68,7 +70,7 @@ class ShareGroups:
         before = draft.group.currents.get(request.member_id)
         topics = machine.surroundings.topics
         is_new_interest = _enter(draft, request, caller, topics)
-        draft.retarget(topics, settings, now)
+        self._retarget(machine, draft, settings, now)
         if is_new_interest:
             draft.begin_to_read(topics)
         draft.settle(request.member_id, topics)
@@ -88,6 +90,45 @@ class ShareGroups:
                 assignment=_told(after.assigned) if tell else None,
             )
         )
+
+    def _retarget(
+        self, machine: GroupMachine, draft: ShareDraft, settings: ShareSettings, now: Moment
+    ) -> None:
+        """Work out a target if one is due; a large one on another thread. UNKNOWN_SERVER_ERROR if no batch can hold that."""
+        if not draft.needs_target(settings, now):
+            return
+        group, large_targets = draft.group, machine.surroundings.large_targets
+        question = draft.question(machine.surroundings.topics)
+        if large_targets is None or not question.is_large:
+            draft.write_target(question.answer(), now)
+        elif large_targets.is_wanted(group.group_id, group.epoch):
+            large_targets.begin(
+                LargeTarget(
+                    group_id=group.group_id,
+                    epoch=group.epoch,
+                    compute=question.answer,
+                    write=partial(self._write_large_target, question),
+                )
+            )
+
+    def _write_large_target(
+        self,
+        question: TargetQuestion,
+        machine: GroupMachine,
+        now: Moment,
+        answer: Mapping[str, assignor.Assignment],
+    ) -> Outcome[None]:
+        """Write what was worked out beside, unless the group, or a topic, has changed: then ask for it again."""
+        group, step = machine.groups.get(question.group_id), Step(now)
+        if not isinstance(group, ShareGroup) or group.epoch <= group.assignment_epoch:
+            return Outcome(None)
+        draft = ShareDraft(group)
+        if draft.question(machine.surroundings.topics) == question:
+            draft.write_target(answer, now)
+        else:
+            self._retarget(machine, draft, self.settings(question.group_id), now)
+        self._finish(machine, draft, step)
+        return step.outcome(None)
 
     def _opened(self, machine: GroupMachine, request: ShareGroupHeartbeatRequest) -> ShareGroup:
         group = machine.groups.get(request.group_id)

@@ -1,0 +1,151 @@
+"""The target of a large group is worked out beside the decisions about it, and written if the group has not changed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.unit.groups.group_bench import GroupBench
+
+from odradek.groups.consumer.kind import ConsumerGroups
+from odradek.groups.consumer.settings import ConsumerSettings
+from odradek.groups.kinds import Caller
+from odradek.groups.large_targets import AT_ONCE_MAX, LargeTarget
+from odradek.groups.share.kind import ShareGroups
+from odradek.groups.share.settings import ShareSettings
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.share.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+CALLER = Caller(client_id="client", client_host="/127.0.0.1", api_version=1)
+CONSUMER, SHARE = "consumer", "share"
+
+
+class Beside:
+    """`LargeTargets` whose work is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[LargeTarget] = []
+
+    def is_wanted(self, group_id: str, epoch: int) -> bool:
+        return not self.begun
+
+    def begin(self, target: LargeTarget) -> None:
+        self.begun.append(target)
+
+    def finish(self, world: World) -> None:
+        target = self.begun.pop()
+        answer = target.compute()
+        world.bench.execute(lambda machine, now: target.write(machine, now, answer))
+
+
+class World:
+    """A group of one kind, whose members read a topic of many partitions."""
+
+    def __init__(self, kind: str, partition_count: int = AT_ONCE_MAX, **bench: Any) -> None:
+        self.beside = Beside()
+        self._is_share = kind == SHARE
+        self._consumers = ConsumerGroups(lambda _: ConsumerSettings(assignment_interval_ms=0))
+        self._shares = ShareGroups(lambda _: ShareSettings(assignment_interval_ms=0))
+        kinds = [self._consumers.parts(), self._shares.parts()]
+        self.bench = GroupBench(
+            topics={"t": partition_count}, kinds=kinds, large_targets=self.beside, **bench
+        )
+        self._epochs: dict[int, int] = {}
+
+    def beat(self, member: int) -> int:
+        """How many partitions the group's target has for the member after its heartbeat."""
+        said = {
+            "group_id": "g",
+            "member_id": str(UUID(int=member)),
+            "member_epoch": self._epochs.get(member, 0),
+        }
+        operation: Any
+        if self._is_share:
+            names = None if member in self._epochs else ["t"]
+            shared = ShareGroupHeartbeatRequest(**said, subscribed_topic_names=names)
+            operation = partial(self._shares.heartbeat, request=shared, caller=CALLER)
+        else:
+            request = ConsumerGroupHeartbeatRequest(
+                **said, rebalance_timeout_ms=30_000, subscribed_topic_names=["t"], topic_partitions=[]
+            )
+            operation = partial(self._consumers.heartbeat, request=request, caller=CALLER)
+        self._epochs[member] = self.bench.execute(operation).member_epoch
+        return self.targets().get(member, 0)
+
+    def targets(self) -> dict[int, int]:
+        group: Any = self.bench.machine.groups["g"]
+        return {
+            UUID(member_id).int: sum(map(len, share.values())) for member_id, share in group.targets.items()
+        }
+
+    def begin_to_read(self) -> None:
+        """A share group has its partitions with the target after the first."""
+        if self._is_share:
+            self.beat(1)
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE])
+def test_a_heartbeat_goes_on_without_the_target_and_a_later_one_has_it(kind: str) -> None:
+    world = World(kind)
+    world.beat(1)
+    world.begin_to_read()
+    assert world.targets().get(1, 0) == 0
+    assert len(world.beside.begun) == 1
+    world.beside.finish(world)
+    assert world.beat(1) == AT_ONCE_MAX
+    assert not world.beside.begun
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE])
+def test_a_target_for_an_older_epoch_is_dropped_and_worked_out_again(kind: str) -> None:
+    world = World(kind)
+    world.beat(1)
+    world.begin_to_read()
+    world.beat(2)
+    world.beside.finish(world)
+    assert not world.targets()
+    world.beside.finish(world)
+    assert world.targets() == {1: AT_ONCE_MAX // 2, 2: AT_ONCE_MAX // 2}
+
+
+def test_a_target_for_fewer_partitions_than_a_topic_has_by_now_is_dropped() -> None:
+    world = World(CONSUMER)
+    world.beat(1)
+    world.bench.topics.create("t", AT_ONCE_MAX + 10)
+    world.beside.finish(world)
+    assert not world.targets()
+    world.beside.finish(world)
+    assert world.targets() == {1: AT_ONCE_MAX + 10}
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE])
+def test_the_target_of_a_small_group_is_worked_out_at_once(kind: str) -> None:
+    world = World(kind, partition_count=10)
+    world.beat(1)
+    world.begin_to_read()
+    assert world.beat(1) == 10
+    assert not world.beside.begun
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE])
+def test_a_target_that_comes_after_a_restart_of_the_coordinator_counts_if_the_group_is_the_same(
+    kind: str,
+) -> None:
+    world = World(kind)
+    world.beat(1)
+    world.begin_to_read()
+    world.bench.restart()
+    world.beside.finish(world)
+    assert world.targets() == {1: AT_ONCE_MAX}
+
+
+def test_a_target_that_no_batch_can_hold_is_refused_and_nothing_is_written() -> None:
+    world = World(CONSUMER, batch_bytes_max=10_000)
+    world.beat(1)
+    with pytest.raises(KafkaError) as refusal:
+        world.beside.finish(world)
+    assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not world.targets()
