@@ -18,6 +18,8 @@ from odradek.broker.handlers import Handlers
 from odradek.broker.replicas.replica_manager import Replicas
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
+from odradek.config.cluster import ReplicationConfig
+from odradek.config.server import ServerConfig, StorageConfig
 from odradek.model.ids import BrokerId, LeaderEpoch
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.peer_connection import PeerUnreachable
@@ -120,7 +122,9 @@ class Node:
         self.me = me
         self.controller = controller
         self.config = BrokerConfig(
-            node_id=me, log_dirs=(str(directory),), replica_fetch_backoff_ms=50, **settings
+            server=ServerConfig(node_id=me),
+            storage=StorageConfig(log_dirs=(str(directory),)),
+            replication=ReplicationConfig(replica_fetch_backoff_ms=50, **settings),
         )
         self.runtime = real_runtime()
         self.epoch = 100 + me
@@ -130,7 +134,7 @@ class Node:
 
     async def start(self) -> None:
         self.epoch += 10
-        self.directories = LogDirectories.open(self.runtime, self.config.log_dirs, node_id=self.me)
+        self.directories = LogDirectories.open(self.runtime, self.config.storage.log_dirs, node_id=self.me)
         member = Membership(broker_id=BrokerId(self.me), lag_s_max=30.0, proposals=self.controller)
         self.replicas = Replicas(
             self.runtime,
@@ -156,7 +160,7 @@ class Node:
                 self.peers,
                 me=BrokerId(self.me),
                 broker_epoch=lambda: self.epoch,
-                config=lambda: self.config,
+                config=lambda: self.config.replication,
             )
         )
         self.cluster = SimpleNamespace(image=self.controller.image(), leads=True)

@@ -34,7 +34,7 @@ async def controller() -> Controller:
 def damage(node: Node, offset: int, index: int = 0) -> None:
     """Flip bits in the batch that begins with the offset."""
     before = sum(len(raw) for base, _, raw in content(node.partition(index)) if base <= offset)
-    path = next((Path(node.config.log_dirs[0]) / f"t-{index}").glob("*.log"))
+    path = next((Path(node.config.storage.log_dirs[0]) / f"t-{index}").glob("*.log"))
     with path.open("r+b") as file:
         file.seek(before - 3)
         file.write(b"\x00\x01\x02")
@@ -260,9 +260,12 @@ async def test_a_marked_replica_out_of_sync_is_copied_at_the_rate_and_others_at_
         slow.configure(
             replace(
                 normal,
-                leader_replication_throttled_rate=1000,
-                follower_replication_throttled_rate=1000,
-                replication_quota_window_num=1,
+                replication=replace(
+                    normal.replication,
+                    leader_replication_throttled_rate=1000,
+                    follower_replication_throttled_rate=1000,
+                    replication_quota_window_num=1,
+                ),
             )
         )
         controller.grants = False

@@ -122,7 +122,7 @@ class Broker:
     def watch_loop(self) -> None:
         """Notice from now on, until the broker stops, when something holds the event loop. Not in the simulator: it looks
         with a thread of its own."""
-        limit_ms = self._current_config().odradek_loop_held_warn_ms
+        limit_ms = self._current_config().server.odradek_loop_held_warn_ms
         if self.loop_watch is None and limit_ms > 0:
             from odradek.broker.loop_monitor import watch_loop
 
@@ -133,14 +133,14 @@ class Broker:
         stores = await open_stores(config, runtime, self._open_registry)
         directories = self._directories = stores.directories
         registry = self._registry = stores.registry
-        me = BrokerId(config.node_id)
+        me = BrokerId(config.server.node_id)
         image = await _first_image(registry, directories.cluster_id)
         cluster = self._cluster = ClusterLink(
             runtime, registry, image, broker_id=me, apply=self._apply, request_timeout_s=_PEER_SECONDS
         )
         config = self._with_dynamic(image)
         proposals = self._proposals = Proposals(cluster, me, self._handlers.__getitem__, self._wired)
-        lag_s_max = config.replica_lag_time_max_ms / 1000
+        lag_s_max = config.replication.replica_lag_time_max_ms / 1000
         replicas = self._replicas = Replicas(
             runtime,
             directories,
@@ -160,7 +160,7 @@ class Broker:
             cluster=cluster,
             replicas=replicas,
             fetch_sessions=FetchSessions(
-                slots=config.max_incremental_fetch_session_cache_slots,
+                slots=config.server.max_incremental_fetch_session_cache_slots,
                 eviction_seconds=_SESSION_EVICTION_SECONDS,
                 chance=runtime.entropy.uniform,
             ),
@@ -181,7 +181,7 @@ class Broker:
         _log.info(
             "broker_started",
             address=self.address,
-            node=config.node_id,
+            node=config.server.node_id,
             cluster=directories.cluster_id,
             topics=len(cluster.image.topics),
         )
@@ -193,8 +193,8 @@ class Broker:
         me = registration(config, self.addresses, directory_id=_directory_id(directories))
         inherited = topic_config({}, config)
         defaults = ClusterDefaults(
-            partition_count=config.num_partitions,
-            replication_factor=config.default_replication_factor,
+            partition_count=config.topics.num_partitions,
+            replication_factor=config.topics.default_replication_factor,
             check_configs=lambda configs: _check_configs(configs, self._current_config()),
             descriptors=self._runtime.descriptors,
             rules=TopicRules(
@@ -230,7 +230,7 @@ class Broker:
 
     def _report(self) -> BrokerReport:
         replicas = self._wired().replicas  # also while it stops
-        me = BrokerId(self._config.node_id)
+        me = BrokerId(self._config.server.node_id)
         return BrokerReport(
             broker_id=me,
             broker_epoch=-1,
@@ -293,15 +293,15 @@ class Broker:
         parts.answer_room_bytes = server.answers.room_bytes
         parts.serve = dispatcher.handle
         advertised = {
-            listener.name: (listener.host, listener.port) for listener in config.advertised_listeners
+            listener.name: (listener.host, listener.port) for listener in config.network.advertised_listeners
         }
-        for listener in config.listeners:
+        for listener in config.network.listeners:
             opened = OpenListener(
                 name=listener.name,
                 advertised=advertised.get(listener.name),
-                broker_id=config.node_id,
-                is_for_brokers=len(config.listeners) > 1
-                and listener.name == config.inter_broker_listener_name,
+                broker_id=config.server.node_id,
+                is_for_brokers=len(config.network.listeners) > 1
+                and listener.name == config.network.inter_broker_listener_name,
             )
             port = await server.listen(opened, listener.host, listener.port)
             self.addresses.append((listener.host, port))
@@ -331,7 +331,7 @@ class Broker:
         self._server = self._cluster = self._replicas = self._registry = self._directories = None
         async with AsyncExitStack() as ending:  # the last that is pushed is the first that ends
             if directories is not None:
-                ending.callback(_log.info, "broker_stopped", node=self._config.node_id)
+                ending.callback(_log.info, "broker_stopped", node=self._config.server.node_id)
                 ending.callback(directories.close)
             moves = None if self._parts is None else self._parts.moves
             if registry is not None:
@@ -435,21 +435,25 @@ class Broker:
 
     def _start_background(self, config: BrokerConfig, replicas: Replicas) -> None:
         every: list[tuple[str, float | Callable[[], float], Callable[[], Awaitable[None]]]] = [
-            ("retention", config.log_retention_check_interval_ms / 1000, replicas.apply_retention),
+            ("retention", config.storage.log_retention_check_interval_ms / 1000, replicas.apply_retention),
             (
                 "checkpoints",
-                config.log_flush_offset_checkpoint_interval_ms / 1000,
+                config.storage.log_flush_offset_checkpoint_interval_ms / 1000,
                 self._write_checkpoints,
             ),
             ("extents", _EXTENTS_SECONDS, replicas.write_extents),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
             ("made logs", _MADE_LOGS_SECONDS, replicas.note_made_logs),
-            ("compaction", lambda: self._current_config().log_cleaner_backoff_ms / 1000, replicas.compact),
+            ("compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, replicas.compact),
             ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
-            ("replicas in sync", config.replica_lag_time_max_ms / 2000, replicas.check_in_sync_replicas),
+            (
+                "replicas in sync",
+                config.replication.replica_lag_time_max_ms / 2000,
+                replicas.check_in_sync_replicas,
+            ),
             (
                 "share state",
-                config.share_coordinator_state_topic_prune_interval_ms / 1000,
+                config.share_coordinator.state_topic_prune_interval_ms / 1000,
                 self._prune_share_state,
             ),
         ]
@@ -511,7 +515,7 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
 
 def _dynamic(config: BrokerConfig, image: ClusterImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Dynamic settings of all brokers, and of this one."""
-    return image.broker_configs, image.resource_configs.get((BROKER, str(config.node_id)), {})
+    return image.broker_configs, image.resource_configs.get((BROKER, str(config.server.node_id)), {})
 
 
 def _pace(parts: Parts, host: str) -> tuple[float, bool]:
@@ -523,20 +527,22 @@ def _pace(parts: Parts, host: str) -> tuple[float, bool]:
 
 def _limits(config: BrokerConfig, runtime: Runtime) -> ServerLimits:
     return ServerLimits(
-        frame_bytes_max=config.socket_request_max_bytes,
-        in_flight_max=config.queued_max_requests,
-        connections_max=config.max_connections,
+        frame_bytes_max=config.network.socket_request_max_bytes,
+        in_flight_max=config.network.queued_max_requests,
+        connections_max=config.network.max_connections,
         descriptors_max=runtime.descriptors.connections,
-        connections_per_host_max=config.max_connections_per_ip,
-        connections_per_host_overrides=config.max_connections_per_ip_overrides,
-        idle_seconds_max=config.connections_max_idle_ms / 1000
-        if config.connections_max_idle_ms > 0
+        connections_per_host_max=config.network.max_connections_per_ip,
+        connections_per_host_overrides=config.network.max_connections_per_ip_overrides,
+        idle_seconds_max=config.network.connections_max_idle_ms / 1000
+        if config.network.connections_max_idle_ms > 0
         else 1e12,
-        request_bytes_max=config.queued_max_request_bytes if config.queued_max_request_bytes > 0 else None,
-        response_bytes_max=config.queued_max_response_bytes,
-        backlog=config.socket_listen_backlog_size,
-        send_buffer_bytes=config.socket_send_buffer_bytes,
-        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        request_bytes_max=config.network.queued_max_request_bytes
+        if config.network.queued_max_request_bytes > 0
+        else None,
+        response_bytes_max=config.network.queued_max_response_bytes,
+        backlog=config.network.socket_listen_backlog_size,
+        send_buffer_bytes=config.network.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.network.socket_receive_buffer_bytes,
     )
 
 

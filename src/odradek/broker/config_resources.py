@@ -66,10 +66,10 @@ def topic_resource(parts: Parts, name: str) -> TopicImage:
 
 def broker_resource(parts: Parts, name: str) -> None:
     """Check that the name is this broker's id, or "" for the default of all brokers."""
-    if name not in ("", str(parts.config.node_id)):
+    if name not in ("", str(parts.config.server.node_id)):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {name!r} is unknown here: ask for {parts.config.node_id}, or '' for all",
+            f"broker {name!r} is unknown here: ask for {parts.config.server.node_id}, or '' for all",
         )
 
 
@@ -93,10 +93,10 @@ def _holds_replicas(parts: Parts, name: str) -> bool:
 
 def logger_resource(parts: Parts, name: str) -> None:
     """Check that the name is this broker's id: loggers belong to one process."""
-    if name != str(parts.config.node_id):
+    if name != str(parts.config.server.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {name!r} is unknown here: the loggers are those of {parts.config.node_id}",
+            f"broker {name!r} is unknown here: the loggers are those of {parts.config.server.node_id}",
         )
 
 

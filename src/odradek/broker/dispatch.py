@@ -48,7 +48,7 @@ class Dispatcher:
         self._quotas = quotas or Quotas()
         self._served = served
         self._routes: dict[int, tuple[Api, Served]] = {}
-        self._for_brokers = parts.config.inter_broker_listener_name
+        self._for_brokers = parts.config.network.inter_broker_listener_name
         """Where brokers are served, if not everywhere."""
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:

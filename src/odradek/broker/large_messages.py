@@ -24,7 +24,9 @@ _log = events.get("broker")
 async def read(parts: Parts, header: RequestHeader, frame: Buffer, position: int) -> Message:
     """The request in a frame. TooManyElements when it has more than the setting allows."""
     request = APIS[header.api_key].request
-    steps = decode_steps(request, header.api_version, frame, position, parts.config.max_request_elements)
+    steps = decode_steps(
+        request, header.api_version, frame, position, parts.config.network.max_request_elements
+    )
     message, _ = await parts.turns.begin().drive(steps)
     return message
 
@@ -35,7 +37,7 @@ def refusal(config: BrokerConfig, header: RequestHeader) -> Message:
     """
     api = APIS[header.api_key]
     reason = (
-        f"the request has more than max.request.elements={config.max_request_elements} elements: "
+        f"the request has more than max.request.elements={config.network.max_request_elements} elements: "
         "ask for fewer at once, or raise that setting"
     )
     fields = {

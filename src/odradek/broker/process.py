@@ -35,7 +35,9 @@ def run(
     `lifeline` is a file descriptor that whoever started us holds the other end of: when it closes, we stop.
     Prints `ready HOST:PORT` on standard output once it accepts connections; everything else goes to standard error.
     """
-    events.configure(level=log_level, json_lines=json_log, peer_lines_max=config.odradek_log_peer_lines_max)
+    events.configure(
+        level=log_level, json_lines=json_log, peer_lines_max=config.server.odradek_log_peer_lines_max
+    )
     raise_limit()
     for warning in warnings:
         _log.warning("setting_ignored", reason=warning)
@@ -43,7 +45,7 @@ def run(
 
 
 async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
-    broker = Broker(config, real_runtime(threads=config.num_io_threads))
+    broker = Broker(config, real_runtime(threads=config.server.num_io_threads))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

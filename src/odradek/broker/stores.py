@@ -33,7 +33,7 @@ async def open_stores(config: BrokerConfig, runtime: Runtime, open_registry: Ope
     """
     if open_registry is None and _keeps_registry(config):
         return await _with_own_registry(config, runtime)
-    registry = await (open_registry or _open_registry)(config, runtime, config.log_dirs[0])
+    registry = await (open_registry or _open_registry)(config, runtime, config.storage.log_dirs[0])
     try:
         cluster_id = await join_cluster(
             registry, known=_known_cluster(config, runtime), may_found=False, new_id=_new_id(runtime)
@@ -63,30 +63,30 @@ async def _with_own_registry(config: BrokerConfig, runtime: Runtime) -> Stores:
 
 
 def _keeps_registry(config: BrokerConfig) -> bool:
-    return not config.zookeeper_connect and config.registry_dir in (None, config.log_dirs[0])
+    return not config.zookeeper.connect and config.cluster.registry_dir in (None, config.storage.log_dirs[0])
 
 
 async def _open_registry(config: BrokerConfig, runtime: Runtime, home: str) -> Registry:
     """ZooKeeper where it is configured, else the registry in a directory of this machine."""
-    if config.zookeeper_connect:
+    if config.zookeeper.connect:
         from odradek.registry.zookeeper import ZooKeeperRegistry
 
-        return await ZooKeeperRegistry.open(config, runtime)
-    directory = config.registry_dir or home
+        return await ZooKeeperRegistry.open(config.zookeeper, runtime)
+    directory = config.cluster.registry_dir or home
     runtime.disk.make_directory(directory)
     return EmbeddedRegistry.open(
-        runtime, directory, session_timeout_s=config.broker_session_timeout_ms / 1000
+        runtime, directory, session_timeout_s=config.cluster.broker_session_timeout_ms / 1000
     )
 
 
 def _open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: str | None) -> LogDirectories:
     return LogDirectories.open(
         runtime,
-        config.log_dirs,
-        node_id=config.node_id,
+        config.storage.log_dirs,
+        node_id=config.server.node_id,
         cluster_id=cluster_id,
         new_cluster_id=_new_id(runtime),
-        producer_expiration_ms=config.producer_id_expiration_ms,
+        producer_expiration_ms=config.storage.producer_id_expiration_ms,
     )
 
 
@@ -94,7 +94,7 @@ def _known_cluster(config: BrokerConfig, runtime: Runtime) -> str | None:
     """The cluster that the data belongs to; None when it is new. Whether all directories agree is looked at when they are
     opened.
     """
-    for directory in config.log_dirs:
+    for directory in config.storage.log_dirs:
         path = posixpath.join(directory, _IDENTITY)
         if runtime.disk.exists(path):
             for line in runtime.disk.read(path).decode(errors="replace").splitlines():

@@ -37,12 +37,14 @@ _RATE_MIN: Final = 1e-9
 
 def quota_terms(config: BrokerConfig) -> QuotaTerms:
     return QuotaTerms(
-        window=Window(sample_count=config.quota_window_num, sample_seconds=config.quota_window_size_seconds),
-        mutation_window=Window(
-            sample_count=config.controller_quota_window_num,
-            sample_seconds=config.controller_quota_window_size_seconds,
+        window=Window(
+            sample_count=config.quota.quota_window_num, sample_seconds=config.quota.quota_window_size_seconds
         ),
-        broker_connections_per_second=max(config.max_connection_creation_rate, _RATE_MIN),
+        mutation_window=Window(
+            sample_count=config.quota.controller_quota_window_num,
+            sample_seconds=config.quota.controller_quota_window_size_seconds,
+        ),
+        broker_connections_per_second=max(config.network.max_connection_creation_rate, _RATE_MIN),
     )
 
 

@@ -7,7 +7,7 @@ In Python a setting is a keyword argument with underscores (`linger_ms=5`); `fro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
@@ -16,18 +16,15 @@ from odradek.client.groups.assignors import assignors_of
 from odradek.client.network.address import Address, parse_bootstrap
 from odradek.config.definition import (
     INT_MAX,
-    LONG_MAX,
     Bounds,
-    Importance,
     Setting,
     SettingType,
     at_least,
     between,
-    declare,
-    declared,
     nearest,
     one_of,
 )
+from odradek.config.section import HIGH, STRING, Boolean, Int, Long, Section, String, section, setting
 from odradek.model.errors import ConfigError
 
 _NO_IDLE_LIMIT: Final = -1
@@ -48,97 +45,59 @@ _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
 """What to say about settings that a Kafka user may well bring along."""
 
 
-def _whole(key: str, default: int, meaning: str, *, least: int = 0, most: int = INT_MAX, **more: Any) -> Any:
-    kind = SettingType.INT if most <= INT_MAX else SettingType.LONG
-    valid = between(least, most) if most < INT_MAX else at_least(least)
-    return declare(Setting(key=key, type=kind, default=default, meaning=meaning, valid=valid, **more))
-
-
-def _flag(key: str, default: bool, meaning: str) -> Any:
-    return declare(Setting(key=key, type=SettingType.BOOLEAN, default=default, meaning=meaning))
-
-
-def _word(key: str, default: str, meaning: str, *allowed: str) -> Any:
-    valid = one_of(*allowed) if allowed else None
-    return declare(Setting(key=key, type=SettingType.STRING, default=default, meaning=meaning, valid=valid))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSettings:
+@section()
+class ClientSettings(Section):
     """What every client has."""
 
     bootstrap: tuple[Address, ...]
     """Where to ask for the cluster first: `bootstrap.servers`, parsed."""
 
-    client_id: str = _word("client.id", "odradek", "a name that shows in the brokers' logs and quotas")
-    security_protocol: str = _word(
-        "security.protocol",
-        "PLAINTEXT",
-        "how to talk to brokers; only PLAINTEXT in this version",
-        "PLAINTEXT",
-    )
-    request_timeout_ms: int = _whole(
-        "request.timeout.ms",
-        30_000,
-        "how long to wait for one answer before the connection is given up",
-        least=1,
-    )
-    retry_backoff_ms: int = _whole(
-        "retry.backoff.ms", 100, "the first pause before a retry; it doubles each time"
-    )
-    retry_backoff_max_ms: int = _whole("retry.backoff.max.ms", 1_000, "the longest pause before a retry")
-    reconnect_backoff_ms: int = _whole(
-        "reconnect.backoff.ms",
-        50,
-        "the first pause before connecting again to a broker that could not be reached",
-    )
-    reconnect_backoff_max_ms: int = _whole("reconnect.backoff.max.ms", 1_000, "the longest such pause")
-    socket_connection_setup_timeout_ms: int = _whole(
-        "socket.connection.setup.timeout.ms", 10_000, "how long connecting and greeting may take", least=1
-    )
-    connections_max_idle_ms: int = _whole(
-        "connections.max.idle.ms",
-        540_000,
-        "close a connection unused for this long; -1: never",
-        least=_NO_IDLE_LIMIT,
-    )
-    metadata_max_age_ms: int = _whole(
-        "metadata.max.age.ms",
-        300_000,
-        "ask for metadata again after this long even when nothing seems wrong",
-        least=1,
-    )
-    send_buffer_bytes: int = _whole(
-        "send.buffer.bytes", -1, "SO_SNDBUF; -1 leaves it to the system, which adapts it", least=-1
-    )
-    receive_buffer_bytes: int = _whole(
-        "receive.buffer.bytes", -1, "SO_RCVBUF; -1 leaves it to the system, which adapts it", least=-1
-    )
-    response_bytes_max: int = _whole(
-        "response.bytes.max",
-        256 << 20,
-        "Odradek's own: the largest answer to accept from a broker",
-        least=1 << 16,
-    )
+    # fmt: off
+    client_id: String = setting(default="odradek", meaning=
+        "a name that shows in the brokers' logs and quotas")
+    security_protocol: String = setting(default="PLAINTEXT", valid=one_of("PLAINTEXT"), meaning=
+        "how to talk to brokers; only PLAINTEXT in this version")
+    request_timeout_ms: Int = setting(default=30_000, valid=at_least(1), meaning=
+        "how long to wait for one answer before the connection is given up")
+    retry_backoff_ms: Int = setting(default=100, valid=at_least(0), meaning=
+        "the first pause before a retry; it doubles each time")
+    retry_backoff_max_ms: Int = setting(default=1_000, valid=at_least(0), meaning=
+        "the longest pause before a retry")
+    reconnect_backoff_ms: Int = setting(default=50, valid=at_least(0), meaning=
+        "the first pause before connecting again to a broker that could not be reached")
+    reconnect_backoff_max_ms: Int = setting(default=1_000, valid=at_least(0), meaning=
+        "the longest such pause")
+    socket_connection_setup_timeout_ms: Int = setting(default=10_000, valid=at_least(1), meaning=
+        "how long connecting and greeting may take")
+    connections_max_idle_ms: Int = setting(default=540_000, valid=at_least(_NO_IDLE_LIMIT), meaning=
+        "close a connection unused for this long; -1: never")
+    metadata_max_age_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
+        "ask for metadata again after this long even when nothing seems wrong")
+    send_buffer_bytes: Int = setting(default=-1, valid=at_least(-1), meaning=
+        "SO_SNDBUF; -1 leaves it to the system, which adapts it")
+    receive_buffer_bytes: Int = setting(default=-1, valid=at_least(-1), meaning=
+        "SO_RCVBUF; -1 leaves it to the system, which adapts it")
+    response_bytes_max: Int = setting(default=256 << 20, valid=at_least(1 << 16), meaning=
+        "Odradek's own: the largest answer to accept from a broker")
+    # fmt: on
 
     WHOSE: ClassVar[str] = "client"
 
     @classmethod
     def of(cls, bootstrap_servers: str | list[str] | tuple[str, ...], given: Mapping[str, object]) -> Self:
         """From keyword arguments; ConfigError names what is unknown or not allowed."""
-        declared_here = declared(cls)
         values: dict[str, Any] = {}
         for name, value in given.items():
-            setting = declared_here.get(name)
+            setting = cls.settings.get(name)
             if setting is None:
-                raise ConfigError(_unknown(cls.WHOSE, name, [*declared_here, "bootstrap_servers"]))
+                raise ConfigError(_unknown(cls.WHOSE, name, [*cls.settings, "bootstrap_servers"]))
             values[name] = _checked(setting, value)
         return cls(bootstrap=parse_bootstrap(bootstrap_servers), **values)._completed(frozenset(values))
 
     @classmethod
     def arguments(cls, config: Mapping[str, object]) -> dict[str, Any]:
         """Keyword arguments for a client from a mapping with Kafka's own names; values are checked later, by `of`."""
-        names = {setting.key: name for name, setting in declared(cls).items()}
+        names = {setting.key: name for name, setting in cls.settings.items()}
         names["bootstrap.servers"] = "bootstrap_servers"
         arguments: dict[str, Any] = {}
         for key, value in config.items():
@@ -154,88 +113,54 @@ class ClientSettings:
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section()
 class ProducerSettings(ClientSettings):
     """A producer's."""
 
     WHOSE: ClassVar[str] = "producer"
 
-    transactional_id: str = _word(
-        "transactional.id",
-        "",
-        "a name under which transactions survive this process, and by which older ones are fenced; empty: none",
-    )
-    transaction_timeout_ms: int = _whole(
-        "transaction.timeout.ms",
-        60_000,
-        "brokers abort a transaction that stays open for longer",
-        least=1,
-    )
-
-    acks: int = field(
-        default=-1,
-        metadata={
-            "setting": Setting(
-                key="acks",
-                type=SettingType.STRING,
-                default="all",
-                meaning="who must have a batch before it counts as sent: 0 nobody, 1 the leader, all in-sync replicas",
-                valid=one_of("all", "-1", "0", "1"),
-                importance=Importance.HIGH,
-            )
-        },
-    )
+    # fmt: off
+    transactional_id: String = setting(default="", meaning=
+        "a name under which transactions survive this process, and by which older ones are fenced; empty: none")
+    transaction_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
+        "brokers abort a transaction that stays open for longer")
+    acks: int = setting(default=-1, written_default="all", valid=one_of("all", "-1", "0", "1"), importance=HIGH,
+        type_=STRING, meaning=
+        "who must have a batch before it counts as sent: 0 nobody, 1 the leader, all in-sync replicas")
     """-1 stands for all."""
-    enable_idempotence: bool = _flag(
-        "enable.idempotence", True, "brokers drop duplicates that retries make, and order is kept"
-    )
-    linger_ms: int = _whole("linger.ms", 5, "how long a batch waits for more records before it is sent")
-    batch_size: int = _whole(
-        "batch.size", 16_384, "bytes of a batch, before compression; a larger record goes alone"
-    )
-    buffer_memory: int = _whole(
-        "buffer.memory", 32 << 20, "bytes that may wait to be sent; beyond, send() waits", most=LONG_MAX
-    )
-    max_block_ms: int = _whole(
-        "max.block.ms", 60_000, "how long send() may wait for room or for a topic's metadata", most=LONG_MAX
-    )
-    max_request_size: int = _whole(
-        "max.request.size", 1 << 20, "the largest record, and the largest request", least=1_024
-    )
-    max_in_flight_requests_per_connection: int = _whole(
-        "max.in.flight.requests.per.connection",
-        5,
-        "requests under way to one broker; at most 5 if idempotent",
-        least=1,
-    )
-    metadata_max_idle_ms: int = _whole(
-        "metadata.max.idle.ms",
-        300_000,
-        "stop asking about a topic that was not sent to for this long",
-        least=5_000,
-    )
-    delivery_timeout_ms: int = _whole(
-        "delivery.timeout.ms", 120_000, "after this long a record is given up, retries included", least=1
-    )
-    retries: int = _whole("retries", INT_MAX, "how often a batch is tried again, within the delivery timeout")
-    compression_type: str = _word(
-        "compression.type", "none", "how batches are compressed", "none", "gzip", "snappy", "lz4", "zstd"
-    )
-    compression_gzip_level: int = _whole(
-        "compression.gzip.level", -1, "1 to 9; -1: the usual one", least=-1, most=9
-    )
-    compression_lz4_level: int = _whole(
-        "compression.lz4.level", 0, "0 to 16; above 2 slow and small", least=0, most=16
-    )
-    compression_zstd_level: int = _whole("compression.zstd.level", 3, "1 to 22", least=1, most=22)
-    partitioner_adaptive_partitioning_enable: bool = _flag(
-        "partitioner.adaptive.partitioning.enable",
-        True,
-        "records without a key go more often where the queue is short",
-    )
-    partitioner_ignore_keys: bool = _flag(
-        "partitioner.ignore.keys", False, "spread records with a key as if they had none"
-    )
+    enable_idempotence: Boolean = setting(default=True, meaning=
+        "brokers drop duplicates that retries make, and order is kept")
+    linger_ms: Int = setting(default=5, valid=at_least(0), meaning=
+        "how long a batch waits for more records before it is sent")
+    batch_size: Int = setting(default=16_384, valid=at_least(0), meaning=
+        "bytes of a batch, before compression; a larger record goes alone")
+    buffer_memory: Long = setting(default=32 << 20, valid=at_least(0), meaning=
+        "bytes that may wait to be sent; beyond, send() waits")
+    max_block_ms: Long = setting(default=60_000, valid=at_least(0), meaning=
+        "how long send() may wait for room or for a topic's metadata")
+    max_request_size: Int = setting(default=1 << 20, valid=at_least(1_024), meaning=
+        "the largest record, and the largest request")
+    max_in_flight_requests_per_connection: Int = setting(default=5, valid=at_least(1), meaning=
+        "requests under way to one broker; at most 5 if idempotent")
+    metadata_max_idle_ms: Int = setting(default=300_000, valid=at_least(5_000), meaning=
+        "stop asking about a topic that was not sent to for this long")
+    delivery_timeout_ms: Int = setting(default=120_000, valid=at_least(1), meaning=
+        "after this long a record is given up, retries included")
+    retries: Int = setting(default=INT_MAX, valid=at_least(0), meaning=
+        "how often a batch is tried again, within the delivery timeout")
+    compression_type: String = setting(default="none", valid=one_of("none", "gzip", "snappy", "lz4", "zstd"), meaning=
+        "how batches are compressed")
+    compression_gzip_level: Int = setting(default=-1, valid=between(-1, 9), meaning=
+        "1 to 9; -1: the usual one")
+    compression_lz4_level: Int = setting(default=0, valid=between(0, 16), meaning=
+        "0 to 16; above 2 slow and small")
+    compression_zstd_level: Int = setting(default=3, valid=between(1, 22), meaning=
+        "1 to 22")
+    partitioner_adaptive_partitioning_enable: Boolean = setting(default=True, meaning=
+        "records without a key go more often where the queue is short")
+    partitioner_ignore_keys: Boolean = setting(default=False, meaning=
+        "spread records with a key as if they had none")
+    # fmt: on
 
     @property
     def codec_level(self) -> int | None:
@@ -277,96 +202,57 @@ class ProducerSettings(ClientSettings):
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section()
 class ConsumerSettings(ClientSettings):
     """A consumer's."""
 
     WHOSE: ClassVar[str] = "consumer"
 
-    group_id: str = _word(
-        "group.id", "", "the group that this consumer reads with and commits for; empty: none"
-    )
-    group_instance_id: str = _word(
-        "group.instance.id",
-        "",
-        "a name that outlives restarts: a static member keeps its partitions while it is away (KIP-345)",
-    )
-    group_protocol: str = _word(
-        "group.protocol",
-        "classic",
-        "classic: members agree among themselves; consumer: the broker assigns (KIP-848)",
-        "classic",
-        "consumer",
-    )
-    group_remote_assignor: str = _word(
-        "group.remote.assignor",
-        "",
-        "with group.protocol=consumer: uniform or range; empty: the broker's choice",
-    )
-    partition_assignment_strategy: str = _word(
-        "partition.assignment.strategy",
-        "range,cooperative-sticky",
-        "with group.protocol=classic: range, roundrobin, sticky, cooperative-sticky; what all members have is used",
-    )
-    session_timeout_ms: int = _whole(
-        "session.timeout.ms", 45_000, "a member that is not heard of for this long is dead", least=1
-    )
-    heartbeat_interval_ms: int = _whole(
-        "heartbeat.interval.ms", 3_000, "how often a member shows that it is alive", least=1
-    )
-    max_poll_interval_ms: int = _whole(
-        "max.poll.interval.ms",
-        300_000,
-        "a member whose user does not poll for this long leaves the group; the limit for a rebalance, too",
-        least=1,
-    )
-    enable_auto_commit: bool = _flag(
-        "enable.auto.commit", True, "commit, inside poll() and close(), what earlier polls have returned"
-    )
-    auto_commit_interval_ms: int = _whole("auto.commit.interval.ms", 5_000, "how often")
-    auto_offset_reset: str = declare(
-        Setting(
-            key="auto.offset.reset",
-            type=SettingType.STRING,
-            default="latest",
-            meaning="where to go when there is no position, or none that the partition still holds; none: raise",
-            valid=_RESETS,
-        )
-    )
-    fetch_min_bytes: int = _whole(
-        "fetch.min.bytes", 1, "a broker waits until it has this much to answer with"
-    )
-    fetch_max_wait_ms: int = _whole("fetch.max.wait.ms", 500, "but no longer than this")
-    fetch_max_bytes: int = _whole(
-        "fetch.max.bytes", 50 << 20, "the most that one answer should hold", least=1
-    )
-    max_partition_fetch_bytes: int = _whole(
-        "max.partition.fetch.bytes", 1 << 20, "the most of one partition in one answer", least=1
-    )
-    prefetch_max_bytes: int = _whole(
-        "prefetch.max.bytes",
-        64 << 20,
-        "Odradek's own: stop fetching ahead while this much waits for poll()",
-        least=1,
-        most=LONG_MAX,
-    )
-    max_poll_records: int = _whole("max.poll.records", 500, "the most records that poll() returns", least=1)
-    check_crcs: bool = _flag("check.crcs", True, "check each batch's CRC32C before it is read")
-    isolation_level: str = _word(
-        "isolation.level",
-        "read_uncommitted",
-        "whether records of open and aborted transactions are seen",
-        "read_uncommitted",
-        "read_committed",
-    )
-    allow_auto_create_topics: bool = _flag(
-        "allow.auto.create.topics",
-        True,
-        "let the broker create an assigned topic that does not exist, if it does that",
-    )
-    default_api_timeout_ms: int = _whole(
-        "default.api.timeout.ms", 60_000, "how long calls without a timeout of their own may take", least=1
-    )
+    # fmt: off
+    group_id: String = setting(default="", meaning=
+        "the group that this consumer reads with and commits for; empty: none")
+    group_instance_id: String = setting(default="", meaning=
+        "a name that outlives restarts: a static member keeps its partitions while it is away (KIP-345)")
+    group_protocol: String = setting(default="classic", valid=one_of("classic", "consumer"), meaning=
+        "classic: members agree among themselves; consumer: the broker assigns (KIP-848)")
+    group_remote_assignor: String = setting(default="", meaning=
+        "with group.protocol=consumer: uniform or range; empty: the broker's choice")
+    partition_assignment_strategy: String = setting(default="range,cooperative-sticky", meaning=
+        "with group.protocol=classic: range, roundrobin, sticky, cooperative-sticky; what all members have is used")
+    session_timeout_ms: Int = setting(default=45_000, valid=at_least(1), meaning=
+        "a member that is not heard of for this long is dead")
+    heartbeat_interval_ms: Int = setting(default=3_000, valid=at_least(1), meaning=
+        "how often a member shows that it is alive")
+    max_poll_interval_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
+        "a member whose user does not poll for this long leaves the group; the limit for a rebalance, too")
+    enable_auto_commit: Boolean = setting(default=True, meaning=
+        "commit, inside poll() and close(), what earlier polls have returned")
+    auto_commit_interval_ms: Int = setting(default=5_000, valid=at_least(0), meaning=
+        "how often")
+    auto_offset_reset: String = setting(default="latest", valid=_RESETS, meaning=
+        "where to go when there is no position, or none that the partition still holds; none: raise")
+    fetch_min_bytes: Int = setting(default=1, valid=at_least(0), meaning=
+        "a broker waits until it has this much to answer with")
+    fetch_max_wait_ms: Int = setting(default=500, valid=at_least(0), meaning=
+        "but no longer than this")
+    fetch_max_bytes: Int = setting(default=50 << 20, valid=at_least(1), meaning=
+        "the most that one answer should hold")
+    max_partition_fetch_bytes: Int = setting(default=1 << 20, valid=at_least(1), meaning=
+        "the most of one partition in one answer")
+    prefetch_max_bytes: Long = setting(default=64 << 20, valid=at_least(1), meaning=
+        "Odradek's own: stop fetching ahead while this much waits for poll()")
+    max_poll_records: Int = setting(default=500, valid=at_least(1), meaning=
+        "the most records that poll() returns")
+    check_crcs: Boolean = setting(default=True, meaning=
+        "check each batch's CRC32C before it is read")
+    isolation_level: String = setting(default="read_uncommitted", valid=one_of("read_uncommitted", "read_committed"),
+        meaning=
+        "whether records of open and aborted transactions are seen")
+    allow_auto_create_topics: Boolean = setting(default=True, meaning=
+        "let the broker create an assigned topic that does not exist, if it does that")
+    default_api_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
+        "how long calls without a timeout of their own may take")
+    # fmt: on
 
     @property
     def reset_duration_ms(self) -> int:
@@ -387,15 +273,16 @@ class ConsumerSettings(ClientSettings):
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section()
 class AdminSettings(ClientSettings):
     """An admin client's."""
 
     WHOSE: ClassVar[str] = "admin client"
 
-    default_api_timeout_ms: int = _whole(
-        "default.api.timeout.ms", 60_000, "how long calls without a timeout of their own may take", least=1
-    )
+    # fmt: off
+    default_api_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
+        "how long calls without a timeout of their own may take")
+    # fmt: on
 
 
 def _duration_ms(policy: str) -> int | None:

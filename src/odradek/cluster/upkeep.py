@@ -9,7 +9,7 @@ from uuid import UUID
 
 from odradek.cluster.brokers import BrokerChanges
 from odradek.cluster.changes import Changes
-from odradek.config.cluster import ClusterConfig
+from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
 from odradek.runtime.ports import Clock
@@ -121,18 +121,18 @@ class Upkeep:
             await self._partitions().elect(names, unclean=False)
 
 
-def policy_of(config: ClusterConfig) -> UpkeepPolicy:
+def policy_of(config: BrokerConfig) -> UpkeepPolicy:
     """As the settings say. Who is silent for as long as a session may be is treated alike."""
-    session_ms = config.broker_session_timeout_ms
-    if config.zookeeper_connect:
-        session_ms = config.zookeeper_session_timeout_ms
-    delay_ms = config.odradek_healing_delay_ms
+    session_ms = config.cluster.broker_session_timeout_ms
+    if config.zookeeper.connect:
+        session_ms = config.zookeeper.session_timeout_ms
+    delay_ms = config.controller.odradek_healing_delay_ms
     return UpkeepPolicy(
-        rebalances_leaders=config.auto_leader_rebalance_enable,
-        rebalance_interval_s=config.leader_imbalance_check_interval_seconds,
-        imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+        rebalances_leaders=config.controller.auto_leader_rebalance_enable,
+        rebalance_interval_s=config.controller.leader_imbalance_check_interval_seconds,
+        imbalance_percentage=config.controller.leader_imbalance_per_broker_percentage,
         healing_delay_s=None if delay_ms < 0 else delay_ms / 1000,
-        healing_partitions_max=config.odradek_healing_partitions_max,
+        healing_partitions_max=config.controller.odradek_healing_partitions_max,
         silence_s=session_ms / 1000,
     )
 

@@ -1,135 +1,58 @@
 """The settings of a broker: Kafka 4's keys, and a `BrokerConfig` with those that this version acts upon.
 
-`BROKER_SETTINGS` knows three kinds of key: the fields of `BrokerConfig`, the broker's twins of the topic
-settings (`log.retention.hours`, `message.max.bytes`, ...: they arrive in `BrokerConfig.topic_defaults`), and
+`BROKER_SETTINGS` knows three kinds of key: the rows of the sections of `BrokerConfig`, the broker's twins of the topic
+settings (`log.retention.hours`, `message.max.bytes`, ...: they arrive in `BrokerConfig.log`), and
 those that have no effect in this version (`unsupported.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from odradek.config.coordinator import CoordinatorConfig
-from odradek.config.data_directory import default_data_directory
-from odradek.config.definition import (
-    Importance,
-    Setting,
-    SettingType,
-    Update,
-    at_least,
-    by_key,
-    declared,
-    setting_field,
-)
-from odradek.config.listeners import Listener
+from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
+from odradek.config.coordinator import GroupConfig, OffsetsConfig, ShareCoordinatorConfig, TransactionConfig
+from odradek.config.definition import Importance, Scope, Setting, SettingType, Update, by_key
+from odradek.config.network import NetworkConfig, QuotaConfig
+from odradek.config.section import Path, Section, declared, section, value_at
+from odradek.config.server import CleanerConfig, ServerConfig, StorageConfig, TopicCreationConfig
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import unsupported_settings
+from odradek.config.zookeeper import ZooKeeperConfig
 
-BOOLEAN, STRING, LIST, INT = SettingType.BOOLEAN, SettingType.STRING, SettingType.LIST, SettingType.INT
+LIST, INT = SettingType.LIST, SettingType.INT
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BrokerConfig(CoordinatorConfig):
+@section()
+class BrokerConfig(Section):
     """What governs one broker. `BrokerConfig()` is a broker on 127.0.0.1:9092 with Kafka's defaults.
 
     Build it with `load`, which checks what people write; the constructor trusts its caller.
 
     Its own settings are read once, at the start, but for those that are declared dynamic. So are the defaults of topics: a
     new one reaches every log that does not override it.
-
-    The fields of a subject are in a module of their own, each a class that the next one extends, down to this one.
     """
 
-    # Who this broker is
-    node_id: int = setting_field(
-        "node.id",
-        INT,
-        1,
-        "This broker's number, unique in its cluster.",
-        at_least(0),
-        importance=HIGH,
-        synonyms=("broker.id",),
-    )
-    broker_rack: str | None = setting_field(
-        "broker.rack", STRING, None, "Where this broker stands: told to clients."
-    )
-
-    # Where it listens
-    listeners: tuple[Listener, ...] = setting_field(
-        "listeners",
-        LIST,
-        ("PLAINTEXT://127.0.0.1:9092",),
-        "Where to listen: NAME://HOST:PORT, separated by commas. No host: every interface. Port 0: any.",
-        dynamic=Update.PER_BROKER,
-        as_started=True,
-        value={"default": (Listener(),)},
-        importance=HIGH,
-    )
-    advertised_listeners: tuple[Listener, ...] = setting_field(
-        "advertised.listeners",
-        LIST,
-        None,
-        "What clients are told to connect to. Not set: the address to which they connected already.",
-        value={"default": ()},
-        importance=HIGH,
-    )
-    listener_security_protocol_map: Mapping[str, str] = setting_field(
-        "listener.security.protocol.map",
-        LIST,
-        ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
-        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
-        dynamic=Update.PER_BROKER,
-        as_started=True,
-        value={"default_factory": lambda: {"PLAINTEXT": "PLAINTEXT"}},
-        importance=LOW,
-    )
-    controller_listener_names: tuple[str, ...] = setting_field(
-        "controller.listener.names",
-        LIST,
-        (),
-        "Listeners meant for a KRaft controller. They are not opened, since there is none.",
-        importance=LOW,
-    )
-
-    # Where it keeps data
-    log_dirs: tuple[str, ...] = setting_field(
-        "log.dirs",
-        LIST,
-        None,
-        "The data directories, separated by commas; each partition lives in one of them.",
-        value={"default_factory": lambda: (default_data_directory(),)},
-        importance=HIGH,
-        synonyms=("log.dir",),
-    )
-
-    # Topics
-    auto_create_topics_enable: bool = setting_field(
-        "auto.create.topics.enable",
-        BOOLEAN,
-        True,
-        "Whether a topic is created when a client asks for one that does not exist.",
-        importance=HIGH,
-    )
-    default_replication_factor: int = setting_field(
-        "default.replication.factor",
-        INT,
-        1,
-        "Replicas of a topic whose creator does not say how many.",
-        at_least(1),
-    )
-    delete_topic_enable: bool = setting_field(
-        "delete.topic.enable", BOOLEAN, True, "Whether topics may be deleted at all.", importance=HIGH
-    )
-    num_partitions: int = setting_field(
-        "num.partitions", INT, 1, "Partitions of a topic whose creator does not say how many.", at_least(1)
-    )
-
-    topic_defaults: LogConfig = field(default_factory=LogConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    quota: QuotaConfig = field(default_factory=QuotaConfig)
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    log: LogConfig = field(default_factory=LogConfig)
     """What a topic has that sets nothing itself."""
+    topics: TopicCreationConfig = field(default_factory=TopicCreationConfig)
+    group: GroupConfig = field(default_factory=GroupConfig)
+    offsets: OffsetsConfig = field(default_factory=OffsetsConfig)
+    transaction: TransactionConfig = field(default_factory=TransactionConfig)
+    share_coordinator: ShareCoordinatorConfig = field(default_factory=ShareCoordinatorConfig)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
+
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold
     passwords."""
@@ -159,14 +82,6 @@ class BrokerConfig(CoordinatorConfig):
         from odradek.config.loading import reconfigure
 
         return reconfigure(self, defaults, own)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all fields are equal. Not left to `dataclass`, which would compile two tuples of them at every start."""
-        if not isinstance(other, BrokerConfig):
-            return NotImplemented
-        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(self))
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 TWIN_UNIT_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}
@@ -213,10 +128,9 @@ _unsupported = unsupported_settings()
 UNSUPPORTED: Final[dict[str, str]] = {setting.key: reason for setting, reason in _unsupported}
 """Known keys without effect, and how the warning about each ends."""
 
-BROKER_ATTRIBUTES: Final[dict[str, str]] = {
-    setting.key: attribute for attribute, setting in declared(BrokerConfig).items()
-}
-"""The attribute of `BrokerConfig` that carries each key."""
+_carried = [(path, setting) for path, setting in declared(BrokerConfig) if setting.scope is Scope.BROKER]
+BROKER_PATHS: Final[dict[str, Path]] = {setting.key: path for path, setting in _carried}
+"""Where `BrokerConfig` carries each key."""
 
 TWINS: Final[dict[str, str]] = {
     key: TOPIC_ATTRIBUTES[topic.key] for topic in TOPIC_SETTINGS.values() for key in topic.synonyms
@@ -225,7 +139,7 @@ TWINS: Final[dict[str, str]] = {
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = by_key(
     [
-        *declared(BrokerConfig).values(),
+        *(setting for _, setting in _carried),
         *OLDER_NAMES,
         *(
             _twin(topic, position)
@@ -235,3 +149,8 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_key(
         *(setting for setting, _ in _unsupported),
     ]
 )
+
+
+def value_of(config: BrokerConfig, key: str) -> Any:
+    """The value of one of the broker's own settings."""
+    return value_at(config, BROKER_PATHS[key])

@@ -1,17 +1,15 @@
 """What a setting is: its key, type, default, bounds and meaning, and how its text becomes a value.
 
-A setting is declared once, as a field of the dataclass that carries its value (`LogConfig`, `BrokerConfig`),
-through `declare`. The tables `TOPIC_SETTINGS` and `BROKER_SETTINGS`, the documentation and the answers to
-DescribeConfigs are all read from those declarations.
+A setting is declared once, as a row in the table of its section (`section.py`). The tables `TOPIC_SETTINGS` and
+`BROKER_SETTINGS`, the documentation and the answers to DescribeConfigs are all read from those rows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum, IntEnum
-from types import MappingProxyType
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
@@ -176,34 +174,6 @@ class Setting:
             items = tuple(item.strip() for item in text.split(",")) if text else ()
             return frozenset(items) if isinstance(self.default, frozenset) else items
         return text
-
-
-def declare(setting: Setting, **default: Any) -> Any:
-    """A dataclass field that carries the declaration of its setting.
-
-    Its default is the setting's, unless `default=` or `default_factory=` says otherwise.
-    """
-    return field(**(default or {"default": setting.default}), metadata={"setting": setting})
-
-
-def setting_field(
-    key: str,
-    type_: SettingType,
-    default: object,
-    meaning: str,
-    valid: Bounds | None = None,
-    value: Mapping[str, Any] = MappingProxyType({}),
-    **other: Any,
-) -> Any:
-    """`declare` in one go; `value` is the field's default where it differs from the setting's."""
-    return declare(
-        Setting(key=key, type=type_, default=default, meaning=meaning, valid=valid, **other), **value
-    )
-
-
-def declared(carrier: type) -> dict[str, Setting]:
-    """The settings that a dataclass declares, by attribute name, in the order of declaration."""
-    return {item.name: item.metadata["setting"] for item in fields(carrier) if "setting" in item.metadata}
 
 
 def by_key(settings: Iterable[Setting]) -> dict[str, Setting]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from odradek.config.broker import BROKER_ATTRIBUTES, BROKER_SETTINGS, OLDER_NAMES, TWINS
+from odradek.config.broker import BROKER_PATHS, BROKER_SETTINGS, OLDER_NAMES, TWINS
 from odradek.config.definition import Importance, Setting
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.config.unsupported import AREAS
@@ -84,7 +84,7 @@ def _parts() -> Iterator[str]:
     yield ".\n\n"
     yield "## Broker settings\n\n"
     yield _TABLE_HEAD
-    own = [BROKER_SETTINGS[key] for key in BROKER_ATTRIBUTES]
+    own = [BROKER_SETTINGS[key] for key in BROKER_PATHS]
     for setting in sorted([*own, *OLDER_NAMES], key=_by_importance):
         if not setting.internal:
             yield f"{_row(setting)}\n"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.config.broker import BROKER_ATTRIBUTES, BrokerConfig
+from odradek.config.broker import BROKER_PATHS, BrokerConfig, value_of
 from odradek.config.definition import Bounds, Setting, SettingType, Update, at_least, between, one_of
 from odradek.config.describe import ConfigSource, DescribedSetting, Synonym, broker_synonyms
 from odradek.model.errors import ConfigError
@@ -183,8 +183,7 @@ def _inherited(family: _Family, broker: BrokerConfig) -> Any:
 
 
 def _broker_value(key: str, broker: BrokerConfig, default: Any) -> Any:
-    attribute = BROKER_ATTRIBUTES.get(key)
-    return default if attribute is None else getattr(broker, attribute)
+    return value_of(broker, key) if key in BROKER_PATHS else default
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from odradek.config.broker import (
-    BROKER_ATTRIBUTES,
+    BROKER_PATHS,
     BROKER_SETTINGS,
     TWIN_UNIT_MS,
     TWINS,
     UNSUPPORTED,
     BrokerConfig,
+    value_of,
 )
 from odradek.config.data_directory import absolute_directory, default_data_directory
 from odradek.config.definition import Update, nearest
@@ -23,6 +24,7 @@ from odradek.config.listeners import (
     parse_protocol_map,
     refuse_unsupported,
 )
+from odradek.config.section import Path, with_values
 from odradek.config.topic import TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import FOREIGN_PREFIXES
 from odradek.config.zookeeper import check_zookeeper
@@ -35,9 +37,7 @@ def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     """See `BrokerConfig.load`."""
     originals = {key.strip(): text for key, text in values.items()}
     parsed, warnings, problems = _parse(originals)
-    attributes: Values = {
-        BROKER_ATTRIBUTES[key]: parsed[key] for key in BROKER_ATTRIBUTES.keys() & parsed.keys()
-    }
+    own: Values = {key: parsed[key] for key in BROKER_PATHS.keys() & parsed.keys()}
     for derive in (
         _node_id,
         _addresses,
@@ -49,14 +49,15 @@ def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
         check_zookeeper,
     ):
         try:
-            attributes.update(derive(parsed))
+            own.update(derive(parsed))
         except ConfigError as error:
             problems.append(str(error))
     if problems:
         raise ConfigError("; ".join(problems))
     warnings.extend(_unopened(parsed))
-    attributes["topic_defaults"] = _topic_defaults(parsed)
-    return BrokerConfig(**attributes, originals=originals), warnings
+    values_at: dict[Path, Any] = {BROKER_PATHS[key]: value for key, value in own.items()}
+    config = BrokerConfig(log=_topic_defaults(parsed), originals=originals)
+    return with_values(config, values_at), warnings
 
 
 def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
@@ -71,21 +72,13 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
             raise ConfigError(f"{key} can change on one broker only: name its id")
     loaded, _ = load({**config.originals, **defaults, **own})
     changed = config.dynamic.keys() | config.dynamic_defaults.keys() | defaults.keys() | own.keys()
-    attributes = {
-        BROKER_ATTRIBUTES[key]
-        for key in changed & BROKER_ATTRIBUTES.keys()
+    new = {
+        BROKER_PATHS[key]: value_of(loaded, key)
+        for key in changed & BROKER_PATHS.keys()
         if not BROKER_SETTINGS[key].as_started
     }
-    twins = {TWINS[key] for key in changed & TWINS.keys()}
-    return replace(
-        config,
-        **{name: getattr(loaded, name) for name in attributes},
-        topic_defaults=replace(
-            config.topic_defaults, **{name: getattr(loaded.topic_defaults, name) for name in twins}
-        ),
-        dynamic=dict(own),
-        dynamic_defaults=dict(defaults),
-    )
+    new |= {("log", TWINS[key]): getattr(loaded.log, TWINS[key]) for key in changed & TWINS.keys()}
+    return replace(with_values(config, new), dynamic=dict(own), dynamic_defaults=dict(defaults))
 
 
 def without_effect(key: str) -> str | None:
@@ -145,7 +138,7 @@ def _node_id(parsed: Values) -> Values:
         return {}
     if parsed.get("node.id", older) != older:
         raise ConfigError(f"broker.id={older} is not allowed: node.id={parsed['node.id']} says otherwise")
-    return {"node_id": older}
+    return {"node.id": older}
 
 
 def _consumer_groups(parsed: Values) -> Values:
@@ -180,7 +173,7 @@ def _request_bytes(parsed: Values) -> Values:
     default = BROKER_SETTINGS["queued.max.request.bytes"].default
     limit = parsed.get("queued.max.request.bytes")
     if limit is None:
-        return {"queued_max_request_bytes": max(default, 2 * largest)}
+        return {"queued.max.request.bytes": max(default, 2 * largest)}
     if 0 < limit < largest:
         raise ConfigError(
             f"queued.max.request.bytes={limit} is not allowed: it has to be at least socket.request.max.bytes={largest}, "
@@ -196,7 +189,7 @@ def _addresses(parsed: Values) -> Values:
     )
     for name in parsed.get("controller.listener.names", ()):
         protocols.setdefault(name.upper(), "PLAINTEXT")  # it is not opened, so anything will do
-    attributes: Values = {"listener_security_protocol_map": protocols}
+    values: Values = {"listener.security.protocol.map": protocols}
     listeners: tuple[Listener, ...] = (Listener(),)
     if "listeners" in parsed:
         listeners = _for_clients(parse_listeners("listeners", parsed["listeners"], protocols), parsed)
@@ -205,20 +198,20 @@ def _addresses(parsed: Values) -> Values:
             raise ConfigError(
                 "listeners= is not allowed: a broker needs a listener, such as PLAINTEXT://127.0.0.1:9092"
             )
-        attributes["listeners"] = listeners
+        values["listeners"] = listeners
     if "advertised.listeners" in parsed:
         told = parse_listeners("advertised.listeners", parsed["advertised.listeners"], protocols)
         advertised = _for_clients(told, parsed)
         check_advertised("advertised.listeners", advertised, listeners)
-        attributes["advertised_listeners"] = advertised
+        values["advertised.listeners"] = advertised
     if name := parsed.get("inter.broker.listener.name"):
-        attributes["inter_broker_listener_name"] = name.upper()
+        values["inter.broker.listener.name"] = name.upper()
         if name.upper() not in (listener.name for listener in listeners):
             raise ConfigError(
                 f"inter.broker.listener.name={name} is not allowed: no listener has this name"
                 f" ({', '.join(listener.name for listener in listeners)})"
             )
-    return attributes
+    return values
 
 
 def _for_clients(listeners: tuple[Listener, ...], parsed: Values) -> tuple[Listener, ...]:
@@ -238,12 +231,12 @@ def _log_dirs(parsed: Values) -> Values:
     directories = tuple(absolute_directory(path) for path in given if path)
     if len(set(directories)) < len(directories) or not directories:
         raise ConfigError(f"{key}={','.join(given)!r} is not allowed: expected directories, each named once")
-    return {"log_dirs": directories}
+    return {"log.dirs": directories}
 
 
 def _registry_dir(parsed: Values) -> Values:
     directory = parsed.get("odradek.registry.dir")
-    return {"registry_dir": absolute_directory(directory)} if directory else {}
+    return {"odradek.registry.dir": absolute_directory(directory)} if directory else {}
 
 
 def _connection_overrides(parsed: Values) -> Values:
@@ -255,7 +248,7 @@ def _connection_overrides(parsed: Values) -> Values:
         if not address or not count.isdecimal():
             raise ConfigError(f"{key}={item!r} is not allowed: expected ADDRESS:COUNT")
         overrides[address.strip("[]")] = int(count)
-    return {"max_connections_per_ip_overrides": overrides}
+    return {key: overrides}
 
 
 def _topic_defaults(parsed: Values) -> LogConfig:

@@ -1,4 +1,4 @@
-"""The settings of the connection to ZooKeeper: a part of `BrokerConfig` (`broker.py`).
+"""The settings of the connection to ZooKeeper.
 
 The keys are those that Kafka had until 4.0. What Kafka takes from JAAS files, and for which it has no key, is
 `odradek.zookeeper.*`.
@@ -8,19 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from odradek.config.definition import (
-    Bounds,
-    Importance,
-    Setting,
-    SettingType,
-    any_of,
-    at_least,
-    declare,
-    one_of,
-)
+from odradek.config.definition import Bounds, any_of, at_least, one_of
+from odradek.config.section import HIGH, LOW, Boolean, Int, List, Password, Section, String, section, setting
 from odradek.model.errors import ConfigError
 
 DIGEST: Final = "digest"
@@ -71,152 +62,62 @@ def _is_connect(text: str) -> bool:
     return True
 
 
-def _setting(key: str, type_: SettingType, default: object, meaning: str, valid: Bounds | None = None) -> Any:
-    ranked = Importance.LOW if ".ssl." in key else Importance.HIGH
-    return declare(
-        Setting(key=key, type=type_, default=default, meaning=meaning, valid=valid, importance=ranked)
-    )
-
-
 _STORE_TYPE: Final = one_of("PEM")
 
 
-# This class and those derived from it, but for `BrokerConfig` in the end, are only parts: making methods for each of them
-# would cost as much of a broker's start as the one that is used.
-@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
-class ZooKeeperConfig:
+@section("zookeeper.")
+class ZooKeeperConfig(Section):
     """How a broker reaches ZooKeeper, if it is to."""
 
-    zookeeper_connect: str | None = _setting(
-        "zookeeper.connect",
-        SettingType.STRING,
-        None,
+    # fmt: off
+    connect: String | None = setting(default=None,
+        valid=Bounds(allowed="HOST:PORT,HOST:PORT/PATH", accepts=_is_connect), importance=HIGH, meaning=
         "The ZooKeeper that coordinates the brokers: HOST:PORT,HOST:PORT/PATH; all znodes are below PATH. Not set: there is no "
-        "ZooKeeper, the registry is a file (odradek.registry.dir).",
-        Bounds(allowed="HOST:PORT,HOST:PORT/PATH", accepts=_is_connect),
-    )
-    zookeeper_session_timeout_ms: int = _setting(
-        "zookeeper.session.timeout.ms",
-        SettingType.INT,
-        18_000,
+        "ZooKeeper, the registry is a file (odradek.registry.dir).")
+    session_timeout_ms: Int = setting(default=18_000, valid=at_least(1), importance=HIGH, meaning=
         "How long ZooKeeper waits for a broker that is silent before others take over what it led. ZooKeeper bounds it: by "
-        "default to 2 to 20 of its ticks.",
-        at_least(1),
-    )
-    zookeeper_connection_timeout_ms: int | None = _setting(
-        "zookeeper.connection.timeout.ms",
-        SettingType.INT,
-        None,
-        "How long a broker that starts waits for ZooKeeper. Not set: zookeeper.session.timeout.ms.",
-        at_least(1),
-    )
-    zookeeper_max_in_flight_requests: int = _setting(
-        "zookeeper.max.in.flight.requests",
-        SettingType.INT,
-        10,
-        "How many requests are sent to ZooKeeper before it has answered the first of them; others wait.",
-        at_least(1),
-    )
-    zookeeper_set_acl: bool = _setting(
-        "zookeeper.set.acl",
-        SettingType.BOOLEAN,
-        False,
-        "Whether only those who log in to ZooKeeper as this broker does may read and change its znodes.",
-    )
-    zookeeper_auth_scheme: str = _setting(
-        "odradek.zookeeper.auth.scheme",
-        SettingType.STRING,
-        DIGEST,
+        "default to 2 to 20 of its ticks.")
+    connection_timeout_ms: Int | None = setting(default=None, valid=at_least(1), importance=HIGH, meaning=
+        "How long a broker that starts waits for ZooKeeper. Not set: zookeeper.session.timeout.ms.")
+    max_in_flight_requests: Int = setting(default=10, valid=at_least(1), importance=HIGH, meaning=
+        "How many requests are sent to ZooKeeper before it has answered the first of them; others wait.")
+    set_acl: Boolean = setting(default=False, importance=HIGH, meaning=
+        "Whether only those who log in to ZooKeeper as this broker does may read and change its znodes.")
+    auth_scheme: String = setting("odradek.zookeeper.auth.scheme", default=DIGEST, valid=one_of(DIGEST, SASL),
+        importance=HIGH, meaning=
         "How the broker logs in with odradek.zookeeper.username: ZooKeeper's digest, or sasl (DIGEST-MD5, needs pure-sasl). "
-        "Kafka takes both from a JAAS file.",
-        one_of(DIGEST, SASL),
-    )
-    zookeeper_username: str | None = _setting(
-        "odradek.zookeeper.username",
-        SettingType.STRING,
-        None,
-        "The user as whom the broker logs in to ZooKeeper. Not set: it does not.",
-    )
-    zookeeper_password: str | None = _setting(
-        "odradek.zookeeper.password",
-        SettingType.PASSWORD,
-        None,
-        "The password of odradek.zookeeper.username.",
-    )
-    zookeeper_client_cnxn_socket: str | None = _setting(
-        "zookeeper.clientCnxnSocket",
-        SettingType.STRING,
-        None,
-        "A class of Kafka's Java client. Accepted; TLS is switched on by zookeeper.ssl.client.enable alone.",
-    )
-    zookeeper_ssl_client_enable: bool = _setting(
-        "zookeeper.ssl.client.enable", SettingType.BOOLEAN, False, "Whether to talk TLS with ZooKeeper."
-    )
-    zookeeper_ssl_keystore_location: str | None = _setting(
-        "zookeeper.ssl.keystore.location",
-        SettingType.STRING,
-        None,
-        "A PEM file with the certificate and the private key that the broker shows to ZooKeeper.",
-    )
-    zookeeper_ssl_keystore_password: str | None = _setting(
-        "zookeeper.ssl.keystore.password",
-        SettingType.PASSWORD,
-        None,
-        "The password of the private key in zookeeper.ssl.keystore.location.",
-    )
-    zookeeper_ssl_keystore_type: str | None = _setting(
-        "zookeeper.ssl.keystore.type",
-        SettingType.STRING,
-        None,
-        "The format of the keystore. Java's own formats have to be converted.",
-        _STORE_TYPE,
-    )
-    zookeeper_ssl_truststore_location: str | None = _setting(
-        "zookeeper.ssl.truststore.location",
-        SettingType.STRING,
-        None,
-        "A PEM file with the authorities that ZooKeeper's certificate may come from. Not set: those of the system.",
-    )
-    zookeeper_ssl_truststore_password: str | None = _setting(
-        "zookeeper.ssl.truststore.password",
-        SettingType.PASSWORD,
-        None,
-        "Accepted; a PEM file of certificates has no password.",
-    )
-    zookeeper_ssl_truststore_type: str | None = _setting(
-        "zookeeper.ssl.truststore.type",
-        SettingType.STRING,
-        None,
-        "The format of the truststore. Java's own formats have to be converted.",
-        _STORE_TYPE,
-    )
-    zookeeper_ssl_protocol: str | None = _setting(
-        "zookeeper.ssl.protocol",
-        SettingType.STRING,
-        None,
-        "The version of TLS where zookeeper.ssl.enabled.protocols is not set. Neither set: 1.2 or 1.3.",
-        one_of("TLS", *_TLS_VERSIONS),
-    )
-    zookeeper_ssl_enabled_protocols: tuple[str, ...] = _setting(
-        "zookeeper.ssl.enabled.protocols",
-        SettingType.LIST,
-        (),
-        "The versions of TLS to offer.",
-        any_of(*_TLS_VERSIONS),
-    )
-    zookeeper_ssl_cipher_suites: tuple[str, ...] = _setting(
-        "zookeeper.ssl.cipher.suites",
-        SettingType.LIST,
-        (),
-        "The cipher suites of TLS 1.2 to offer, by OpenSSL's names. Not set: OpenSSL's defaults.",
-    )
-    zookeeper_ssl_endpoint_identification_algorithm: str = _setting(
-        "zookeeper.ssl.endpoint.identification.algorithm",
-        SettingType.STRING,
-        "HTTPS",
-        "HTTPS: the name in ZooKeeper's certificate must be the host that was connected to; empty: any name will do.",
-        Bounds(allowed="HTTPS, or nothing", accepts=lambda name: name.upper() in ("HTTPS", "")),
-    )
+        "Kafka takes both from a JAAS file.")
+    username: String | None = setting("odradek.zookeeper.username", default=None, importance=HIGH, meaning=
+        "The user as whom the broker logs in to ZooKeeper. Not set: it does not.")
+    password: Password | None = setting("odradek.zookeeper.password", default=None, importance=HIGH, meaning=
+        "The password of odradek.zookeeper.username.")
+    client_cnxn_socket: String | None = setting("zookeeper.clientCnxnSocket", default=None, importance=HIGH, meaning=
+        "A class of Kafka's Java client. Accepted; TLS is switched on by zookeeper.ssl.client.enable alone.")
+    ssl_client_enable: Boolean = setting(default=False, importance=LOW, meaning=
+        "Whether to talk TLS with ZooKeeper.")
+    ssl_keystore_location: String | None = setting(default=None, importance=LOW, meaning=
+        "A PEM file with the certificate and the private key that the broker shows to ZooKeeper.")
+    ssl_keystore_password: Password | None = setting(default=None, importance=LOW, meaning=
+        "The password of the private key in zookeeper.ssl.keystore.location.")
+    ssl_keystore_type: String | None = setting(default=None, valid=_STORE_TYPE, importance=LOW, meaning=
+        "The format of the keystore. Java's own formats have to be converted.")
+    ssl_truststore_location: String | None = setting(default=None, importance=LOW, meaning=
+        "A PEM file with the authorities that ZooKeeper's certificate may come from. Not set: those of the system.")
+    ssl_truststore_password: Password | None = setting(default=None, importance=LOW, meaning=
+        "Accepted; a PEM file of certificates has no password.")
+    ssl_truststore_type: String | None = setting(default=None, valid=_STORE_TYPE, importance=LOW, meaning=
+        "The format of the truststore. Java's own formats have to be converted.")
+    ssl_protocol: String | None = setting(default=None, valid=one_of("TLS", *_TLS_VERSIONS), importance=LOW, meaning=
+        "The version of TLS where zookeeper.ssl.enabled.protocols is not set. Neither set: 1.2 or 1.3.")
+    ssl_enabled_protocols: List = setting(default=(), valid=any_of(*_TLS_VERSIONS), importance=LOW, meaning=
+        "The versions of TLS to offer.")
+    ssl_cipher_suites: List = setting(default=(), importance=LOW, meaning=
+        "The cipher suites of TLS 1.2 to offer, by OpenSSL's names. Not set: OpenSSL's defaults.")
+    ssl_endpoint_identification_algorithm: String = setting(default="HTTPS",
+        valid=Bounds(allowed="HTTPS, or nothing", accepts=lambda name: name.upper() in ("HTTPS", "")), importance=LOW,
+        meaning=
+        "HTTPS: the name in ZooKeeper's certificate must be the host that was connected to; empty: any name will do.")
+    # fmt: on
 
 
 def check_zookeeper(parsed: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,11 +25,11 @@ class GroupSettings:
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupSettings:
         return cls(
-            min_session_timeout_ms=config.group_min_session_timeout_ms,
-            max_session_timeout_ms=config.group_max_session_timeout_ms,
-            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-            max_size=config.group_max_size,
-            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            min_session_timeout_ms=config.group.min_session_timeout_ms,
+            max_session_timeout_ms=config.group.max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group.initial_rebalance_delay_ms,
+            max_size=config.group.max_size,
+            offset_metadata_max_bytes=config.offsets.metadata_max_bytes,
+            offsets_retention_ms=config.offsets.retention_minutes * 60_000,
+            offsets_retention_check_interval_ms=config.offsets.retention_check_interval_ms,
         )

@@ -48,8 +48,8 @@ class ZooKeeperRegistry:
         self.on_expired: Callable[[], None] = lambda: None
         self._config = config
         self._runtime = runtime
-        self._connect_ms = config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms
-        self._chroot = parse_connect(config.zookeeper_connect or "").chroot
+        self._connect_ms = config.connection_timeout_ms or config.session_timeout_ms
+        self._chroot = parse_connect(config.connect or "").chroot
         self._watches = Watches()
         self._watched: dict[str, int] = {}
         """How many watches each znode has."""
@@ -186,7 +186,7 @@ class ZooKeeperRegistry:
         It does let in a new one: when the lost session stays out all the same, it is over.
         """
         while True:
-            await asyncio.sleep(self._config.zookeeper_session_timeout_ms / 1000)
+            await asyncio.sleep(self._config.session_timeout_ms / 1000)
             stranger = Session(self._config, watched=lambda: ())
             try:
                 await stranger.begin(self._connect_ms)
@@ -206,7 +206,7 @@ class ZooKeeperRegistry:
         for path in (*ancestors(self._chroot + "/any"),) if self._chroot else ():
             if not await self._session.exists(path):
                 await self._session.multi([Step(operation=None, path=path, creates=True, data=b"")])
-        if self._config.zookeeper_set_acl:
+        if self._config.set_acl:
             await self._restrict()
         mark = await self.get(_MARK)
         if mark is None and not self._identity:

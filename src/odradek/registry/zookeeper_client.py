@@ -23,8 +23,8 @@ _RECONNECT_SECONDS_MAX: Final = 1.0
 
 def new_client(config: ZooKeeperConfig) -> tuple[Any, Threads]:
     """A client that was not started, and its threads. ConfigError for files and names that cannot be used."""
-    connect = parse_connect(config.zookeeper_connect or "")
-    session_s = config.zookeeper_session_timeout_ms / 1000
+    connect = parse_connect(config.connect or "")
+    session_s = config.session_timeout_ms / 1000
     threads = Threads(_tls_context(config), patience_s=session_s / max(4, 2 * len(connect.servers)))
     client = KazooClient(
         hosts=connect.addresses,
@@ -89,12 +89,12 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 def _tls_context(config: ZooKeeperConfig) -> ssl.SSLContext | None:
-    if not config.zookeeper_ssl_client_enable:
+    if not config.ssl_client_enable:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = bool(config.zookeeper_ssl_endpoint_identification_algorithm)
-    wanted = config.zookeeper_ssl_enabled_protocols or (
-        (config.zookeeper_ssl_protocol,) if config.zookeeper_ssl_protocol not in (None, "TLS") else ()
+    context.check_hostname = bool(config.ssl_endpoint_identification_algorithm)
+    wanted = config.ssl_enabled_protocols or (
+        (config.ssl_protocol,) if config.ssl_protocol not in (None, "TLS") else ()
     )
     versions = sorted(ssl.TLSVersion[name.replace(".", "_")] for name in wanted if name)
     context.minimum_version = versions[0] if versions else ssl.TLSVersion.TLSv1_2
@@ -102,30 +102,30 @@ def _tls_context(config: ZooKeeperConfig) -> ssl.SSLContext | None:
         context.maximum_version = versions[-1]
     key = "zookeeper.ssl.truststore.location"
     try:
-        if config.zookeeper_ssl_truststore_location:
-            context.load_verify_locations(config.zookeeper_ssl_truststore_location)
+        if config.ssl_truststore_location:
+            context.load_verify_locations(config.ssl_truststore_location)
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         key = "zookeeper.ssl.keystore.location"
-        if config.zookeeper_ssl_keystore_location:
-            password = config.zookeeper_ssl_keystore_password or ""
-            context.load_cert_chain(config.zookeeper_ssl_keystore_location, password=password)
+        if config.ssl_keystore_location:
+            password = config.ssl_keystore_password or ""
+            context.load_cert_chain(config.ssl_keystore_location, password=password)
         key = "zookeeper.ssl.cipher.suites"
-        if config.zookeeper_ssl_cipher_suites:
-            context.set_ciphers(":".join(config.zookeeper_ssl_cipher_suites))
+        if config.ssl_cipher_suites:
+            context.set_ciphers(":".join(config.ssl_cipher_suites))
     except OSError as error:
         raise ConfigError(f"{key} is not allowed: {error.strerror or error}") from None
     return context
 
 
 def _credentials(config: ZooKeeperConfig) -> dict[str, Any]:
-    if config.zookeeper_username is None:
+    if config.username is None:
         return {}
-    if config.zookeeper_auth_scheme != SASL:
-        return {"auth_data": [("digest", f"{config.zookeeper_username}:{config.zookeeper_password}")]}
+    if config.auth_scheme != SASL:
+        return {"auth_data": [("digest", f"{config.username}:{config.password}")]}
     if importlib.util.find_spec("puresasl") is None:
         raise ConfigError("odradek.zookeeper.auth.scheme=sasl needs pure-sasl: pip install pure-sasl")
-    user, password = config.zookeeper_username, config.zookeeper_password
+    user, password = config.username, config.password
     return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": user, "password": password}}
 
 

@@ -73,7 +73,7 @@ class Session:
     """Begin it with `begin`; it ends with `close`, or by itself (`on_over`). Paths are ZooKeeper's."""
 
     def __init__(self, config: ZooKeeperConfig, *, watched: Callable[[], Iterable[str]]) -> None:
-        self.addresses = parse_connect(config.zookeeper_connect or "").addresses
+        self.addresses = parse_connect(config.connect or "").addresses
         self.session_id = 0
         self.password = b""
         self.is_connected = False
@@ -86,9 +86,9 @@ class Session:
         """The node or its children may have changed, and the next change will be told, too."""
         self._config = config
         self._watched = watched
-        self._timeout_s = config.zookeeper_session_timeout_ms / 1000
-        self._in_flight_max = min(config.zookeeper_max_in_flight_requests, _IN_FLIGHT_MAX)
-        self._acl = CREATOR_ALL_ACL if config.zookeeper_set_acl else OPEN_ACL_UNSAFE
+        self._timeout_s = config.session_timeout_ms / 1000
+        self._in_flight_max = min(config.max_in_flight_requests, _IN_FLIGHT_MAX)
+        self._acl = CREATOR_ALL_ACL if config.set_acl else OPEN_ACL_UNSAFE
         self._loop = asyncio.get_running_loop()
         self._guard = threading.Lock()
         self._is_over = False
@@ -397,7 +397,7 @@ class Session:
     def _over(self) -> RegistryError:
         if self._login_failed:
             return SessionExpired(
-                f"ZooKeeper at {self.addresses} refuses the user {self._config.zookeeper_username!r}: correct "
+                f"ZooKeeper at {self.addresses} refuses the user {self._config.username!r}: correct "
                 "odradek.zookeeper.username, .password or .auth.scheme"
             )
         return SessionExpired(f"the session with ZooKeeper at {self.addresses} is over")
@@ -405,7 +405,7 @@ class Session:
     def _trouble(self, error: BaseException, path: str) -> RegistryError:
         where = f" at {path}" if path else ""
         if isinstance(error, refusals.NoAuthError):
-            user = self._config.zookeeper_username
+            user = self._config.username
             who = f"the user {user!r}" if user else "who is not logged in (odradek.zookeeper.username)"
             return RegistryError(
                 f"ZooKeeper at {self.addresses} refuses access{where} to {who}: log in as the broker that made its znodes"

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 from zlib import crc32
 
-from odradek.config.replication import ReplicationConfig
+from odradek.config.cluster import ReplicationConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.net.peers import PeerUnreachable

@@ -18,7 +18,6 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from odradek.client import Admin, Consumer, PartialFailureError, Producer
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
-from odradek.config.definition import declared
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.spark.outgoing import OutgoingRecord
@@ -116,7 +115,7 @@ def _producer(config: ClientConfig) -> Producer:
 
 
 def _admin(config: ClientConfig) -> Admin:
-    known = {setting.key for setting in declared(AdminSettings).values()} | {"bootstrap.servers"}
+    known = {setting.key for setting in AdminSettings.settings.values()} | {"bootstrap.servers"}
     return Admin.from_config({key: value for key, value in config.items() if key in known})
 
 

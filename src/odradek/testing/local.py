@@ -126,7 +126,7 @@ class _Running:
     async def _serve(self) -> None:
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        runtime = real_runtime(threads=self._config.num_io_threads)
+        runtime = real_runtime(threads=self._config.server.num_io_threads)
         broker = Broker(self._config, runtime)
         try:
             await broker.start()

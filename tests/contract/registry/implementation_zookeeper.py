@@ -62,7 +62,7 @@ class ZooKeeperStore:
     async def open(self) -> Registry:
         from odradek.registry.zookeeper import ZooKeeperRegistry
 
-        registry = await ZooKeeperRegistry.open(self._config, self._runtime)
+        registry = await ZooKeeperRegistry.open(self._config.zookeeper, self._runtime)
         self._opened.append(registry)
         return registry
 

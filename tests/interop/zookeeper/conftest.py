@@ -59,7 +59,7 @@ async def open_registry() -> AsyncIterator[Callable[..., Awaitable[ZooKeeperRegi
         told = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS), **settings}
         config, warnings = BrokerConfig.load(told)
         assert warnings == []
-        opened.append(await ZooKeeperRegistry.open(config, runtime))
+        opened.append(await ZooKeeperRegistry.open(config.zookeeper, runtime))
         return opened[-1]
 
     yield made

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.simulation.compaction.keyed_log import KeyedLog
 
 from odradek.config.broker import BrokerConfig
+from odradek.config.server import CleanerConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import Codec, decode_batch, split_batches
@@ -92,7 +93,7 @@ def take(keyed: KeyedLog, step: Step) -> None:
 def test_a_compacted_log_keeps_what_it_must(
     steps: list[Step], map_bytes: int, window_bytes: int, seed: int
 ) -> None:
-    broker = BrokerConfig(log_cleaner_dedupe_buffer_size=map_bytes, log_cleaner_io_buffer_size=window_bytes)
+    broker = BrokerConfig(cleaner=CleanerConfig(dedupe_buffer_size=map_bytes, io_buffer_size=window_bytes))
     keyed = KeyedLog(CONFIG, seed=seed, broker=broker)
     for step in steps:
         take(keyed, step)
@@ -133,7 +134,7 @@ def test_a_reader_that_keeps_up_misses_no_tombstone(
     before: list[Step], during: list[Step], waits: list[int], map_bytes: int
 ) -> None:
     """It begins at the start and is done within delete.retention.ms: it ends with what a dict holds."""
-    keyed = KeyedLog(CONFIG, broker=BrokerConfig(log_cleaner_dedupe_buffer_size=map_bytes))
+    keyed = KeyedLog(CONFIG, broker=BrokerConfig(cleaner=CleanerConfig(dedupe_buffer_size=map_bytes)))
     plain = ("write", "roll", "compact", "again", "wait", "read")
     for step in before:
         if step[0] in plain:

@@ -18,6 +18,7 @@ from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.storage.store import Store
 
 from odradek.config.broker import BrokerConfig
+from odradek.config.server import CleanerConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -69,10 +70,12 @@ class CompactionPlan:
             max_compaction_lag_ms=rng.choice((30, 1 << 62)),
         )
         broker = BrokerConfig(
-            log_cleaner_threads=rng.choice((1, 2)),
-            log_cleaner_dedupe_buffer_size=rng.choice((1, 24 * 60, 1 << 20)),
-            log_cleaner_io_buffer_size=rng.choice((1, 1 << 20)),
-            log_cleaner_io_max_bytes_per_second=rng.choice((50_000.0, 1e300)),
+            cleaner=CleanerConfig(
+                threads=rng.choice((1, 2)),
+                dedupe_buffer_size=rng.choice((1, 24 * 60, 1 << 20)),
+                io_buffer_size=rng.choice((1, 1 << 20)),
+                io_max_bytes_per_second=rng.choice((50_000.0, 1e300)),
+            )
         )
         return cls(
             partition_count=rng.choice((1, 2)),
@@ -320,7 +323,7 @@ class CompactionScenario:
 
     async def _compact_all(self, life: Life, store: Store, cleaner: LogCleaner) -> None:
         """Twice, with all the memory and time that it needs: what is left is compact."""
-        broker = replace(self._plan.broker, log_cleaner_dedupe_buffer_size=1 << 20)
+        broker = BrokerConfig(cleaner=replace(self._plan.broker.cleaner, dedupe_buffer_size=1 << 20))
         for _ in range(2):
             for partition in store.partitions:
                 eager = replace(self._plan.config, min_cleanable_dirty_ratio=0.0, max_compaction_lag_ms=1)

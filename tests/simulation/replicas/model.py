@@ -23,6 +23,8 @@ from tests.simulation.replicas.history import ReplicasHistory, SeenMarks
 
 from odradek.broker.fetch.reading import FetchingBroker, Reading
 from odradek.broker.fetch.sessions import WantedPartition, named
+from odradek.config.broker import BrokerConfig
+from odradek.config.server import ServerConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -352,7 +354,7 @@ class ReplicasModel:
             return partition
 
         parts: Any = SimpleNamespace(
-            config=SimpleNamespace(fetch_max_bytes=1 << 20),
+            config=BrokerConfig(server=ServerConfig(fetch_max_bytes=1 << 20)),
             quotas=SimpleNamespace(active=False),
             replicas=SimpleNamespace(leader=lead, leader_throttle=SimpleNamespace(is_active=False)),
             runtime=SimpleNamespace(clock=self._clock),

@@ -11,6 +11,7 @@ import pytest
 from odradek.broker.context import Circumstances
 from odradek.broker.handlers.topics.delete_topics import handle
 from odradek.cluster.image import ClusterImage, TopicImage
+from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -44,7 +45,7 @@ def controller() -> Controller:
 
 async def code_of_deleting(topic_id: UUID, controller: Controller) -> int:
     parts = SimpleNamespace(
-        config=SimpleNamespace(delete_topic_enable=True),
+        config=BrokerConfig(),
         image=EMPTY.with_topic(OLD),
         controller=controller,
         quotas=Quotas(),

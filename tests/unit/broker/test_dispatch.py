@@ -10,6 +10,7 @@ from odradek.broker.context import Served
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import served_apis
 from odradek.broker.refusals import UnfitResponse
+from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
 from odradek.net.connection import Held, PeerError
 from odradek.protocol import APIS, RequestHeader, api_by_name, decode_response, encode_request
@@ -33,9 +34,7 @@ UNFIT = ListOffsetsResponse(
 class Parts:
     runtime = real_runtime()
 
-    class config:  # noqa: N801
-        unstable_api_versions_enable = False
-        inter_broker_listener_name = None
+    config = BrokerConfig()
 
 
 def frame(name: str, version: int, request: Any) -> memoryview:

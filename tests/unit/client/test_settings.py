@@ -9,7 +9,6 @@ import pytest
 from odradek.client.network.address import Address, parse_bootstrap
 from odradek.client.options import AdminOptions, ConsumerOptions, ProducerOptions
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
-from odradek.config.definition import declared
 from odradek.model.errors import ConfigError
 
 HERE = "127.0.0.1:9092"
@@ -37,7 +36,7 @@ def test_defaults_are_those_of_kafka() -> None:
     [(ProducerOptions, ProducerSettings), (ConsumerOptions, ConsumerSettings), (AdminOptions, AdminSettings)],
 )
 def test_typed_keyword_arguments_name_exactly_the_settings(options: Any, settings: Any) -> None:
-    assert set(get_type_hints(options)) == set(declared(settings))
+    assert set(get_type_hints(options)) == set(settings.settings)
 
 
 def test_kafkas_spelling_and_text_values_mean_the_same_as_keyword_arguments() -> None:

@@ -12,6 +12,7 @@ from odradek.cluster.reassignment import Reassignment
 from odradek.cluster.standing import Liveness
 from odradek.cluster.upkeep import Upkeep, UpkeepPolicy, policy_of
 from odradek.config.broker import BrokerConfig
+from odradek.config.cluster import ControllerConfig
 from odradek.model.ids import BrokerId
 
 POLICY = UpkeepPolicy(healing_delay_s=60)
@@ -196,4 +197,7 @@ async def test_a_cordoned_broker_gets_no_replicas_until_it_is_let_go(cluster: An
 
 def test_the_policy_is_what_the_settings_say() -> None:
     assert policy_of(BrokerConfig()) == UpkeepPolicy()
-    assert policy_of(BrokerConfig(odradek_healing_delay_ms=-1)).healing_delay_s is None
+    assert (
+        policy_of(BrokerConfig(controller=ControllerConfig(odradek_healing_delay_ms=-1))).healing_delay_s
+        is None
+    )

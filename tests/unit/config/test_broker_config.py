@@ -5,9 +5,10 @@ import os
 
 import pytest
 
-from odradek.config.broker import BROKER_ATTRIBUTES, BrokerConfig
+from odradek.config.broker import BROKER_PATHS, BrokerConfig, value_of
 from odradek.config.listeners import Listener
 from odradek.config.loading import without_effect
+from odradek.config.server import ServerConfig, StorageConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError
 
@@ -46,27 +47,29 @@ def refusal(values: dict[str, str]) -> str:
 def test_with_no_setting_at_all_it_is_a_broker_on_loopback() -> None:
     config, warnings = BrokerConfig.load({})
     assert warnings == []
-    assert config.node_id == 1
-    assert config.listeners == (
+    assert config.server.node_id == 1
+    assert config.network.listeners == (
         Listener(name="PLAINTEXT", host="127.0.0.1", port=9092, protocol="PLAINTEXT"),
     )
-    assert config.advertised_listeners == ()
-    assert config.log_dirs[0].endswith("/odradek")
+    assert config.network.advertised_listeners == ()
+    assert config.storage.log_dirs[0].endswith("/odradek")
 
 
 def test_loading_nothing_gives_what_the_constructor_gives() -> None:
     config, _ = BrokerConfig.load({})
     plain = BrokerConfig()
-    for attribute in BROKER_ATTRIBUTES.values():
-        if attribute != "listener_security_protocol_map":
-            assert getattr(config, attribute) == getattr(plain, attribute), attribute
+    for key in BROKER_PATHS:
+        if key != "listener.security.protocol.map":
+            assert value_of(config, key) == value_of(plain, key), key
 
 
 def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
     config, warnings = BrokerConfig.load(KRAFT_EXAMPLE)
-    assert [str(listener) for listener in config.listeners] == ["PLAINTEXT://:9092"]
-    assert [str(listener) for listener in config.advertised_listeners] == ["PLAINTEXT://localhost:9092"]
-    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert [str(listener) for listener in config.network.listeners] == ["PLAINTEXT://:9092"]
+    assert [str(listener) for listener in config.network.advertised_listeners] == [
+        "PLAINTEXT://localhost:9092"
+    ]
+    assert config.storage.log_dirs == ("/tmp/kraft-combined-logs",)
     assert warnings == [
         "setting process.roles has no effect: brokers are not coordinated by a KRaft quorum",
         "setting controller.quorum.bootstrap.servers has no effect: brokers are not coordinated by a "
@@ -106,24 +109,24 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_the_older_name_of_the_node_id_counts_unless_it_is_minus_one() -> None:
-    assert load(broker_id="7").node_id == 7
-    assert load(broker_id="-1", node_id="4").node_id == 4
-    assert load(broker_id="-1").node_id == 1
+    assert load(broker_id="7").server.node_id == 7
+    assert load(broker_id="-1", node_id="4").server.node_id == 4
+    assert load(broker_id="-1").server.node_id == 1
     assert "broker.id=3 is not allowed: node.id=4 says otherwise" in refusal(
         {"broker.id": "3", "node.id": "4"}
     )
 
 
 def test_log_dirs_win_over_log_dir_and_are_absolute() -> None:
-    assert load(log_dir="/one").log_dirs == ("/one",)
-    assert load(log_dir="/one", log_dirs="/two, three").log_dirs == ("/two", os.path.abspath("three"))
-    assert load(log_dirs="~/data").log_dirs == (os.path.expanduser("~/data"),)
+    assert load(log_dir="/one").storage.log_dirs == ("/one",)
+    assert load(log_dir="/one", log_dirs="/two, three").storage.log_dirs == ("/two", os.path.abspath("three"))
+    assert load(log_dirs="~/data").storage.log_dirs == (os.path.expanduser("~/data"),)
     assert "each named once" in refusal({"log.dirs": "/one,/two/../one"})
 
 
 def test_limits_for_certain_addresses_are_read() -> None:
     config = load(max_connections_per_ip_overrides="10.0.0.1:5, [::1]:6,host:7")
-    assert config.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 6, "host": 7}
+    assert config.network.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 6, "host": 7}
     assert "expected ADDRESS:COUNT" in refusal({"max.connections.per.ip.overrides": "10.0.0.1"})
 
 
@@ -138,7 +141,7 @@ def test_a_listener_for_a_controller_is_left_out_whatever_its_security() -> None
     given = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}
     for more in ({}, {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"}):
         config, _ = BrokerConfig.load({**given, **more})
-        assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]
+        assert [listener.name for listener in config.network.listeners] == ["PLAINTEXT"]
 
 
 def test_a_password_does_not_show_when_a_configuration_is_printed() -> None:
@@ -149,8 +152,8 @@ def test_a_password_does_not_show_when_a_configuration_is_printed() -> None:
 def test_a_running_broker_takes_only_what_may_change() -> None:
     config = load(log_retention_hours="1", node_id="5")
     changed = config.reconfigured({"log.retention.ms": "9", "message.max.bytes": "3"})
-    assert (changed.topic_defaults.retention_ms, changed.topic_defaults.max_message_bytes) == (9, 3)
-    assert changed.node_id == 5
+    assert (changed.log.retention_ms, changed.log.max_message_bytes) == (9, 3)
+    assert changed.server.node_id == 5
     with pytest.raises(ConfigError, match=r"node\.id cannot change while the broker runs"):
         config.reconfigured({"node.id": "6"})
     with pytest.raises(ConfigError, match=r"log\.retention\.ms='soon' is not allowed"):
@@ -162,7 +165,10 @@ def test_a_running_broker_goes_on_as_it_started_where_it_cannot_change() -> None
     changed = config.reconfigured(
         {"num.io.threads": "3", "num.network.threads": "5"}, {"listeners": "PLAINTEXT://:1"}
     )
-    assert (changed.num_io_threads, changed.listeners) == (config.num_io_threads, config.listeners)
+    assert (changed.server.num_io_threads, changed.network.listeners) == (
+        config.server.num_io_threads,
+        config.network.listeners,
+    )
     assert changed.dynamic == {"listeners": "PLAINTEXT://:1"}
     for key in ("num.io.threads", "listeners", "num.network.threads", "colour"):
         assert without_effect(key) is not None
@@ -181,21 +187,25 @@ def test_a_running_broker_keeps_what_it_does_not_know() -> None:
 def test_what_a_running_broker_took_can_be_taken_back() -> None:
     config = load(log_retention_hours="1")
     changed = config.reconfigured({"log.retention.ms": "9"}).reconfigured({"log.segment.bytes": "2000000"})
-    assert changed.topic_defaults.retention_ms == 3_600_000
+    assert changed.log.retention_ms == 3_600_000
     assert changed.dynamic_defaults == {"log.segment.bytes": "2000000"}
     assert changed.reconfigured({}) == config
 
 
 def test_a_change_leaves_alone_what_the_constructor_was_given() -> None:
-    config = BrokerConfig(node_id=9, log_dirs=("/data",), topic_defaults=LogConfig(segment_bytes=77))
+    config = BrokerConfig(
+        server=ServerConfig(node_id=9),
+        storage=StorageConfig(log_dirs=("/data",)),
+        log=LogConfig(segment_bytes=77),
+    )
     changed = config.reconfigured({"log.retention.ms": "9"})
-    assert (changed.node_id, changed.log_dirs) == (9, ("/data",))
-    assert (changed.topic_defaults.segment_bytes, changed.topic_defaults.retention_ms) == (77, 9)
+    assert (changed.server.node_id, changed.storage.log_dirs) == (9, ("/data",))
+    assert (changed.log.segment_bytes, changed.log.retention_ms) == (77, 9)
 
 
 def test_a_configuration_cannot_be_changed_in_place() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        BrokerConfig().node_id = 2  # type: ignore[misc]
+        BrokerConfig().server.node_id = 2  # type: ignore[misc]
 
 
 def test_brokers_have_a_listener_of_their_own_if_it_is_among_the_listeners() -> None:
@@ -203,8 +213,8 @@ def test_brokers_have_a_listener_of_their_own_if_it_is_among_the_listeners() -> 
         "listeners": "PLAINTEXT://:9092,INSIDE://:9093",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT",
     }
-    assert BrokerConfig.load(settings)[0].inter_broker_listener_name is None
+    assert BrokerConfig.load(settings)[0].network.inter_broker_listener_name is None
     config, _ = BrokerConfig.load({**settings, "inter.broker.listener.name": "inside"})
-    assert config.inter_broker_listener_name == "INSIDE"
+    assert config.network.inter_broker_listener_name == "INSIDE"
     with pytest.raises(ConfigError, match=r"no listener has this name \(PLAINTEXT, INSIDE\)"):
         BrokerConfig.load({**settings, "inter.broker.listener.name": "OTHER"})

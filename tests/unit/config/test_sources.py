@@ -46,7 +46,7 @@ def test_a_flag_wins_over_a_file_even_where_kafka_ranks_its_key_lower(strong: st
 def test_within_one_source_kafkas_ranking_holds() -> None:
     collected = collect(source("file", log_retention_ms="5", log_retention_hours="6"))
     config, _ = BrokerConfig.load(collected.values)
-    assert config.topic_defaults.retention_ms == 5
+    assert config.log.retention_ms == 5
 
 
 def test_the_schedulers_interval_has_a_meaning_of_its_own() -> None:

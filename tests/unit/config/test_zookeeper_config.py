@@ -25,8 +25,8 @@ def refusal(**values: str) -> str:
 
 def test_kafkas_example_for_zookeeper_needs_no_warning_about_it() -> None:
     config, warnings = BrokerConfig.load(ZOOKEEPER_EXAMPLE)
-    assert config.zookeeper_connect == "localhost:2181"
-    assert config.zookeeper_connection_timeout_ms == 18_000
+    assert config.zookeeper.connect == "localhost:2181"
+    assert config.zookeeper.connection_timeout_ms == 18_000
     assert not [warning for warning in warnings if "zookeeper" in warning]
 
 
@@ -62,7 +62,7 @@ def test_an_access_list_needs_somebody_to_let_in() -> None:
             "odradek.zookeeper.password": "secret",
         }
     )
-    assert config.zookeeper_set_acl
+    assert config.zookeeper.set_acl
     assert "secret" not in str(config.originals.keys())
 
 
@@ -85,5 +85,5 @@ def test_a_socket_without_tls_contradicts_tls() -> None:
 
 def test_the_directory_of_a_shared_registry_is_absolute() -> None:
     config, _ = BrokerConfig.load({"odradek.registry.dir": "/data/../first"})
-    assert config.registry_dir == "/first"
-    assert BrokerConfig.load({})[0].registry_dir is None
+    assert config.cluster.registry_dir == "/first"
+    assert BrokerConfig.load({})[0].cluster.registry_dir is None

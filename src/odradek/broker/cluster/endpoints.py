@@ -22,21 +22,23 @@ def registration(
     and clients are told the address that they already use.
     """
     endpoints: dict[str, tuple[str, int]] = {}
-    advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
-    for listener, (host, port) in zip(config.listeners, addresses, strict=True):
+    advertised = {
+        listener.name: (listener.host, listener.port) for listener in config.network.advertised_listeners
+    }
+    for listener, (host, port) in zip(config.network.listeners, addresses, strict=True):
         if listener.name in advertised:
             endpoints[listener.name] = advertised[listener.name]
         elif host not in _EVERY:
             endpoints[listener.name] = (host, port)
         else:
-            endpoints[listener.name] = (socket.gethostname() if config.zookeeper_connect else "", port)
-    host, port = endpoints[config.inter_broker_listener_name or config.listeners[0].name]
+            endpoints[listener.name] = (socket.gethostname() if config.zookeeper.connect else "", port)
+    host, port = endpoints[config.network.inter_broker_listener_name or config.network.listeners[0].name]
     return Registration(
-        broker_id=BrokerId(config.node_id),
+        broker_id=BrokerId(config.server.node_id),
         directory_id=directory_id,
         host=host,
         port=port,
         endpoints=endpoints,
-        rack=config.broker_rack,
-        is_cordoned=config.odradek_broker_cordoned,
+        rack=config.server.broker_rack,
+        is_cordoned=config.cluster.odradek_broker_cordoned,
     )

@@ -75,7 +75,7 @@ async def commit_records(parts: Parts, turn: Turn, request: CommitRequest) -> Co
     now_ms = parts.runtime.clock.wall_ms()
     for one in request.commits:
         await turn.step()
-        made.add(request, one, now_ms, parts.config.offset_metadata_max_bytes)
+        made.add(request, one, now_ms, parts.config.offsets.metadata_max_bytes)
     return made
 
 

@@ -12,7 +12,7 @@ from odradek.broker.coordinators.target_worker import TargetWorker
 from odradek.broker.share.settings import ShareSettingsByGroup
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.config.broker import BrokerConfig
-from odradek.config.internal_topics import OFFSETS_COPIES
+from odradek.config.coordinator import OFFSETS_COPIES
 from odradek.groups.classic.kind import CLASSIC
 from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.consumer.settings import ConsumerSettings
@@ -74,8 +74,8 @@ def add_groups(
     )
     topic = InternalTopic(
         name=CONSUMER_OFFSETS,
-        partition_count=lambda config: config.offsets_topic_num_partitions,
-        replication_factor=lambda config: config.offsets_topic_replication_factor,
+        partition_count=lambda config: config.offsets.topic_num_partitions,
+        replication_factor=lambda config: config.offsets.topic_replication_factor,
         replication_factor_key=OFFSETS_COPIES,
         configs=_topic_configs,
     )
@@ -86,7 +86,7 @@ def add_groups(
         topic,
         make,
         runtime.clock,
-        patience_seconds=lambda: config().offsets_commit_timeout_ms / 1000,
+        patience_seconds=lambda: config().offsets.commit_timeout_ms / 1000,
     )
     return GroupService(shards, consumer, share)
 
@@ -98,7 +98,7 @@ def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: in
 def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
     return {
         "cleanup.policy": "compact",
-        "segment.bytes": segment_bytes(config.offsets_topic_segment_bytes),
+        "segment.bytes": segment_bytes(config.offsets.topic_segment_bytes),
     }
 
 

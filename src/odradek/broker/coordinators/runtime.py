@@ -49,7 +49,7 @@ def batch_bytes_max(topic: str, config: BrokerConfig, image: ClusterImage) -> in
     """`max.message.bytes` of an internal topic: its own, or the broker's."""
     found = image.topics.get(topic)
     own = None if found is None else found.configs.get("max.message.bytes")
-    return config.topic_defaults.max_message_bytes if own is None else int(own)
+    return config.log.max_message_bytes if own is None else int(own)
 
 
 class PartitionLog:
@@ -162,7 +162,7 @@ class InternalTopic:
     name: str
     partition_count: Callable[[BrokerConfig], int]
     replication_factor: Callable[[BrokerConfig], int] = field(
-        default=lambda config: config.default_replication_factor
+        default=lambda config: config.topics.default_replication_factor
     )
     """See `_replicas`: with fewer brokers it may have fewer."""
     replication_factor_key: str = "default.replication.factor"
@@ -319,7 +319,7 @@ class Coordinators:
     @property
     def here(self) -> BrokerId:
         """This broker."""
-        return BrokerId(self._started().config.node_id)
+        return BrokerId(self._started().config.server.node_id)
 
     def _started(self) -> CoordinatorBroker:
         assert self._broker is not None, "begin() comes first"

@@ -75,7 +75,7 @@ class ClusterVerifier:
                 transactional_id, producer_id, producer_epoch, wanted, add=add
             )
             return found
-        if not add and not self._config().transaction_partition_verification_enable:
+        if not add and not self._config().transaction.partition_verification_enable:
             return dict.fromkeys(wanted, ErrorCode.NONE)
         # Imported here: a broker alone needs none of it.
         from odradek.broker.coordinators.remote_transaction_verification import Question
@@ -92,8 +92,8 @@ class ClusterVerifier:
     async def _patiently(self, coordinator: BrokerId, question: Question) -> Codes:
         """A client goes on at once, while its last transaction gets its markers. That takes less than its own next attempt."""
         config = self._config()
-        pause_seconds = config.add_partitions_to_txn_retry_backoff_ms / 1000
-        left_seconds = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        pause_seconds = config.transaction.add_partitions_to_txn_retry_backoff_ms / 1000
+        left_seconds = config.transaction.add_partitions_to_txn_retry_backoff_max_ms / 1000
         while True:
             codes = await self._asked().verify(coordinator, question)
             if not question.adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():

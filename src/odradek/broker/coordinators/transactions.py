@@ -12,7 +12,7 @@ from odradek.broker.coordinators.transaction_markers import ClusterMarkers, Loca
 from odradek.broker.replicas.replica_manager import Replicas
 from odradek.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterImage
 from odradek.config.broker import BrokerConfig
-from odradek.config.internal_topics import TRANSACTIONS_COPIES
+from odradek.config.coordinator import TRANSACTIONS_COPIES
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
@@ -24,15 +24,15 @@ __all__ = ["LocalMarkers", "code_of", "coordinate_transactions"]
 
 _TRANSACTION_TOPIC: Final = InternalTopic(
     name=TRANSACTION_STATE,
-    partition_count=lambda config: config.transaction_state_log_num_partitions,
-    replication_factor=lambda config: config.transaction_state_log_replication_factor,
+    partition_count=lambda config: config.transaction.state_log_num_partitions,
+    replication_factor=lambda config: config.transaction.state_log_replication_factor,
     replication_factor_key=TRANSACTIONS_COPIES,
-    min_in_sync=lambda config: config.transaction_state_log_min_isr,
+    min_in_sync=lambda config: config.transaction.state_log_min_isr,
     configs=lambda config: {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
         "unclean.leader.election.enable": "false",
-        "segment.bytes": segment_bytes(config.transaction_state_log_segment_bytes),
+        "segment.bytes": segment_bytes(config.transaction.state_log_segment_bytes),
     },
 )
 
@@ -69,17 +69,17 @@ def coordinate_transactions(
 def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
     return TransactionSettings(
         terms=Terms(
-            id_expiration_ms=config.transactional_id_expiration_ms,
-            timeout_check_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-            expiration_check_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            id_expiration_ms=config.transaction.transactional_id_expiration_ms,
+            timeout_check_ms=config.transaction.abort_timed_out_transaction_cleanup_interval_ms,
+            expiration_check_ms=config.transaction.remove_expired_transaction_cleanup_interval_ms,
             level=TransactionVersion(level_of(image, TRANSACTION_VERSION)),
             batch_bytes_max=batch_bytes_max(TRANSACTION_STATE, config, image),
         ),
-        timeout_ms_max=config.transaction_max_timeout_ms,
-        two_phase_commit=config.transaction_two_phase_commit_enable,
-        verification=config.transaction_partition_verification_enable,
-        retry_seconds=config.add_partitions_to_txn_retry_backoff_ms / 1000,
-        retry_seconds_max=config.add_partitions_to_txn_retry_backoff_max_ms / 1000,
+        timeout_ms_max=config.transaction.max_timeout_ms,
+        two_phase_commit=config.transaction.two_phase_commit_enable,
+        verification=config.transaction.partition_verification_enable,
+        retry_seconds=config.transaction.add_partitions_to_txn_retry_backoff_ms / 1000,
+        retry_seconds_max=config.transaction.add_partitions_to_txn_retry_backoff_max_ms / 1000,
     )
 
 

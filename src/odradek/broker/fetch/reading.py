@@ -79,7 +79,7 @@ class Reading:
         knows_racks = circumstances.api_version >= _SINCE_RACKS
         self._may_read_followers = knows_racks and follower is None
         self._rack = request.rack_id if knows_racks else ""
-        self._max_bytes = min(request.max_bytes, parts.config.fetch_max_bytes)
+        self._max_bytes = min(request.max_bytes, parts.config.server.fetch_max_bytes)
         if parts.quotas.active and follower is None:
             self._max_bytes = min(self._max_bytes, fetch_bytes_max(parts, circumstances))
         self._sends_uncopied = circumstances.connection.sends_uncopied
@@ -275,7 +275,7 @@ class Reading:
         return partition.last_stable_offset if self.committed_only else partition.high_watermark
 
     def _preferred(self, partition: Partition, wanted: WantedPartition) -> BrokerId | None:
-        if self._parts.config.replica_selector_class != RACK_AWARE or not partition.is_leader:
+        if self._parts.config.replication.replica_selector_class != RACK_AWARE or not partition.is_leader:
             return None
         return preferred_replica(
             partition, self._parts.image.brokers, rack=self._rack, fetch_offset=wanted.fetch_offset

@@ -107,14 +107,16 @@ class Replicas:
         self._roles.make_following = make
 
     def _leader_rate(self) -> int:
-        return LONG_MAX if self._config is None else self._config.leader_replication_throttled_rate
+        return (
+            LONG_MAX if self._config is None else self._config.replication.leader_replication_throttled_rate
+        )
 
     def _throttle_window(self) -> Window:
         if self._config is None:
             return Window()
         return Window(
-            sample_count=self._config.replication_quota_window_num,
-            sample_seconds=self._config.replication_quota_window_size_seconds,
+            sample_count=self._config.replication.replication_quota_window_num,
+            sample_seconds=self._config.replication.replication_quota_window_size_seconds,
         )
 
     def check_writable_by_clients(self, partition: Partition) -> None:
@@ -334,7 +336,7 @@ class Replicas:
     async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
         """The broker's settings changed, and with them what topics inherit."""
         self._config = config
-        self._directories.producer_expiration_ms = config.producer_id_expiration_ms
+        self._directories.producer_expiration_ms = config.storage.producer_id_expiration_ms
         for topic in image.topics.values():
             self._reconfigure_topic(topic, config)
 

@@ -63,5 +63,9 @@ def fetchers(
     from odradek.replication.replica_fetchers import ReplicaFetchers
 
     return ReplicaFetchers(
-        runtime, cluster.peers, me=me, broker_epoch=lambda: cluster.broker_epoch, config=config
+        runtime,
+        cluster.peers,
+        me=me,
+        broker_epoch=lambda: cluster.broker_epoch,
+        config=lambda: config().replication,
     )

@@ -68,7 +68,7 @@ async def open_session(parts: Parts, key: MemberKey, connection: Connection) -> 
     shares = parts.shares
     if shares.sessions.has(key):
         await close_session(parts, key)
-    session = shares.sessions.open(key, connection, parts.config.group_share_max_share_sessions)
+    session = shares.sessions.open(key, connection, parts.config.group.share.max_share_sessions)
     connection.on_lost[shares] = lambda: _connection_lost(parts, connection)
     return session
 

@@ -10,7 +10,7 @@ from odradek.broker.share.partitions import SharePartitions
 from odradek.broker.share.settings import ShareSettingsByGroup
 from odradek.cluster.image import SHARE_GROUP_STATE, ClusterImage
 from odradek.config.broker import BrokerConfig
-from odradek.config.internal_topics import SHARES_COPIES
+from odradek.config.coordinator import SHARES_COPIES
 from odradek.groups.share.state import ShareStates, StateSettings
 from odradek.runtime.ports import Runtime
 
@@ -25,10 +25,10 @@ def add_shares(
     """Before the logs are opened: their shards load as they are."""
     topic = InternalTopic(
         name=SHARE_GROUP_STATE,
-        partition_count=lambda config: config.share_coordinator_state_topic_num_partitions,
-        replication_factor=lambda config: config.share_coordinator_state_topic_replication_factor,
+        partition_count=lambda config: config.share_coordinator.state_topic_num_partitions,
+        replication_factor=lambda config: config.share_coordinator.state_topic_replication_factor,
         replication_factor_key=SHARES_COPIES,
-        min_in_sync=lambda config: config.share_coordinator_state_topic_min_isr,
+        min_in_sync=lambda config: config.share_coordinator.state_topic_min_isr,
         configs=_topic_configs,
     )
     shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), runtime.clock)
@@ -38,8 +38,8 @@ def add_shares(
 
 def _state_settings(config: BrokerConfig) -> StateSettings:
     return StateSettings(
-        updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
-        cold_interval_ms=config.share_coordinator_cold_partition_snapshot_interval_ms,
+        updates_per_snapshot=config.share_coordinator.snapshot_update_records_per_snapshot,
+        cold_interval_ms=config.share_coordinator.cold_partition_snapshot_interval_ms,
     )
 
 
@@ -49,5 +49,5 @@ def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
         "cleanup.policy": "delete",
         "retention.bytes": "-1",
         "retention.ms": "-1",
-        "segment.bytes": segment_bytes(config.share_coordinator_state_topic_segment_bytes),
+        "segment.bytes": segment_bytes(config.share_coordinator.state_topic_segment_bytes),
     }

@@ -70,7 +70,7 @@ def fail(about: str, seen: str, advice: str) -> Finding:
 
 def check_listeners(config: BrokerConfig) -> Iterator[Finding]:
     """Whether each listener could be opened now."""
-    for listener in config.listeners:
+    for listener in config.network.listeners:
         yield check_listener(listener)
 
 
@@ -117,9 +117,9 @@ def _why_not(about: str, listener: Listener, error: OSError) -> Finding:
 
 def check_advertised(config: BrokerConfig) -> Iterator[Finding]:
     """Whether what clients are told leads back to this machine, as far as that can be seen from here."""
-    if not config.advertised_listeners:
+    if not config.network.advertised_listeners:
         yield ok("advertised address", "clients are told the address to which they connected")
-    for listener in config.advertised_listeners:
+    for listener in config.network.advertised_listeners:
         about = f"advertised {listener}"
         try:
             found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM)
@@ -130,7 +130,7 @@ def check_advertised(config: BrokerConfig) -> Iterator[Finding]:
             )
             continue
         address = str(found[0][4][0])
-        if _is_loopback(address) and not all(_is_loopback(own.host) for own in config.listeners):
+        if _is_loopback(address) and not all(_is_loopback(own.host) for own in config.network.listeners):
             seen = f"{listener.host} is {address}: clients on other machines would connect to themselves"
             yield warn(about, seen, "advertise a name or address that they reach, or nothing at all")
         else:
@@ -145,7 +145,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def check_directories(config: BrokerConfig) -> Iterator[Finding]:
-    for path in config.log_dirs:
+    for path in config.storage.log_dirs:
         yield check_directory(path)
         yield from check_space(path)
 
@@ -191,7 +191,7 @@ def _locked(path: str) -> bool:
 def check_identity(config: BrokerConfig) -> Iterator[Finding]:
     """Whether the data in the directories is this broker's."""
     clusters: dict[str, str] = {}
-    for path in config.log_dirs:
+    for path in config.storage.log_dirs:
         about = f"owner of {path}"
         try:
             with open(os.path.join(path, META_PROPERTIES), encoding="utf-8") as file:
@@ -200,9 +200,9 @@ def check_identity(config: BrokerConfig) -> Iterator[Finding]:
             continue  # no data yet; a damaged file is the broker's to explain
         node, cluster = meta.get("node.id", meta.get("broker.id", "")), meta.get("cluster.id", "")
         clusters.setdefault(cluster, path)
-        if node != str(config.node_id):
+        if node != str(config.server.node_id):
             advice = f"start with --set node.id={node}, or choose another place with --data"
-            yield fail(about, f"the data belongs to broker {node}, not {config.node_id}", advice)
+            yield fail(about, f"the data belongs to broker {node}, not {config.server.node_id}", advice)
         elif len(clusters) > 1:
             first = next(iter(clusters.values()))
             yield fail(about, f"its cluster is not that of {first}", "use directories of one cluster only")
@@ -256,7 +256,7 @@ def check_descriptors() -> Finding:
 def check_clock(config: BrokerConfig) -> Iterator[Finding]:
     """Retention and timestamps need a clock that is right."""
     now_s = time.time()
-    newest_s = max((_modified_s(path) for path in config.log_dirs), default=0.0)
+    newest_s = max((_modified_s(path) for path in config.storage.log_dirs), default=0.0)
     if now_s < YEAR_2024_S:
         yield fail("clock", "it shows a time before 2024", "set it: retention and timestamps depend on it")
     elif newest_s > now_s + CLOCK_AHEAD_S:

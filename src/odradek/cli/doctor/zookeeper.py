@@ -16,9 +16,9 @@ _PATIENCE_MS: Final = 5_000
 
 def check_zookeeper(config: BrokerConfig) -> Iterator[Finding]:
     """Whether the broker gets in, and who is there."""
-    if config.zookeeper_connect is None:
+    if config.zookeeper.connect is None:
         return
-    about = f"zookeeper {config.zookeeper_connect}"
+    about = f"zookeeper {config.zookeeper.connect}"
     try:
         yield ok(about, asyncio.run(_look(config)))
     except OdradekError as error:
@@ -29,9 +29,9 @@ def check_zookeeper(config: BrokerConfig) -> Iterator[Finding]:
 async def _look(config: BrokerConfig) -> str:
     from odradek.registry.zookeeper_session import Session
 
-    chroot = parse_connect(config.zookeeper_connect or "").chroot
-    session = Session(config, watched=lambda: ())
-    await session.begin(min(config.zookeeper_connection_timeout_ms or _PATIENCE_MS, _PATIENCE_MS))
+    chroot = parse_connect(config.zookeeper.connect or "").chroot
+    session = Session(config.zookeeper, watched=lambda: ())
+    await session.begin(min(config.zookeeper.connection_timeout_ms or _PATIENCE_MS, _PATIENCE_MS))
     try:
         if await session.get(f"{chroot}/odradek") is None:
             return "reached; no cluster there yet"

@@ -37,13 +37,13 @@ def serve_many(
     config, warnings = BrokerConfig.load(collected.values)
     for warning in (*collected.warnings, *warnings):
         click.echo(f"odradek: {warning}", err=True)
-    if len(config.log_dirs) != 1:
+    if len(config.storage.log_dirs) != 1:
         raise ConfigError("--brokers needs one data directory, below which each broker gets its own")
-    first = config.listeners[0]
+    first = config.network.listeners[0]
     fleet = Fleet.plan(
         count,
-        Path(data or config.log_dirs[0]).absolute(),
-        first_id=config.node_id,
+        Path(data or config.storage.log_dirs[0]).absolute(),
+        first_id=config.server.node_id,
         listen=listen or f"{first.host}:{first.port}",
         settings=_settings(collected.values, join),
         options=options,

@@ -52,12 +52,12 @@ class ConsumerSettings:
     @classmethod
     def of(cls, config: BrokerConfig) -> ConsumerSettings:
         return cls(
-            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-            session_timeout_ms=config.group_consumer_session_timeout_ms,
-            assignment_interval_ms=config.group_consumer_assignment_interval_ms,
-            max_size=config.group_consumer_max_size,
-            assignors=config.group_consumer_assignors,
-            migration=MigrationPolicy(config.group_consumer_migration_policy.lower()),
+            heartbeat_interval_ms=config.group.consumer.heartbeat_interval_ms,
+            session_timeout_ms=config.group.consumer.session_timeout_ms,
+            assignment_interval_ms=config.group.consumer.assignment_interval_ms,
+            max_size=config.group.consumer.max_size,
+            assignors=config.group.consumer.assignors,
+            migration=MigrationPolicy(config.group.consumer.migration_policy.lower()),
         )
 
     def overridden(self, config: BrokerConfig, group_configs: Mapping[str, str]) -> ConsumerSettings:
@@ -68,18 +68,18 @@ class ConsumerSettings:
             self,
             heartbeat_interval_ms=_within(
                 group_configs.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms),
-                config.group_consumer_min_heartbeat_interval_ms,
-                config.group_consumer_max_heartbeat_interval_ms,
+                config.group.consumer.min_heartbeat_interval_ms,
+                config.group.consumer.max_heartbeat_interval_ms,
             ),
             session_timeout_ms=_within(
                 group_configs.get("consumer.session.timeout.ms", self.session_timeout_ms),
-                config.group_consumer_min_session_timeout_ms,
-                config.group_consumer_max_session_timeout_ms,
+                config.group.consumer.min_session_timeout_ms,
+                config.group.consumer.max_session_timeout_ms,
             ),
             assignment_interval_ms=_within(
                 group_configs.get("consumer.assignment.interval.ms", self.assignment_interval_ms),
-                config.group_consumer_min_assignment_interval_ms,
-                config.group_consumer_max_assignment_interval_ms,
+                config.group.consumer.min_assignment_interval_ms,
+                config.group.consumer.max_assignment_interval_ms,
             ),
         )
 

@@ -49,11 +49,11 @@ class Resources:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Resources:
-        threads = max(config.log_cleaner_threads, 1)
+        threads = max(config.cleaner.threads, 1)
         return cls(
-            map_bytes=config.log_cleaner_dedupe_buffer_size // threads,
-            load_factor=config.log_cleaner_io_buffer_load_factor,
-            window_bytes=config.log_cleaner_io_buffer_size // threads // 2,
+            map_bytes=config.cleaner.dedupe_buffer_size // threads,
+            load_factor=config.cleaner.io_buffer_load_factor,
+            window_bytes=config.cleaner.io_buffer_size // threads // 2,
         )
 
 

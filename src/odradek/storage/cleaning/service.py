@@ -63,13 +63,13 @@ class LogCleaner:
 
     async def run_round(self, partitions: Sequence[Compacted], config: BrokerConfig) -> None:
         """Compact what needs it, `log.cleaner.threads` at a time, until nothing is left that does."""
-        if not config.log_cleaner_enable:
+        if not config.cleaner.enable:
             return
         offered = [one for one in partitions if "compact" in one.log.config.cleanup_policy]
         put_off: dict[Log, None] = {}
         for one in offered:
             self._end_segment(one, put_off)
-        workers = [self._work(offered, config, put_off) for _ in range(config.log_cleaner_threads)]
+        workers = [self._work(offered, config, put_off) for _ in range(config.cleaner.threads)]
         for outcome in await asyncio.gather(*workers, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -186,9 +186,7 @@ class LogCleaner:
     # ---- pieces ----------------------------------------------------------------------------------------------------
 
     def _driver(self, config: BrokerConfig) -> _Driver:
-        return _Driver(
-            self._runtime, self._throttle, self._stopping, config.log_cleaner_io_max_bytes_per_second
-        )
+        return _Driver(self._runtime, self._throttle, self._stopping, config.cleaner.io_max_bytes_per_second)
 
 
 class _Driver:

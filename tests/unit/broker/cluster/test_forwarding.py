@@ -12,6 +12,7 @@ from odradek.broker.cluster import forwarding
 from odradek.broker.cluster.forwarding import Forwarding
 from odradek.broker.context import Served
 from odradek.broker.dispatch import Dispatcher
+from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
 from odradek.net.connection import Connection
@@ -154,8 +155,7 @@ class Parts:
 
     runtime = real_runtime()
 
-    class config:  # noqa: N801
-        inter_broker_listener_name = None
+    config = BrokerConfig()
 
     def __init__(self, cluster: Elsewhere) -> None:
         self.cluster = cluster

@@ -14,6 +14,8 @@ from odradek.broker.coordinators.runtime import Coordinators
 from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
 from odradek.broker.handlers.transactions.add_partitions_to_txn import SERVED
 from odradek.cluster.image import NO_LEADER, TRANSACTION_STATE, ClusterImage, PartitionImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.coordinator import TransactionConfig
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol import Message, decode, encode
@@ -95,11 +97,10 @@ class World:
         self.image = image
         self.turns = Turns(SystemClock().monotonic)
         self.coordinator = Coordinator()
-        self.config = SimpleNamespace(
-            node_id=1,
-            transaction_partition_verification_enable=True,
-            add_partitions_to_txn_retry_backoff_ms=20,
-            add_partitions_to_txn_retry_backoff_max_ms=50,
+        self.config = BrokerConfig(
+            transaction=TransactionConfig(
+                add_partitions_to_txn_retry_backoff_ms=20, add_partitions_to_txn_retry_backoff_max_ms=50
+            )
         )
         self.requests: list[AddPartitionsToTxnRequest] = []
         self.slept: list[float] = []
@@ -109,8 +110,7 @@ class World:
         coordinators.begin(parts)
         coordinators.expect(TRANSACTION_STATE, lambda: self.coordinator)
         coordinators.ask_peer = self.ask
-        config: Any = self.config
-        self.verifier = ClusterVerifier(coordinators, lambda: config, self.sleep)
+        self.verifier = ClusterVerifier(coordinators, lambda: self.config, self.sleep)
 
     @property
     def transactions(self) -> Coordinator:
@@ -247,7 +247,7 @@ async def test_a_mere_question_about_a_transaction_being_completed_is_answered_a
 
 async def test_verification_can_be_turned_off_but_not_addition() -> None:
     world = World()
-    world.config.transaction_partition_verification_enable = False
+    world.config = world.config.reconfigured({"transaction.partition.verification.enable": "false"})
     world.coordinator.says[P0] = ErrorCode.TRANSACTION_ABORTABLE
     assert await world.verify(P0) == {P0: NONE}
     assert not world.requests

@@ -14,6 +14,8 @@ from odradek.broker.coordinators.runtime import Coordinators, InternalTopic
 from odradek.broker.handlers import Handlers
 from odradek.broker.share.persister import UNREAD, ShareKeeper
 from odradek.cluster.image import NO_LEADER, SHARE_GROUP_STATE, ClusterImage, PartitionImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.server import ServerConfig
 from odradek.groups.share.partition import RecordState, StateBatch
 from odradek.groups.share.state import ShareState, ShareStates, StateChange, StateSettings, Summary
 from odradek.groups.share.state_formats import SharePlace
@@ -64,7 +66,7 @@ class Broker:
     """One of two brokers; `other` keeps what this one does not."""
 
     def __init__(self, broker_id: BrokerId, leader: BrokerId) -> None:
-        self.config = SimpleNamespace(node_id=broker_id)
+        self.config = BrokerConfig(server=ServerConfig(node_id=broker_id))
         self.turns = Turns(SystemClock().monotonic)
         self.image = image(leader)
         self.coordinators = Coordinators()

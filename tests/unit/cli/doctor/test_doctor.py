@@ -15,6 +15,8 @@ from odradek.cli.main import main
 from odradek.cli.serving.port_owner import Owner, listening_owner
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import Listener
+from odradek.config.network import NetworkConfig
+from odradek.config.server import ServerConfig, StorageConfig
 
 
 @pytest.fixture
@@ -23,6 +25,12 @@ def taken_port() -> Iterator[int]:
         server.bind(("127.0.0.1", 0))
         server.listen()
         yield server.getsockname()[1]
+
+
+def kept_in(directory: Path, node_id: int = 1) -> BrokerConfig:
+    return BrokerConfig(
+        server=ServerConfig(node_id=node_id), storage=StorageConfig(log_dirs=(str(directory),))
+    )
 
 
 def listening(host: str, port: int) -> Listener:
@@ -56,11 +64,13 @@ def test_a_name_that_does_not_resolve_is_explained() -> None:
 def test_advertising_loopback_to_the_network_is_a_warning() -> None:
     told = (Listener(host="localhost", port=9092),)
     [found] = checks.check_advertised(
-        BrokerConfig(listeners=(listening("0.0.0.0", 9092),), advertised_listeners=told)
+        BrokerConfig(
+            network=NetworkConfig(listeners=(listening("0.0.0.0", 9092),), advertised_listeners=told)
+        )
     )
     assert found.level is Level.WARN
     assert "would connect to themselves" in found.seen
-    [found] = checks.check_advertised(BrokerConfig(advertised_listeners=told))
+    [found] = checks.check_advertised(BrokerConfig(network=NetworkConfig(advertised_listeners=told)))
     assert found.level is Level.OK
 
 
@@ -98,10 +108,10 @@ def test_a_data_directory_in_use_by_another_process_is_a_failure(tmp_path: Path)
 
 def test_a_data_directory_of_another_broker_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=abc\n")
-    found = list(checks.check_identity(BrokerConfig(node_id=1, log_dirs=(str(tmp_path),))))
+    found = list(checks.check_identity(kept_in(tmp_path, node_id=1)))
     assert [one.level for one in found] == [Level.FAIL]
     assert "belongs to broker 7" in found[0].seen
-    assert next(checks.check_identity(BrokerConfig(node_id=7, log_dirs=(str(tmp_path),)))).level is Level.OK
+    assert next(checks.check_identity(kept_in(tmp_path, node_id=7))).level is Level.OK
 
 
 @pytest.mark.parametrize(
@@ -120,7 +130,7 @@ def test_few_open_files_are_a_warning(soft: int, level: Level, monkeypatch: pyte
 
 
 def test_a_clock_behind_the_data_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = BrokerConfig(log_dirs=(str(tmp_path),))
+    config = kept_in(tmp_path)
     monkeypatch.setattr(checks, "_unsynchronised", lambda: False)
     assert [one.level for one in checks.check_clock(config)] == [Level.OK]
     monkeypatch.setattr(checks.time, "time", lambda: tmp_path.stat().st_mtime - 3600)

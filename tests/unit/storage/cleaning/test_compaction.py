@@ -14,6 +14,7 @@ from tests.simulation.compaction import keyed_log
 from tests.simulation.compaction.keyed_log import HOME, PARTITION, KeyedLog
 
 from odradek.config.broker import BrokerConfig
+from odradek.config.server import CleanerConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import Codec, Record, decode_batch, split_batches
@@ -110,7 +111,7 @@ def test_topics_that_are_not_compacted_are_left_alone() -> None:
 
 
 def test_compaction_can_be_switched_off() -> None:
-    keyed = filled(broker=BrokerConfig(log_cleaner_enable=False))
+    keyed = filled(broker=BrokerConfig(cleaner=CleanerConfig(enable=False)))
     size_bytes = keyed.log.size_bytes
     keyed.compact()
     assert keyed.log.size_bytes == size_bytes
@@ -128,7 +129,7 @@ def test_every_codec_is_kept(codec: Codec) -> None:
 
 
 def test_more_keys_than_memory_take_several_goes() -> None:
-    keyed = filled(count=120, broker=BrokerConfig(log_cleaner_dedupe_buffer_size=1024))
+    keyed = filled(count=120, broker=BrokerConfig(cleaner=CleanerConfig(dedupe_buffer_size=1024)))
     dirty = keyed.log.end_offset
     keyed.compact()
     keyed.check()
@@ -137,7 +138,9 @@ def test_more_keys_than_memory_take_several_goes() -> None:
 
 
 def test_a_batch_larger_than_the_buffers_is_compacted_too() -> None:
-    keyed = KeyedLog(replace(EAGER, segment_bytes=200_000), broker=BrokerConfig(log_cleaner_io_buffer_size=1))
+    keyed = KeyedLog(
+        replace(EAGER, segment_bytes=200_000), broker=BrokerConfig(cleaner=CleanerConfig(io_buffer_size=1))
+    )
     for number in range(4):
         keyed.write((b"large", bytes([number]) * 60_000), (b"k%d" % number, b"x"))
     keyed.roll()

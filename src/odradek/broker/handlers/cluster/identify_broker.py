@@ -12,7 +12,7 @@ def handle(
     parts: Parts, circumstances: Circumstances, request: IdentifyBrokerRequest
 ) -> IdentifyBrokerResponse:
     return IdentifyBrokerResponse(
-        broker_id=parts.config.node_id,
+        broker_id=parts.config.server.node_id,
         cluster_id=parts.image.cluster_id,
         incarnation=parts.cluster.incarnation,
     )

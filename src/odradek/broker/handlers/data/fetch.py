@@ -292,7 +292,7 @@ def _follower(parts: Parts, circumstances: Circumstances, request: FetchRequest)
     replica_id = state.replica_id if told else request.replica_id
     if replica_id < 0:
         return None
-    if not told or state.replica_epoch < 0 or replica_id == parts.config.node_id:
+    if not told or state.replica_epoch < 0 or replica_id == parts.config.server.node_id:
         raise KafkaError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             "only another broker of this cluster, which names its epoch, may fetch as a replica",

@@ -45,7 +45,7 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
         else:
             to_broker = False
         keys = frozenset(key for key in served_keys() if to_broker or not APIS[key].internal)
-        unstable = parts.config.unstable_api_versions_enable
+        unstable = parts.config.server.unstable_api_versions_enable
         listed = [
             ApiVersion(api_key=key, min_version=offered.min, max_version=offered.max)
             for key in sorted(keys)

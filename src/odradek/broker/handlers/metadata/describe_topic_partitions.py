@@ -29,7 +29,7 @@ def handle(
         names = [name for name in names if name >= cursor.topic_name]
         if names and names[0] == cursor.topic_name:
             first_partition = cursor.partition_index
-    room = min(max(request.response_partition_limit, 1), parts.config.max_request_partition_size_limit)
+    room = min(max(request.response_partition_limit, 1), parts.config.server.max_request_partition_size_limit)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if room == 0:

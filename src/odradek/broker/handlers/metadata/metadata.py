@@ -113,7 +113,7 @@ async def _create_then_answer(
 
 def _creatable(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> Iterable[str]:
     """The topics that are to be created if there are none of these names."""
-    if not parts.config.auto_create_topics_enable or not request.topics:
+    if not parts.config.topics.auto_create_topics_enable or not request.topics:
         return ()
     if circumstances.api_version >= _SINCE_CREATION_FLAG and not request.allow_auto_topic_creation:
         return ()
@@ -281,7 +281,7 @@ def leader_and_offline(
     image = topic.partitions[index]
     offline: list[int] = [replica for replica in image.replicas if replica not in alive]
     if parts.replicas.is_offline(TopicPartition(topic.name, index)):
-        offline.append(parts.config.node_id)
+        offline.append(parts.config.server.node_id)
     return (NO_LEADER if image.leader in offline else image.leader), offline
 
 

@@ -158,7 +158,7 @@ class _Fetching:
     def _look(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> Missing | None:
         """Returns what another thread should bring first; nothing is acquired then."""
         config = self.parts.config
-        limit = min(self.request.max_bytes, config.fetch_max_bytes)
+        limit = min(self.request.max_bytes, config.server.fetch_max_bytes)
         limit = min(limit, self.parts.answer_room_bytes())
         enough = max(_LOOK_BYTES, self.request.min_bytes)
         seen: list[tuple[ReadPlace, Seen]] = []

@@ -38,7 +38,7 @@ async def handle(
 
 def _begin(parts: Parts, path: str, topic: str, index: int) -> ErrorCode:
     wanted = absolute_directory(path)
-    if not path.startswith("/") or wanted not in parts.config.log_dirs:
+    if not path.startswith("/") or wanted not in parts.config.storage.log_dirs:
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
         parts.moves.start(topic, index, wanted)

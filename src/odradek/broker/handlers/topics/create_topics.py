@@ -82,7 +82,7 @@ async def handle(
         await turn.step()
         made = await parts.controller.create_topics(some, validate_only=request.validate_only)
         outcomes.update((new.name, outcome) for new, outcome in zip(some, made, strict=True))
-    descriptions = _Descriptions(parts, left=parts.config.max_request_elements)
+    descriptions = _Descriptions(parts, left=parts.config.network.max_request_elements)
     topics = await turn.map(lambda name: _result(name, outcomes[name], descriptions), names)
     return CreateTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, topics=topics)
 
@@ -97,7 +97,7 @@ def _too_many() -> KafkaError:
 
 def _partition_count(parts: Parts, new: NewTopic) -> int:
     return len(new.assignment) or (
-        new.partition_count if new.partition_count > 0 else parts.config.num_partitions
+        new.partition_count if new.partition_count > 0 else parts.config.topics.num_partitions
     )
 
 

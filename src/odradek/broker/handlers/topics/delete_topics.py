@@ -55,7 +55,7 @@ async def _delete(
     parts: Parts, circumstances: Circumstances, wanted: DeleteTopicState, mutations: Mutations
 ) -> DeletableTopicResult:
     try:
-        if not parts.config.delete_topic_enable:
+        if not parts.config.topics.delete_topic_enable:
             told = circumstances.api_version >= _SINCE_DISABLED
             raise KafkaError(
                 ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST,

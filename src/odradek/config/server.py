@@ -1,0 +1,105 @@
+"""Settings of the broker itself, of topic creation, of its data directories, and of compaction."""
+
+from __future__ import annotations
+
+from odradek.config.data_directory import default_data_directory
+from odradek.config.definition import at_least, between
+from odradek.config.section import (
+    CLUSTER_WIDE,
+    HIGH,
+    LOW,
+    Boolean,
+    Double,
+    Int,
+    List,
+    Long,
+    Section,
+    String,
+    section,
+    setting,
+)
+
+
+@section()
+class ServerConfig(Section):
+    """Who this broker is, and what all of its parts share."""
+
+    # fmt: off
+    node_id: Int = setting(default=1, valid=at_least(0), synonyms=("broker.id",), importance=HIGH, meaning=
+        "This broker's number, unique in its cluster.")
+    broker_rack: String | None = setting(default=None, meaning=
+        "Where this broker stands: told to clients.")
+    num_io_threads: Int = setting(default=8, valid=at_least(1), importance=HIGH, dynamic=CLUSTER_WIDE,
+        as_started=True, meaning=
+        "Threads for what blocks: fsync and reads from a cold disk. They start when they are needed.")
+    fetch_max_bytes: Int = setting(default=55 << 20, valid=at_least(1024), meaning=
+        "The most bytes that one fetch is answered with.")
+    max_incremental_fetch_session_cache_slots: Int = setting(default=1000, valid=at_least(0), meaning=
+        "The most fetch sessions held at once.")
+    max_request_partition_size_limit: Int = setting(default=2000, valid=at_least(1), meaning=
+        "The most partitions that one DescribeTopicPartitions is answered with.")
+    unstable_api_versions_enable: Boolean = setting(default=False, importance=LOW, meaning=
+        "Whether clients are offered versions of the protocol that Kafka has not declared stable.")
+    odradek_loop_held_warn_ms: Int = setting(default=100, valid=at_least(0), meaning=
+        "A line in the log says what held the event loop, when that took longer than this. 0: nobody looks.")
+    odradek_log_peer_lines_max: Int = setting(default=40, valid=at_least(0), meaning=
+        "How many lines at once one address may cause in the log for each event; they grow again by one a second. 0: no limit.")
+    # fmt: on
+
+
+@section()
+class TopicCreationConfig(Section):
+    """Who may create and delete topics, and what a topic gets whose creator does not say."""
+
+    # fmt: off
+    auto_create_topics_enable: Boolean = setting(default=True, importance=HIGH, meaning=
+        "Whether a topic is created when a client asks for one that does not exist.")
+    default_replication_factor: Int = setting(default=1, valid=at_least(1), meaning=
+        "Replicas of a topic whose creator does not say how many.")
+    delete_topic_enable: Boolean = setting(default=True, importance=HIGH, meaning=
+        "Whether topics may be deleted at all.")
+    num_partitions: Int = setting(default=1, valid=at_least(1), meaning=
+        "Partitions of a topic whose creator does not say how many.")
+    # fmt: on
+
+
+@section()
+class StorageConfig(Section):
+    """Where data lies, and how often a broker looks after it."""
+
+    # fmt: off
+    log_dirs: List = setting(default_factory=lambda: (default_data_directory(),), written_default=None,
+        synonyms=("log.dir",), importance=HIGH, meaning=
+        "The data directories, separated by commas; each partition lives in one of them.")
+    log_retention_check_interval_ms: Long = setting(default=300_000, valid=at_least(1), meaning=
+        "How often old segments are looked for.")
+    log_flush_offset_checkpoint_interval_ms: Int = setting(default=60_000, valid=at_least(0), meaning=
+        "How often the offsets known to be on disk are written down, from which recovery starts.")
+    producer_id_expiration_ms: Int = setting(default=86_400_000, valid=at_least(1), dynamic=CLUSTER_WIDE, meaning=
+        "How long an idempotent producer that sends nothing is remembered.")
+    # fmt: on
+
+
+@section("log.cleaner.")
+class CleanerConfig(Section):
+    """Compaction."""
+
+    # fmt: off
+    enable: Boolean = setting(default=True, meaning=
+        "Whether topics with cleanup.policy=compact are compacted.")
+    threads: Int = setting(default=1, valid=at_least(0), dynamic=CLUSTER_WIDE, meaning=
+        "Logs that are compacted at once.")
+    backoff_ms: Long = setting(default=15_000, valid=at_least(0), dynamic=CLUSTER_WIDE, meaning=
+        "How long compaction rests when no log needs it.")
+    dedupe_buffer_size: Long = setting(default=128 << 20, valid=at_least(1024), dynamic=CLUSTER_WIDE, meaning=
+        "Memory for the keys of the logs under compaction, 24 bytes each, taken as far as they need it. A log with more keys "
+        "is compacted in several goes.")
+    io_buffer_size: Int = setting(default=512 << 10, valid=at_least(0), importance=LOW, dynamic=CLUSTER_WIDE, meaning=
+        "Memory for what compaction reads and writes; a larger batch takes what it needs.")
+    io_buffer_load_factor: Double = setting(default=0.9, valid=between(0, 1), importance=LOW, dynamic=CLUSTER_WIDE,
+        meaning=
+        "How full the memory for keys may get: the fuller, the more keys in one go, and the slower each.")
+    io_max_bytes_per_second: Double = setting(default=1.7976931348623157e308, valid=at_least(1), dynamic=CLUSTER_WIDE,
+        meaning=
+        "Bytes that compaction reads and writes in a second, all logs together.")
+    # fmt: on
