@@ -3,13 +3,16 @@
 from typing import Any
 
 import pytest
+from tests.scenarios.conftest import fetch_request
 
+from odradek.broker.fetch.delayed_fetch import ConsumerWaiting
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from odradek.records import decode_batch, split_batches
 from odradek.storage.segment import readable_segment
 from odradek.testing.guarded_disk import GuardedFile
 
@@ -64,4 +67,39 @@ async def test_a_question_for_a_time_waits_for_the_disk_on_a_thread(
         (0, 3),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
+    assert brought
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["few partitions", "many partitions"])
+async def test_what_has_left_the_memory_while_a_fetch_waited_is_brought_by_a_thread(
+    wire: Any, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    """The disk refuses to be waited for on the loop. Two records are in memory when the fetch begins to wait for more."""
+    await wire.create("t")
+    await wire.produce("t", [b"0", b"1"])
+    brought: list[int] = []
+    real = GuardedFile.bring
+
+    def bring(self: GuardedFile, length: int, position: int) -> None:
+        brought.append(length)
+        real(self, length, position)
+
+    waiting: list[object] = []
+    begin_to_wait = ConsumerWaiting.__init__
+
+    def note(self: Any, *arguments: Any, **options: Any) -> None:
+        waiting.append(self)
+        begin_to_wait(self, *arguments, **options)
+
+    monkeypatch.setattr(readable_segment, "_RECENT_BYTES", 0)
+    monkeypatch.setattr(GuardedFile, "bring", bring)
+    monkeypatch.setattr(GuardedFile, "is_at_hand", lambda self, length, position: not waiting)
+    monkeypatch.setattr(ConsumerWaiting, "__init__", note)
+    partitions = 1 if few else 201
+    wanted = fetch_request("t", 0, max_wait_ms=50, min_bytes=100_000)
+    wanted.topics[0].partitions.extend([wanted.topics[0].partitions[0]] * (partitions - 1))
+    response = await wire.call("Fetch", 11, wanted)
+    ((_, batch),) = split_batches(response.responses[0].partitions[0].records)
+    assert [record.value for record in decode_batch(batch)] == [b"0", b"1"]
+    assert waiting
     assert brought

@@ -7,7 +7,7 @@ settled or cancelled. `answer` reads again and makes the response.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -19,6 +19,9 @@ _MARK_DELAY_S: Final = 0.005
 """A follower hears so much later of a high watermark that moved, unless records take the news along."""
 
 
+MakeAnswer = Callable[[], FetchResponse | Coroutine[Any, Any, FetchResponse]]
+"""A coroutine where the disk has to be waited for: another thread does that."""
+
 _Key = TypeVar("_Key", contravariant=True)
 PartitionKeyT = TypeVar("PartitionKeyT")
 
@@ -26,10 +29,10 @@ PartitionKeyT = TypeVar("PartitionKeyT")
 class _Waiting:
     """A response to come, at the latest when time is up."""
 
-    def __init__(
-        self, partitions: Iterable[Partition], answer: Callable[[], FetchResponse], *, wait_s: float
-    ) -> None:
+    def __init__(self, partitions: Iterable[Partition], answer: MakeAnswer, *, wait_s: float) -> None:
         loop = asyncio.get_running_loop()
+        self._bringing: asyncio.Task[FetchResponse] | None = None
+        """The answer, while another thread reads from the disk for it."""
         self._make_answer = answer
         self._partitions = list(partitions)
         self._timer = loop.call_later(wait_s, self._time_is_up)
@@ -40,17 +43,36 @@ class _Waiting:
         self._answer()
 
     def _answer(self) -> None:
-        if self.response.done():
+        if self.response.done() or self._bringing is not None:
             return
         # First: a disk error met in reading ends partitions, and they would call again.
         self._stop(self.response)
         try:
-            self.response.set_result(self._make_answer())
+            answer = self._make_answer()
         except Exception as error:  # noqa: BLE001 - whoever called (a writer, a timer) has no part in it; the asker has
             self.response.set_exception(error)
+            return
+        if isinstance(answer, FetchResponse):
+            self.response.set_result(answer)
+        else:
+            self._bringing = asyncio.get_running_loop().create_task(answer, name="fetch from disk")
+            self._bringing.add_done_callback(self._brought)
+
+    def _brought(self, bringing: asyncio.Task[FetchResponse]) -> None:
+        error = None if bringing.cancelled() else bringing.exception()
+        if self.response.done():
+            return
+        if bringing.cancelled():
+            self.response.cancel()
+        elif error is not None:
+            self.response.set_exception(error)
+        else:
+            self.response.set_result(bringing.result())
 
     def _stop(self, _: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()
+        if self._bringing is not None and self.response.cancelled():
+            self._bringing.cancel()
         for partition in self._partitions:
             partition.unwatch(self)  # type: ignore[arg-type]
 
@@ -61,7 +83,7 @@ class ConsumerWaiting(_Waiting):
     def __init__(
         self,
         partitions: Iterable[Partition],
-        answer: Callable[[], FetchResponse],
+        answer: MakeAnswer,
         *,
         wait_s: float,
         missing_bytes: int,
@@ -147,7 +169,7 @@ class FollowerWaiting(_Waiting):
     def __init__(
         self,
         known: dict[Partition, Offset],
-        answer: Callable[[], FetchResponse],
+        answer: MakeAnswer,
         *,
         nothing: Callable[[], FetchResponse],
         wait_s: float,

@@ -97,9 +97,10 @@ class Reading:
         for missing in self.cold:
             self._beside.do(missing)
 
-    def looked(self) -> None:
-        """All is at hand: the next `read`, after a wait, finds what was just written."""
-        self._looks_left = 0
+    def look_again(self) -> None:
+        """Before the next `read`, after a wait: what was brought before may have left the memory since."""
+        self._looks_left = _LOOKS_FOR_COLD
+        self._beside = None
 
     def read(self, wanted: Sequence[WantedPartition] | None = None) -> list[Result]:
         """`wanted`: in place of what was wanted at first, where something else has become worth looking at."""

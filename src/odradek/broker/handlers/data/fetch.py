@@ -17,8 +17,8 @@ may not see (CVE-2018-1288).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from typing import Any, Final
 from uuid import UUID
 
 from odradek.broker.cluster.current_leader import HINTED, LeaderHints
@@ -49,6 +49,7 @@ from odradek.protocol.messages.data.fetch import (
     PartitionData,
 )
 from odradek.replication.partition import Partition
+from odradek.runtime.turns import Turn
 
 _SINCE_SESSIONS: Final = 7
 _SINCE_TOPIC_IDS: Final = 13
@@ -77,7 +78,6 @@ def handle(
     results = reading.read()
     if reading.cold:
         return _bring_first(parts, circumstances, request, plan, reading)
-    reading.looked()
     return _answer(parts, circumstances, request, plan, reading, results)
 
 
@@ -85,13 +85,17 @@ async def _bring_first(
     parts: Parts, circumstances: Circumstances, request: FetchRequest, plan: FetchPlan, reading: Reading
 ) -> FetchResponse:
     """Some of it is on the disk alone: another thread waits for that, and others are served meanwhile."""
+    results = await _brought(parts, reading)
+    answer = _answer(parts, circumstances, request, plan, reading, results)
+    return answer if isinstance(answer, FetchResponse) else await answer
+
+
+async def _brought(parts: Parts, reading: Reading) -> list[Result]:
     results: list[Result] = []
     while reading.cold:
         await parts.runtime.offload.run(reading.bring)
         results = reading.read()
-    reading.looked()
-    answer = _answer(parts, circumstances, request, plan, reading, results)
-    return answer if isinstance(answer, FetchResponse) else await answer
+    return results
 
 
 def _answer(
@@ -104,8 +108,8 @@ def _answer(
 ) -> FetchResponse | Awaitable[FetchResponse]:
     follower = reading.follower
 
-    def answer() -> FetchResponse:
-        return _response(parts, circumstances, plan, reading.read())
+    def answer() -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+        return _read_again(parts, circumstances, plan, reading)
 
     if not _waits(request, plan, reading):
         return _response(parts, circumstances, plan, results)
@@ -120,6 +124,27 @@ def _answer(
         missing_bytes=missing_bytes,
         committed_only=reading.committed_only,
     ).response
+
+
+def _read_again(
+    parts: Parts,
+    circumstances: Circumstances,
+    plan: FetchPlan,
+    reading: Reading,
+    wanted: Sequence[WantedPartition] | None = None,
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    """After a wait. What was in memory when it began may be on the disk alone now."""
+    reading.look_again()
+    results = reading.read(wanted)
+    if reading.cold:
+        return _bring_and_answer(parts, circumstances, plan, reading)
+    return _response(parts, circumstances, plan, results)
+
+
+async def _bring_and_answer(
+    parts: Parts, circumstances: Circumstances, plan: FetchPlan, reading: Reading
+) -> FetchResponse:
+    return _response(parts, circumstances, plan, await _brought(parts, reading))
 
 
 def _waits(request: FetchRequest, plan: FetchPlan, reading: Reading) -> bool:
@@ -172,11 +197,7 @@ async def _fetch_many(
 ) -> FetchResponse:
     turn = parts.turns.begin()
     reading = Reading(parts, circumstances, request, plan.wanted, follower)
-    results = await turn.drive(reading.read_steps())
-    while reading.cold:
-        await parts.runtime.offload.run(reading.bring)
-        results = await turn.drive(reading.read_steps())
-    reading.looked()
+    results = await _read_many(parts, turn, reading)
     if _waits(request, plan, reading):
         wait_s = request.max_wait_ms / 1000
         missing_bytes = request.min_bytes - reading.found_bytes
@@ -189,7 +210,7 @@ async def _fetch_many(
             missing_bytes=missing_bytes,
             committed_only=reading.committed_only,
         ).response
-        results = await turn.drive(reading.read_steps())
+        results = await _read_many(parts, turn, reading)
     kept = []
     for result in results:
         await turn.step()
@@ -204,6 +225,15 @@ async def _fetch_many(
     return response if hints is None else _with_endpoints(response, hints)
 
 
+async def _read_many(parts: Parts, turn: Turn, reading: Reading) -> list[Result]:
+    reading.look_again()
+    results = await turn.drive(reading.read_steps())
+    while reading.cold:
+        await parts.runtime.offload.run(reading.bring)
+        results = await turn.drive(reading.read_steps())
+    return results
+
+
 def _follower_waits(
     parts: Parts,
     circumstances: Circumstances,
@@ -216,9 +246,9 @@ def _follower_waits(
     session = plan.session
     resting = None if session is None or not plan.incremental else _rest(session, reading)
 
-    def answer() -> FetchResponse:
+    def answer() -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
         wanted = None if session is None or resting is None else session.wanted()
-        return _response(parts, circumstances, plan, reading.read(wanted))
+        return _read_again(parts, circumstances, plan, reading, wanted)
 
     def nothing() -> FetchResponse:
         return _response(parts, circumstances, plan, () if plan.incremental else results)

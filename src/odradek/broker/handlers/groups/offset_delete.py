@@ -21,13 +21,16 @@ from odradek.runtime.turns import slices
 async def handle(
     parts: Parts, circumstances: Circumstances, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
-    places = [
-        (topic.name, one.partition_index)
-        for topic in request.topics
-        for one in topic.partitions
-        if has_partition(parts, topic.name, one.partition_index)
-    ]
     turn = parts.turns.begin()
+    places: list[Place] = []
+    for topic in request.topics:
+        for part in slices(topic.partitions, OFFSETS_AT_ONCE):
+            await turn.step()
+            places += [
+                (topic.name, one.partition_index)
+                for one in part
+                if has_partition(parts, topic.name, one.partition_index)
+            ]
     verdicts: dict[Place, ErrorCode] = {}
     try:
         for some in slices(places, OFFSETS_AT_ONCE):
