@@ -192,7 +192,9 @@ class Node:
 
     async def take(self, image: ClusterImage) -> None:
         before, self.cluster.image = self.cluster.image, image
-        await self.replicas.apply(before, image, self.config)
+        logs = await self.replicas.apply(before, image, self.config)
+        if logs is not None:
+            await logs
 
     def configure(self, config: BrokerConfig) -> None:
         self.config = config

@@ -238,6 +238,7 @@ class Broker:
             damaged=replicas.damaged,
             lost=replicas.lost,
             lacking=replicas.lacking,
+            opening=replicas.opening,
         )
 
     def _wired(self) -> Parts:
@@ -372,14 +373,14 @@ class Broker:
     def _with_dynamic(self, image: ClusterImage) -> BrokerConfig:
         return self._config.reconfigured(*_dynamic(self._config, image))
 
-    async def _apply(self, before: ClusterImage, after: ClusterImage) -> None:
+    async def _apply(self, before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
         parts = self._parts
         assert parts is not None, "the first image comes after the start"
         if after.client_quotas != before.client_quotas:
             parts.quotas.update(after.client_quotas)
         if _dynamic(self._config, after) != _dynamic(self._config, before):
             await self._reconfigure(parts, after)
-        await parts.replicas.apply(before, after, parts.config)
+        logs = await parts.replicas.apply(before, after, parts.config)
         gone = frozenset(before.topics.keys() - after.topics.keys())
         groups = parts.coordinators.made(CONSUMER_OFFSETS)
         if gone and groups is not None:
@@ -387,6 +388,7 @@ class Broker:
         shares = parts.coordinators.made(SHARE_GROUP_STATE)
         if gone and shares is not None:
             await shares.topics_deleted(frozenset(before.topics[name].topic_id for name in gone))
+        return logs
 
     async def _reconfigure(self, parts: Parts, image: ClusterImage) -> None:
         try:

@@ -258,7 +258,7 @@ class Controller:
         if not self._brokers.is_settled(report):
             await self._changes.alone(lambda: self._brokers.hear(report))
         if report.controller_epoch == self.epoch:
-            self._publication.told_by(report.broker_id, report.version)
+            self._publication.told_by(report.broker_id, report.version, report.opening)
         if report.broker_id == self._me:
             answer = await self._publication.applied_since(report.version, max_wait_s=max_wait_s)
         else:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final
+from uuid import UUID
 
 from odradek.cluster.image import ClusterImage
-from odradek.cluster.sync import SyncAnswer, UpdateKind, delta, snapshot
+from odradek.cluster.sync import ReplicaId, SyncAnswer, UpdateKind, delta, snapshot
 from odradek.cluster.sync_pieces import in_turns
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 
-Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
-"""Called with the image before and after a change. What it cannot do for one partition must not stop the others."""
+Apply = Callable[[ClusterImage, ClusterImage], Awaitable[asyncio.Future[None] | None]]
+"""Called with the image before and after a change. What it cannot do for one partition must not stop the others. It does not
+wait for logs: the future that it returns ends when those that the change brings are open, and those it removes are gone."""
 _RECENT_COUNT_MAX: Final = 128
 """Images that deltas can start from."""
 _RECENT_COUNT_MIN: Final = 8
@@ -42,6 +44,11 @@ class Publication:
         self._news = asyncio.Event()
         self._versions: dict[BrokerId, int] = {}
         """Applied by remote brokers."""
+        self._opening: dict[BrokerId, frozenset[ReplicaId]] = {}
+        """What remote brokers are still opening."""
+        self._logs: list[tuple[int, int, asyncio.Future[None]]] = []
+        """Of steps of the local broker that brought logs, or took some away: after which version they began, at which
+        they ended, and when their logs are there or gone."""
         self._encoded: dict[tuple[int, int], asyncio.Task[bytes]] = {}
         self._is_over = False
 
@@ -53,19 +60,33 @@ class Publication:
             self._applying = asyncio.get_running_loop().create_task(self._apply_all(), name="apply image")
 
     async def applied_here(self) -> None:
-        """Return when the local broker has applied what is the latest image."""
-        while self._applying is not None and self.applied is not self.latest:
+        """Return when the local broker has applied what is the latest image now, and the logs are open, or deleted, that
+        came or went with it. Logs of earlier images are not waited for."""
+        version = self.latest.version
+        while self._applying is not None and self.applied.version < version:
             await outcome_of(self._applying)
+        for before, after, logs in self._logs:
+            if before < version <= after:
+                while not logs.done() and not self._is_over:
+                    await self._news.wait()
 
-    async def applied_by(self, brokers: Iterable[BrokerId], version: int, *, timeout_s: float) -> bool:
-        """Wait until these brokers, as far as they stay in service, have applied a version; False when it took too long."""
+    async def applied_by(
+        self,
+        brokers: Iterable[BrokerId],
+        version: int,
+        *,
+        topic_ids: Collection[UUID] = (),
+        timeout_s: float,
+    ) -> bool:
+        """Wait until these brokers, as far as they stay in service, have applied a version, and opened their replicas of these
+        topics; False when it took too long."""
         waiting = list(brokers)
         try:
             async with asyncio.timeout(timeout_s):
                 while not self._is_over:
                     alive = {broker.broker_id for broker in self.latest.brokers}
                     waiting = [
-                        one for one in waiting if one in alive and self._versions.get(one, -1) < version
+                        one for one in waiting if one in alive and not self._has(one, version, topic_ids)
                     ]
                     if not waiting:
                         return True
@@ -78,14 +99,22 @@ class Publication:
         """What a remote broker said to have applied; -1 while it said nothing."""
         return self._versions.get(broker, -1)
 
-    def told_by(self, broker: BrokerId, version: int) -> None:
-        """A broker says what it has applied."""
-        if self._versions.get(broker, -1) != version:
-            self._versions[broker] = version
+    def _has(self, broker: BrokerId, version: int, topic_ids: Collection[UUID]) -> bool:
+        opening = self._opening.get(broker, ())
+        return self._versions.get(broker, -1) >= version and not any(
+            topic_id in topic_ids for topic_id, _ in opening
+        )
+
+    def told_by(self, broker: BrokerId, version: int, opening: frozenset[ReplicaId] = frozenset()) -> None:
+        """A broker says what it has applied, and which replicas it is still opening."""
+        known = self._versions.get(broker, -1), self._opening.get(broker, frozenset())
+        if known != (version, opening):
+            self._versions[broker], self._opening[broker] = version, opening
             self._wake()
 
     def forget(self, broker: BrokerId) -> None:
         self._versions.pop(broker, None)
+        self._opening.pop(broker, None)
         self._wake()
 
     async def update_since(self, epoch: int, version: int, *, max_wait_s: float) -> SyncAnswer:
@@ -164,8 +193,20 @@ class Publication:
         while self.applied is not self.latest:
             before, after = self.applied, self.latest
             try:
-                await self._apply(before, after)
+                logs = await self._apply(before, after)
+                if logs is not None:
+                    self._await_logs(before.version, after.version, logs)
             except Exception:  # noqa: BLE001 - the root of a task: the cluster goes on, and the next image comes
                 _log.exception("image_not_applied", version=after.version)
             self.applied = after
             self._wake()
+
+    def _await_logs(self, before: int, after: int, logs: asyncio.Future[None]) -> None:
+        step = before, after, logs
+
+        def ended(_: asyncio.Future[None]) -> None:
+            self._logs.remove(step)
+            self._wake()
+
+        self._logs.append(step)
+        logs.add_done_callback(ended)

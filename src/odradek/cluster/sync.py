@@ -60,7 +60,8 @@ class BrokerReport:
     comes anew is taken into service only with its first report, and what it led is led under another epoch. `damaged` replicas
     have lost something that was committed; they are named until the image shows them out of sync. `offline` ones cannot be
     used now; each report names all of them. `lost` ones, offline or open, have not all that they had, and the image counts on
-    them: they lead only if that loss is accepted. `lacking` ones lack something, too, but nobody counts on them.
+    them: they lead only if that loss is accepted. `lacking` ones lack something, too, but nobody counts on them. `opening` ones
+    are in the image, and their logs are not open yet.
     """
 
     broker_id: BrokerId
@@ -71,6 +72,7 @@ class BrokerReport:
     offline: frozenset[ReplicaId] = frozenset()
     lost: frozenset[ReplicaId] = frozenset()
     lacking: frozenset[ReplicaId] = frozenset()
+    opening: frozenset[ReplicaId] = frozenset()
     is_leaving: bool = False
 
     def data(self) -> bytes:
@@ -80,7 +82,11 @@ class BrokerReport:
             "offline": _places(self.offline),
             "leaving": self.is_leaving,
         }
-        for key, replicas in (("lost", self.lost), ("lacking", self.lacking)):
+        for key, replicas in (
+            ("lost", self.lost),
+            ("lacking", self.lacking),
+            ("opening", self.opening),
+        ):
             if replicas:
                 told[key] = _places(replicas)
         return _bytes(told)
@@ -94,6 +100,7 @@ class BrokerReport:
             offline=_replicas(stored.get("offline", ())),
             lost=_replicas(stored.get("lost", ())),
             lacking=_replicas(stored.get("lacking", ())),
+            opening=_replicas(stored.get("opening", ())),
             is_leaving=bool(stored.get("leaving", False)),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -71,14 +71,19 @@ class TopicChanges:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return topic
 
-    async def _applied_by_holders(self, topics: Iterable[TopicImage]) -> None:
+    async def _applied_by_holders(self, topics: Sequence[TopicImage]) -> None:
         holders = {
             broker: None for topic in topics for partition in topic.partitions for broker in partition.isr
         }
         holders.pop(self._me, None)
         if holders:
             version = self._changes.publication.applied.version
-            await self._changes.publication.applied_by(holders, version, timeout_s=_APPLY_SECONDS)
+            await self._changes.publication.applied_by(
+                holders,
+                version,
+                topic_ids=frozenset(topic.topic_id for topic in topics),
+                timeout_s=_APPLY_SECONDS,
+            )
 
     def _planner(self) -> Planner:
         chance = self._entropy.uniform()

@@ -15,10 +15,11 @@ from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.fetch import reading as fetch_reading
 from odradek.broker.replicas import opening as replica_opening
 from odradek.broker.replicas.loss_evidence import ALL_THERE, Judgement
+from odradek.broker.replicas.opening import ReplicaOpening, Wanted
 from odradek.cluster.image import PartitionImage
 from odradek.cluster.known_brokers import DiskClaim, KnownBroker
 from odradek.model.errors import KafkaError
-from odradek.model.ids import BrokerId, Offset
+from odradek.model.ids import BrokerId, Offset, TopicPartition
 from odradek.records import BatchHeader
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.follower import FollowingReplica
@@ -408,6 +409,33 @@ def truncated_on_the_loop() -> Patches:
             self.log.flushed(job)
 
     yield patch.object(FollowingReplica, "_change_end", change_end)
+
+
+# -- replicas that come and go
+
+
+@mutant("a replica whose log was opened after its image was applied takes no role", _SCENARIO)
+def opened_without_a_role() -> Patches:
+    def take_up(self: ReplicaOpening, partition: Partition) -> None:
+        self._held.add(partition)
+
+    yield patch.object(ReplicaOpening, "take_up", take_up)
+
+
+@mutant(
+    "a log that is opened or deleted is done with after one look at the image",
+    _SCENARIO,
+    aside="only a topic that changes while its log is being opened meets it; scenarios/test_image_changes.py does",
+)
+def one_step_and_no_more() -> Patches:
+    async def settle(self: ReplicaOpening, name: TopicPartition) -> None:
+        step = self.next_step(name)
+        if isinstance(step, Wanted):
+            await self._open(step)
+        elif step is not None:
+            await self._remove(name)
+
+    yield patch.object(ReplicaOpening, "settle", settle)
 
 
 # -- disks that are not what they were

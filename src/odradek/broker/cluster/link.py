@@ -32,7 +32,8 @@ _NAMED_SECONDS: Final = 5.0
 _LOOPBACK: Final = "127.0.0.1"
 _log = events.get("broker")
 
-Apply = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
+Apply = Callable[[ClusterImage, ClusterImage], Awaitable[asyncio.Future[None] | None]]
+"""As `cluster.publishing.Apply`."""
 
 
 class ClusterLink:
@@ -54,7 +55,7 @@ class ClusterLink:
         self._apply = apply
         self._request_timeout_s = request_timeout_s
         self._applying = asyncio.Lock()
-        self._takes: dict[asyncio.Task[None], None] = {}
+        self._takes: dict[asyncio.Task[asyncio.Future[None] | None], None] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._located: dict[BrokerId, tuple[str, int]] = {}
         self._peers: Peers | None = None
@@ -221,14 +222,13 @@ class ClusterLink:
 
     # -- what membership tells
 
-    async def decided(self, _before: ClusterImage, after: ClusterImage) -> None:
+    async def decided(self, _before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
         """Our own controller made an image. Until it has heard this broker's first report, that may give it roles of its former
         life: then it is left out, and `Membership` takes the first one that counts."""
-        if self.has_applied:
-            await self.take(after)
+        return await self.take(after) if self.has_applied else None
 
-    async def take(self, after: ClusterImage) -> None:
-        """Apply an image, then show it: to its end, whether or not whoever asked for it is still there.
+    async def take(self, after: ClusterImage) -> asyncio.Future[None] | None:
+        """Apply an image, then show it: to its end, whether or not the caller is still there. Returns what `apply` does.
 
         One of a controller whose time is over changes nothing: it may be the late answer to a question of long ago, and would
         take away what was made since.
@@ -236,9 +236,9 @@ class ClusterLink:
         task = asyncio.get_running_loop().create_task(self._take(after), name="take image")
         self._takes[task] = None
         task.add_done_callback(lambda done: self._takes.pop(done, None))
-        await outcome_of(task)
+        return await outcome_of(task)
 
-    async def _take(self, after: ClusterImage) -> None:
+    async def _take(self, after: ClusterImage) -> asyncio.Future[None] | None:
         async with self._applying:
             before = self._image
             if after.controller_epoch < before.controller_epoch:
@@ -248,14 +248,15 @@ class ClusterLink:
                     controller_epoch=after.controller_epoch,
                     known_epoch=before.controller_epoch,
                 )
-                return
+                return None
             try:
-                await self._apply(before, after)
+                logs = await self._apply(before, after)
             finally:
                 self._image = after
                 self._located.clear()
         self._note_gone(before, after)
         self.changed()
+        return logs
 
     def _note_gone(self, before: ClusterImage, after: ClusterImage) -> None:
         for broker in before.brokers:

@@ -56,8 +56,8 @@ class Cluster(Protocol):
     @property
     def image(self) -> ClusterImage: ...
 
-    async def take(self, after: ClusterImage) -> None:
-        """Apply an image."""
+    async def take(self, after: ClusterImage) -> object:
+        """Apply an image. What it brings may be opened later."""
 
     async def ask(
         self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float, lane: str

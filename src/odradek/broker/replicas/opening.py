@@ -1,40 +1,44 @@
-"""The logs of this broker's replicas come and go: several are opened at a time, on other threads, and those that are taken away
-are deleted. One that cannot be opened is offline, and leaves the others alone.
+"""The logs of this broker's replicas come and go. For each partition there is one answer to "what is the next step towards the
+newest image?": delete a log, open one, or nothing. It is asked again after each step, for the image may be another by then.
+
+One that cannot be opened is offline, and leaves the others alone.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from odradek.broker.replicas.loss_evidence import ACCEPTED, ALL_THERE, Judgement, judged, note_after
+from odradek.broker.replicas.loss_evidence import (
+    ACCEPTED,
+    ALL_THERE,
+    Judgement,
+    is_loss_accepted,
+    judged,
+    note_after,
+)
 from odradek.broker.replicas.replica_registry import HeldReplicas
 from odradek.broker.replicas.roles import ReplicaRoles
 from odradek.cluster.image import PartitionImage, TopicImage
 from odradek.config.topic import LogConfig
-from odradek.model.errors import KafkaError
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Flushing, Membership, Partition
+from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_manager import LogDirectories
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 
 _log = events.get("broker")
-_AT_ONCE: Final = 8
-_MADE_AT_ONCE: Final = 64
-"""They share their syncs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A log to be opened, or made."""
+    """A log to be opened, or made. `is_new`: it cannot be on a disk that is offline."""
 
     topic: TopicImage
     index: int
-    config: LogConfig
+    is_new: bool
     is_loss_accepted: bool = False
 
     @property
@@ -42,8 +46,12 @@ class Wanted:
         return TopicPartition(self.topic.name, self.index)
 
 
+class Removal:
+    """A log to be deleted."""
+
+
 class ReplicaOpening:
-    """Used on the event loop only, by one at a time."""
+    """Used on the event loop only; for each partition by one at a time (`PartitionLanes`)."""
 
     def __init__(
         self,
@@ -52,43 +60,94 @@ class ReplicaOpening:
         roles: ReplicaRoles,
         flushing: Flushing,
         member: Membership | None,
+        *,
+        config_of: Callable[[TopicImage], LogConfig],
         assume: Callable[[Partition, PartitionImage], None],
     ) -> None:
-        """`assume` gives a partition its role, and takes it offline where that fails."""
+        """`config_of` gives a topic's settings as they are now. `assume` gives a partition its role, and takes it offline where
+        that fails."""
         self._directories = directories
         self._held = held
+        self._config_of = config_of
         self._assume = assume
         self._roles = roles
         self._flushing = flushing
         self._member = member
+        self._doomed: dict[TopicPartition, None] = {}
+        """Their replicas ended, and their logs are to be deleted."""
+        self._again: dict[TopicPartition, bool] = {}
+        """Offline ones to be looked at once more: True to try at any rate, False because the image changed."""
+        self._uncounted: dict[Log, None] = {}
+        """Logs with a note on which the image did not count once; the disk may not know that."""
+        self.are_new = False
+        """What the image brings came to this broker in this life."""
+        self.is_closing = False
+        """Nothing is opened any more."""
         self.findings = ALL_THERE
         """About this broker's disks, at its start."""
 
-    async def open(self, wanted: Iterable[Wanted], *, are_new: bool) -> None:
-        """Open each, and give it its role as soon as it is open. `are_new`: it cannot be on a disk that is offline."""
-        queue = deque(wanted)
+    # -- the next step
 
-        async def work() -> None:
-            while queue:
-                await self._open_one(queue.popleft(), is_new=are_new)
+    def look_again(self, name: TopicPartition, *, at_any_rate: bool = False) -> None:
+        """An offline replica may be opened now."""
+        self._again[name] = at_any_rate or self._again.get(name, False)
 
-        if len(queue) == 1:
-            await work()
-            return
-        at_once = min(_MADE_AT_ONCE if are_new else _AT_ONCE, len(queue))
-        outcomes = await asyncio.gather(*(work() for _ in range(at_once)), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+    def look_no_more(self, name: TopicPartition) -> None:
+        self._again.pop(name, None)
 
-    async def _open_one(self, wanted: Wanted, *, is_new: bool) -> None:
-        name, topic_id = wanted.name, wanted.topic.topic_id
-        how = self._judged(wanted, is_new=is_new)
+    def next_step(self, name: TopicPartition) -> Wanted | Removal | None:
+        """What the newest image asks for."""
+        if name in self._doomed:
+            return Removal()
+        topic = self._held.placed(name)
+        partition = self._held.partitions.get(name)
+        present = partition.topic_id if partition is not None else self._held.away_id(name)
+        if present is not None and (topic is None or topic.topic_id != present):
+            return Removal()
+        if topic is None or partition is not None or self.is_closing:
+            return None
+        if present is None:
+            return Wanted(topic, name.partition, self.are_new)
+        return self._reopening(topic, name)
+
+    def _reopening(self, topic: TopicImage, name: TopicPartition) -> Wanted | None:
+        at_any_rate = self._again.get(name)
+        if at_any_rate is None:
+            return None
+        if (is_new := self._held.waits_to_be_opened(name)) is not None and at_any_rate:
+            return Wanted(topic, name.partition, is_new)
+        if not self._held.is_lost(name, topic.topic_id):
+            return None
+        state = topic.partitions[name.partition]
+        if self._held.me not in (*state.isr, *state.eligible):  # the cluster goes on without what is lost
+            return Wanted(topic, name.partition, is_new=False)
+        if is_loss_accepted(state, self._held.me):
+            return Wanted(topic, name.partition, is_new=False, is_loss_accepted=True)
+        return None
+
+    async def settle(self, name: TopicPartition) -> None:
+        """Take one step after another, until the newest image asks for nothing more."""
+        while (step := self.next_step(name)) is not None:
+            if isinstance(step, Wanted):
+                self._again.pop(name, None)
+                await self._open(step)
+            else:
+                await self._remove(name)
+        self.look_no_more(name)
+        await self.settle_lack(name)
+
+    # -- opening
+
+    async def _open(self, wanted: Wanted) -> None:
+        name, topic_id, is_new = wanted.name, wanted.topic.topic_id, wanted.is_new
+        if wanted.is_loss_accepted:
+            _log.error("loss_accepted", partition=name)
+        how = self._judged(wanted)
         try:
             log = await self._directories.open_log(
                 name,
                 topic_id,
-                wanted.config,
+                self._config_of(wanted.topic),
                 is_new=is_new,
                 repairable=how.repairable,
                 lack=how.lack,
@@ -109,32 +168,17 @@ class ReplicaOpening:
             )
         )
 
-    def _judged(self, wanted: Wanted, *, is_new: bool) -> Judgement:
+    def _judged(self, wanted: Wanted) -> Judgement:
         if wanted.is_loss_accepted:
             return ACCEPTED
         return judged(
             wanted.topic.partitions[wanted.index],
             self._held.me,
-            is_new=is_new,
+            is_new=wanted.is_new,
             was_held=self._directories.was_held(wanted.name, wanted.topic.topic_id),
             is_on_older=self._directories.home_of(wanted.name) in self.findings.older,
             findings=self.findings,
         )
-
-    async def settle_lacks(self) -> None:
-        """Notes about what logs lack follow the image, durably."""
-        for name, note in list(self._directories.lack_notes.items()):
-            partition = self._held.partitions.get(name)
-            state = None if partition is None else self._held.assigned(partition.topic_id, name.partition)
-            if partition is None or state is None:
-                continue
-            counts = self._held.me in (*state.isr, *state.eligible)
-            after = note_after(note, counts=counts, leads=partition.is_leader)
-            if after != note:
-                try:
-                    await self._directories.settle_lack(partition.log, after)
-                except KafkaError as error:  # the note says too much, and never too little
-                    _log.warning("lack_note_not_written", partition=name, reason=error.message)
 
     def succeed(self, partition: Partition, log: Log) -> None:
         """`log` is what the partition goes on with."""
@@ -151,25 +195,79 @@ class ReplicaOpening:
         )
 
     def take_up(self, partition: Partition) -> None:
+        """Settings and role are those of the newest image, whatever they were when the log began to be opened."""
+        topic = self._held.topic(partition.topic_id)
+        if topic is not None and partition.config != (config := self._config_of(topic)):
+            partition.reconfigure(config)
         self._held.add(partition)
         state = self._held.assigned(partition.topic_id, partition.name.partition)
         if state is not None and self._held.has_roles:
             self._assume(partition, state)
 
-    async def remove(self, topic: TopicImage, index: int, reason: KafkaError) -> None:
-        """Retire the replica, if it is open, and delete its log."""
-        name = TopicPartition(topic.name, index)
-        self._held.forget(name, topic.topic_id)
-        partition = self._held.open_by_id(topic.topic_id, index)
-        if partition is not None:
-            self.retire(partition, reason)
+    # -- what a log lacks
+
+    def owes_note(self, name: TopicPartition) -> bool:
+        """Whether the note about what a log lacks is not what follows from the image."""
+        return self._owed_note(name) is not None
+
+    def _owed_note(self, name: TopicPartition) -> tuple[Log, LackNote | None] | None:
+        partition = self._held.partitions.get(name)
+        note = partition.log.lack_note if partition is not None else None
+        if partition is None or note is None or not self._held.has_roles:
+            return None
+        state = self._held.assigned(partition.topic_id, name.partition)
+        if state is None:
+            return None
+        counts = self._held.me in (*state.isr, *state.eligible)
+        if not counts:
+            self._uncounted[partition.log] = None
+        was_counted_on = note.is_counted_on and partition.log not in self._uncounted
+        seen = replace(note, is_counted_on=was_counted_on)
+        after = note_after(seen, counts=counts, leads=partition.is_leader)
+        return None if after == note else (partition.log, after)
+
+    async def settle_lack(self, name: TopicPartition) -> None:
+        """The note about what a log lacks follows the image, durably."""
+        owed = self._owed_note(name)
+        if owed is None:
+            return
+        log, after = owed
+        try:
+            await self._directories.settle_lack(log, after)
+        except KafkaError as error:  # the note says too much, and never too little
+            _log.warning("lack_note_not_written", partition=name, reason=error.message)
+            return
+        if after is None:
+            self._uncounted.pop(log, None)
+
+    # -- going away
+
+    def doom(self, name: TopicPartition) -> None:
+        """End the replica, if it is open and the newest image has no place for it here. Its log is deleted later."""
+        partition = self._held.partitions.get(name)
+        if partition is not None and self._held.assigned(partition.topic_id, name.partition) is None:
+            self._doomed[name] = None
+            self.retire(partition, self._why_gone(partition))
+
+    async def _remove(self, name: TopicPartition) -> None:
+        self.doom(name)
+        self._doomed.pop(name, None)
+        self._held.forget(name)
         try:
             await self._directories.delete_log(name)
         except KafkaError as error:
             _log.error("partition_not_deleted", partition=name, reason=error.message)
+        self._directories.remove_deleted_soon()
+
+    def _why_gone(self, partition: Partition) -> KafkaError:
+        name = partition.name
+        if self._held.topic(partition.topic_id) is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name.topic!r} was deleted")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"others have the replicas of {name} now")
 
     def retire(self, partition: Partition, reason: KafkaError) -> None:
         """It ends here; its log stays."""
         self._held.remove(partition)
         self._roles.drop(partition)
+        self._uncounted.pop(partition.log, None)
         partition.retire(reason)

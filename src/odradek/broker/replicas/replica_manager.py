@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings, is_loss_accepted
+from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
 from odradek.broker.replicas.opening import ReplicaOpening, Wanted
+from odradek.broker.replicas.partition_lanes import PartitionLanes, PendingSteps
 from odradek.broker.replicas.replica_registry import HeldReplicas, ReplicaId
 from odradek.broker.replicas.roles import Following, ReplicaRoles
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 _log = events.get("broker")
 _TURN: Final = 256
 """After so many partitions, others get the loop."""
+_AT_ONCE: Final = 8
+_MADE_AT_ONCE: Final = 64
+"""They share their syncs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +82,27 @@ class Replicas:
         self._partitions = self._held.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
         self._opening = ReplicaOpening(
-            directories, self._held, self._roles, self._flusher, member, self._assume
+            directories,
+            self._held,
+            self._roles,
+            self._flusher,
+            member,
+            config_of=self._config_of,
+            assume=self._assume,
         )
+        self._lanes = PartitionLanes(
+            at_once=_AT_ONCE, made_at_once=_MADE_AT_ONCE, on_failed=self._step_failed
+        )
+        self._queued: dict[TopicPartition, None] = {}
+        """Lanes with a step that did not begin, and that will look at the newest image."""
+        self._topic_config: tuple[TopicImage, BrokerConfig, LogConfig] | None = None
+        """The last that was asked for: partitions of a topic come in a row."""
         self._applied: dict[UUID, TopicImage] = {}
         self._config: BrokerConfig | None = None
         self.leader_throttle: Final = Throttle(me, self._leader_rate, self._throttle_window)
         """Of what others copy from here."""
-        self._changing = asyncio.Lock()
-        """Logs are opened and deleted, and roles given, by one at a time."""
+        self._deciding = asyncio.Lock()
+        """Images are gone through one after another. No log is waited for meanwhile."""
         self.leader = self._held.leader
         self.leader_by_id = self._held.leader_by_id
         self.replica = self._held.replica
@@ -99,7 +117,7 @@ class Replicas:
         self._roles.on_led, self._roles.on_lost = on_led, on_lost
 
     def report_to(self, on_offline_changed: Callable[[], None]) -> None:
-        """Who wants to know when `offline` or `damaged` may have changed."""
+        """Who wants to know when `offline`, `damaged` or `opening` may have changed."""
         self._held.on_offline_changed = on_offline_changed
 
     def expect_following(self, make: Callable[[], Following]) -> None:
@@ -210,58 +228,84 @@ class Replicas:
         """
         began = self._runtime.clock.monotonic()
         self._opening.findings = findings
-        async with self._changing:
-            await self._take_on(image, config, are_new=False)
-            await self._directories.note_evidence()
+        async with self._deciding:
+            await self._decide(image, config, PendingSteps())
+        await self._lanes.drain()
+        self._opening.are_new = True
+        await self._directories.note_evidence()
         if self._partitions and not all(directory.was_clean for directory in self._directories.all()):
             seconds = round(self._runtime.clock.monotonic() - began, 3)
             _log.info("logs_recovered", count=len(self._partitions), seconds=seconds)
 
-    async def apply(self, before: ClusterImage, after: ClusterImage, config: BrokerConfig) -> None:
-        """Do what it takes to get to the next image."""
-        async with self._changing:
-            first, self._held.has_roles = not self._held.has_roles, True
-            await self._take_on(after, config, are_new=True, first=first)
-            if first:
-                await self._set_strays_aside(after)
+    async def apply(
+        self, before: ClusterImage, after: ClusterImage, config: BrokerConfig
+    ) -> asyncio.Future[None] | None:
+        """Give the replicas that are open the roles of the next image, and begin to open and delete the others.
 
-    async def _set_strays_aside(self, image: ClusterImage) -> None:
+        Returns a future that ends when that is done, as far as it is this image's; None when it is done. The next image does
+        not wait for it. A partition that is busy with what an earlier image began goes on to the newest afterwards.
+        """
+        pending = PendingSteps()
+        async with self._deciding:
+            first, self._held.has_roles = not self._held.has_roles, True
+            await self._decide(after, config, pending, first=first)
+            if first:
+                self._set_strays_aside(after, pending)
+        ended = pending.ended()
+        if ended is not None:
+            ended.add_done_callback(lambda _: self._held.on_offline_changed())
+        return ended
+
+    @property
+    def opening(self) -> frozenset[ReplicaId]:
+        """Replicas that are to be here, and that are not open yet."""
+        found = set[ReplicaId]()
+        for name in self._lanes.busy:
+            topic = self._held.placed(name)
+            if topic is not None and not self._is_there(name, topic):
+                found.add((topic.topic_id, name.partition))
+        return frozenset(found)
+
+    def _is_there(self, name: TopicPartition, topic: TopicImage) -> bool:
+        """Open, or known to be offline."""
+        is_open = self._held.open_by_id(topic.topic_id, name.partition) is not None
+        return is_open or self._held.away_id(name) == topic.topic_id
+
+    def _set_strays_aside(self, image: ClusterImage, pending: PendingSteps) -> None:
         """Logs for which the cluster has no place here, says a controller in office: of topics that were deleted, or replicas
         that were moved away, while this broker or one of its directories was down."""
-        me = self._held.me
-
-        def is_placed_here(topic_id: UUID, index: int) -> bool:
-            topic = image.topics_by_id.get(topic_id)
-            return (
-                topic is not None and index < len(topic.partitions) and me in topic.partitions[index].replicas
-            )
-
         known = [
             TopicPartition(topic.name, index)
             for topic in image.topics.values()
             for index, state in enumerate(topic.partitions)
-            if me in state.replicas
+            if self._held.me in state.replicas
         ]
+        for name in self._directories.strays(known):
+            if not self._lanes.is_busy(name):  # it is being deleted
+                self._lanes.put(name, partial(self._set_stray_aside, name), pending=pending)
+
+    async def _set_stray_aside(self, name: TopicPartition) -> None:
+        if self._held.placed(name) is not None:
+            return  # opening it tells what it is
         try:
-            await self._directories.set_strays_aside(known, is_placed_here)
+            await self._directories.set_stray_aside(
+                name, lambda topic_id, index: self._held.assigned(topic_id, index) is not None
+            )
         except KafkaError as error:
             _log.warning("strays_not_set_aside", reason=error.message)
 
-    async def _take_on(
-        self, image: ClusterImage, config: BrokerConfig, *, are_new: bool, first: bool = False
+    async def _decide(
+        self, image: ClusterImage, config: BrokerConfig, pending: PendingSteps, *, first: bool = False
     ) -> None:
-        """Roles of what is open come first, for they cannot wait; then what is to go, then what is to come."""
+        """Roles of what is open, at once; what is to go or to come is put on the lanes."""
         self._held.image, self._config = image, config
         self._roles.brokers_changed(image)
-        gone: list[tuple[TopicImage, int]] = []
-        wanted: list[Wanted] = []
         changes = 0
         for topic_id, topic in image.topics_by_id.items():
             old = self._applied.get(topic_id)
             if old is topic and not first:
                 continue
             self._applied[topic_id] = topic
-            log_config = topic_config(topic.configs, config)
             if old is not None and old.configs != topic.configs:
                 self._reconfigure_topic(topic, config)
             for index in range(len(topic.partitions)):
@@ -271,53 +315,67 @@ class Replicas:
                     or index >= len(old.partitions)
                     or old.partitions[index] != topic.partitions[index]
                 ):
-                    self._change(topic, index, log_config, gone, wanted)
+                    self._change(TopicPartition(topic.name, index), pending)
                     changes += 1
                     if changes % _TURN == 0:
                         await asyncio.sleep(0)
         for topic_id in [one for one in self._applied if one not in image.topics_by_id]:
-            topic = self._applied.pop(topic_id)
-            gone.extend(
-                (topic, index)
-                for index, state in enumerate(topic.partitions)
-                if self._held.me in state.replicas
-            )
-        for topic, index in gone:
-            await self._opening.remove(topic, index, self._why_gone(topic, index))
+            self._topic_gone(self._applied.pop(topic_id), pending)
         self._directories.remove_deleted_soon()
-        await self._opening.open(wanted, are_new=are_new)
-        if self._held.has_roles and self._directories.lack_notes:
-            await self._opening.settle_lacks()
+        if self._held.has_roles:
+            for name in self._directories.lack_notes:
+                if self._opening.owes_note(name) and not self._lanes.is_busy(name):
+                    self._put(name, pending)
 
-    def _change(
-        self,
-        topic: TopicImage,
-        index: int,
-        log_config: LogConfig,
-        gone: list[tuple[TopicImage, int]],
-        wanted: list[Wanted],
-    ) -> None:
+    def _topic_gone(self, topic: TopicImage, pending: PendingSteps) -> None:
+        for index, state in enumerate(topic.partitions):
+            if self._held.me in state.replicas:
+                self._change(TopicPartition(topic.name, index), pending)
+
+    def _change(self, name: TopicPartition, pending: PendingSteps) -> None:
         """One partition is new, or another than it was."""
-        partition = self._held.open_by_id(topic.topic_id, index)
-        state = topic.partitions[index]
-        is_away = self._held.is_away_now(TopicPartition(topic.name, index), topic.topic_id)
-        if self._held.me in state.replicas:
-            if partition is not None:
-                if self._held.has_roles:
-                    self._assume(partition, state)
-            elif not is_away:
-                wanted.append(Wanted(topic, index, log_config))
-            elif self._held.is_lost(TopicPartition(topic.name, index), topic.topic_id):
-                if self._held.me not in (
-                    *state.isr,
-                    *state.eligible,
-                ):  # the cluster goes on without what is lost
-                    wanted.append(Wanted(topic, index, log_config))
-                elif is_loss_accepted(state, self._held.me):
-                    _log.error("loss_accepted", partition=TopicPartition(topic.name, index))
-                    wanted.append(Wanted(topic, index, log_config, is_loss_accepted=True))
-        elif partition is not None or is_away:
-            gone.append((topic, index))
+        self._opening.doom(name)
+        partition = self._partitions.get(name)
+        if partition is not None:
+            state = self._held.assigned(partition.topic_id, name.partition)
+            if state is not None and self._held.has_roles:
+                self._assume(partition, state)
+        elif self._held.away_id(name) is not None or self._lanes.is_busy(name):
+            self._opening.look_again(name)
+        if self._lanes.is_busy(name):
+            self._put(name, None)  # whoever waits for this image does not wait for an earlier one's work
+        elif self._opening.next_step(name) is not None:
+            self._put(name, pending)
+        else:
+            self._opening.look_no_more(name)
+
+    def _put(self, name: TopicPartition, pending: PendingSteps | None) -> None:
+        if name in self._queued:
+            return
+        self._queued[name] = None
+        step = self._opening.next_step(name)
+        makes = isinstance(step, Wanted) and step.is_new
+        self._lanes.put(name, partial(self._settle, name), makes=makes, pending=pending)
+
+    async def _settle(self, name: TopicPartition) -> None:
+        self._queued.pop(name, None)
+        await self._opening.settle(name)
+
+    def _step_failed(self, name: TopicPartition, error: Exception) -> None:
+        topic = self._held.placed(name)
+        if topic is not None and not self._is_there(name, topic):
+            reason = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} could not be opened: {error}")
+            self._held.not_opened(name, topic.topic_id, reason)
+
+    def _config_of(self, topic: TopicImage) -> LogConfig:
+        """A topic's settings, as they are now."""
+        assert self._config is not None, "there is no image without settings"
+        known = self._topic_config
+        if known is not None and known[0] is topic and known[1] is self._config:
+            return known[2]
+        config = topic_config(topic.configs, self._config)
+        self._topic_config = topic, self._config, config
+        return config
 
     def _assume(self, partition: Partition, state: PartitionImage) -> None:
         try:
@@ -325,13 +383,6 @@ class Replicas:
         except Exception as error:  # noqa: BLE001 - what stops one partition must not leave the others without a role
             _log.exception("role_not_taken", partition=partition.name, leader=state.leader)
             self._take_offline(partition, f"it could not take its role: {error}")
-
-    def _why_gone(self, topic: TopicImage, index: int) -> KafkaError:
-        if self._held.topic(topic.topic_id) is None:
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was deleted")
-        return KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"others have the replicas of {topic.name}-{index} now"
-        )
 
     async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
         """The broker's settings changed, and with them what topics inherit."""
@@ -407,20 +458,18 @@ class Replicas:
         """Give back partitions whose disk was full and is not any more."""
         for log in self._directories.failed_logs():
             await self._directories.repair(log)
-        for name, topic_id, is_new in self._held.unopened:
-            await self._open_again(name, topic_id, is_new=is_new)
+        pending = PendingSteps()
+        for name in self._held.unopened:
+            if not self._lanes.is_busy(name):
+                self._opening.look_again(name, at_any_rate=True)
+                self._put(name, pending)
+        ended = pending.ended()
+        if ended is not None:
+            await ended
 
     async def note_made_logs(self) -> None:
         """Write down which logs there are, soon after one was made."""
         await self._directories.note_made_logs()
-
-    async def _open_again(self, name: TopicPartition, topic_id: UUID, *, is_new: bool) -> None:
-        async with self._changing:
-            topic = self._held.topic(topic_id)
-            if topic is None or self._config is None or (name, topic_id, is_new) not in self._held.unopened:
-                return  # it was deleted, or opened, meanwhile
-            log_config = topic_config(topic.configs, self._config)
-            await self._opening.open([Wanted(topic, name.partition, log_config)], are_new=is_new)
 
     async def flush_by_time(self) -> None:
         """Flush what `flush.ms` says has waited long enough."""
@@ -445,24 +494,26 @@ class Replicas:
 
         KafkaError when it cannot be done: the partition goes on where it was if its disk allows it.
         """
-        async with self._changing:
-            if partition.retired is not None or self._partitions.get(partition.name) is not partition:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.name} is gone")
-            name, topic_id = partition.name, partition.topic_id
-            moving = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is being moved: try again")
-            partition.seal(moving)
-            self._held.remove(partition)
-            self._roles.drop(partition)
-            self._held.is_away(name, topic_id, moving)
-            try:
-                log = await self._directories.move_log(name, copy, topic_id, partition.config)
-            except KafkaError as error:
-                partition.retire(error)
-                await self._stay(partition, error)
-                raise
-            self._opening.succeed(partition, log)
-            partition.release()
+        await self._lanes.run(partition.name, partial(self._finish_move, partition, copy))
         await self._directories.remove_deleted()
+
+    async def _finish_move(self, partition: Partition, copy: FolderCopy) -> None:
+        name, topic_id = partition.name, partition.topic_id
+        if partition.retired is not None or self._partitions.get(name) is not partition:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is gone")
+        moving = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is being moved: try again")
+        partition.seal(moving)
+        self._held.remove(partition)
+        self._roles.drop(partition)
+        self._held.is_away(name, topic_id, moving)
+        try:
+            log = await self._directories.move_log(name, copy, topic_id, partition.config)
+        except KafkaError as error:
+            partition.retire(error)
+            await self._stay(partition, error)
+            raise
+        self._opening.succeed(partition, log)
+        partition.release()
 
     async def _stay(self, partition: Partition, reason: KafkaError) -> None:
         try:
@@ -503,7 +554,10 @@ class Replicas:
         self._held.is_away(partition.name, partition.topic_id, error)
 
     async def close(self) -> None:
-        """Make everything durable and mark the directories as cleanly closed."""
+        """Make everything durable and mark the directories as cleanly closed. What is being opened, or deleted, comes to its
+        end; nothing else is opened."""
+        self._opening.is_closing = True
+        await self._lanes.close()
         await self._roles.close()
         await self._flusher.drain()
         await self._directories.write_checkpoints(self._high_watermarks())

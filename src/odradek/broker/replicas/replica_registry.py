@@ -89,10 +89,11 @@ class HeldReplicas:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"this broker has no partition {name.partition} of topic {name.topic!r}",
             )
-        has = "not opened its replica yet" if self.me in topic.partitions[name.partition].replicas else "none"
-        return KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"others have replicas of {name}; this broker has {has}"
-        )
+        if self.me in topic.partitions[name.partition].replicas:
+            message = f"this broker has not opened its replica of {name} yet: try again"
+        else:
+            message = f"others have replicas of {name}; this broker has none"
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
 
     def topic(self, topic_id: UUID) -> TopicImage | None:
         return self.image.topics_by_id.get(topic_id) if self.image is not None else None
@@ -105,13 +106,20 @@ class HeldReplicas:
         state = topic.partitions[index]
         return state if self.me in state.replicas else None
 
+    def placed(self, name: TopicPartition) -> TopicImage | None:
+        """The topic of that name in the newest image, if this broker is to have a replica of the partition."""
+        topic = self.image.topics.get(name.topic) if self.image is not None else None
+        if topic is None or self.assigned(topic.topic_id, name.partition) is None:
+            return None
+        return topic
+
     def is_offline(self, name: TopicPartition) -> bool:
         return name in self._offline
 
-    def is_away_now(self, name: TopicPartition, topic_id: UUID) -> bool:
-        """Whether this very replica, and not an older one of the name, cannot be used."""
+    def away_id(self, name: TopicPartition) -> UUID | None:
+        """The id of the topic whose replica, of that name, cannot be used."""
         away = self._offline.get(name)
-        return away is not None and away[0] == topic_id
+        return None if away is None else away[0]
 
     @property
     def offline(self) -> frozenset[ReplicaId]:
@@ -123,9 +131,13 @@ class HeldReplicas:
         )
 
     @property
-    def unopened(self) -> list[tuple[TopicPartition, UUID, bool]]:
-        """Each with the id of its topic, and whether it is new."""
-        return [(name, topic_id, is_new) for name, (topic_id, is_new) in self._unopened.items()]
+    def unopened(self) -> list[TopicPartition]:
+        """Those that may be opened later."""
+        return list(self._unopened)
+
+    def waits_to_be_opened(self, name: TopicPartition) -> bool | None:
+        """Whether an `unopened` one is new; None for all others."""
+        return self._unopened[name][1] if name in self._unopened else None
 
     @property
     def lost(self) -> frozenset[ReplicaId]:
@@ -186,14 +198,11 @@ class HeldReplicas:
         else:
             self._unopened.pop(name, None)
 
-    def forget(self, name: TopicPartition, topic_id: UUID) -> None:
-        """Nobody wants it any more, and so it is not offline either."""
-        if (away := self._offline.get(name)) is not None and away[0] == topic_id:
-            self._is_back(name)
-        if self._unopened.get(name, (None,))[0] == topic_id:
-            del self._unopened[name]
-        if self._lost.get(name) == topic_id:
-            del self._lost[name]
+    def forget(self, name: TopicPartition) -> None:
+        """It is wanted no longer, and so it is not offline either."""
+        self._unopened.pop(name, None)
+        self._lost.pop(name, None)
+        self._is_back(name)
 
 
 def _ignore() -> None:

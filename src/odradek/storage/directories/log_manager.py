@@ -376,14 +376,18 @@ class LogDirectories:
         await self._rename(directory, path, target)
         self._homes.forget(name)
 
-    async def set_strays_aside(
-        self, known: Iterable[TopicPartition], is_placed_here: Callable[[UUID, int], bool]
+    def strays(self, known: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Partitions that are not `known`, and that have files here."""
+        return list(dict.fromkeys(name for name, _ in self._homes.strays(known)))
+
+    async def set_stray_aside(
+        self, name: TopicPartition, is_placed_here: Callable[[UUID, int], bool]
     ) -> None:
-        """Rename the directories of partitions that are not `known`, so that they are met once; nothing of them is deleted.
+        """Rename the directories of a partition that is not known here, so that they are met once; nothing of them is deleted.
 
         A directory stays that does not say which topic it belongs to, or whose topic and partition are placed here.
         """
-        for name, directory in self._homes.strays(known):
+        for directory in list(self._homes.of(name)):
             if directory.offline is not None or name in self._logs:
                 continue
             path = naming.join(directory.path, str(name))
