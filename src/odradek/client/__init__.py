@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from odradek.client.producer.delivery import Delivery, RecordMetadata
     from odradek.client.producer.producer import Producer
+    from odradek.client.transactions.prepared import TransactionIdentity
     from odradek.client.transactions.verdict import (
         FatalTransactionError,
         ProducerFencedError,
@@ -89,6 +90,7 @@ _WHERE: Final = {
     "groups.values": ("CommitFailedError", "GroupMetadata", "OffsetAndMetadata", "RebalanceListener"),
     "consumer.offset_lookup": ("OffsetAndTimestamp",),
     "producer.producer": ("Producer",),
+    "transactions.prepared": ("TransactionIdentity",),
     "transactions.verdict": (
         "FatalTransactionError",
         "ProducerFencedError",
@@ -139,6 +141,7 @@ __all__ = [
     "TopicDescription",
     "TransactionAbortedError",
     "TransactionError",
+    "TransactionIdentity",
     "WrongPeerError",
 ]
 

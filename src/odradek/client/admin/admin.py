@@ -40,6 +40,7 @@ from odradek.client.groups.values import (
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
+from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 
@@ -235,10 +236,18 @@ class Admin:
         group_id: str,
         partitions: Iterable[TopicPartition] | None = None,
         *,
+        require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> CommittedOffsets:
-        """What the group has committed, by default for all partitions; None where it has not."""
-        return self._loop.call(self._admin.list_group_offsets(group_id, partitions, timeout_s=timeout_s))
+        """What the group has committed, by default for all partitions; None where it has not.
+
+        `require_stable` waits for the end of transactions that commit some of them (KIP-447).
+        """
+        return self._loop.call(
+            self._admin.list_group_offsets(
+                group_id, partitions, require_stable=require_stable, timeout_s=timeout_s
+            )
+        )
 
     def alter_group_offsets(
         self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
@@ -289,6 +298,46 @@ class Admin:
     def abort_transaction(self, open_transaction: OpenTransaction, *, timeout_s: float | None = None) -> None:
         """Write the abort marker that a hanging transaction lacks in one partition: for transactions nobody else will end."""
         self._loop.call(self._admin.abort_transaction(open_transaction, timeout_s=timeout_s))
+
+    def fence_producers(
+        self,
+        transactional_ids: Iterable[str],
+        *,
+        transaction_timeout_ms: int = 60_000,
+        timeout_s: float | None = None,
+    ) -> dict[str, TransactionIdentity]:
+        """Shut out the producers of these ids and abort what they left open; who each id belongs to from now on."""
+        return self._loop.call(
+            self._admin.fence_producers(
+                transactional_ids, transaction_timeout_ms=transaction_timeout_ms, timeout_s=timeout_s
+            )
+        )
+
+    def end_transactions(
+        self,
+        identities: Iterable[TransactionIdentity],
+        *,
+        committed: bool,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit or abort transactions that were prepared elsewhere. Idempotent until an id is used again.
+
+        ProducerFencedError: a newer producer uses the id, or the transaction took longer than its timeout.
+        """
+        self._loop.call(self._admin.end_transactions(identities, committed=committed, timeout_s=timeout_s))
+
+    def send_offsets_to_transaction(
+        self,
+        identity: TransactionIdentity,
+        group_id: str,
+        offsets: OffsetsToCommit,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be."""
+        self._loop.call(
+            self._admin.send_offsets_to_transaction(identity, group_id, offsets, timeout_s=timeout_s)
+        )
 
     # -- moves between brokers
 

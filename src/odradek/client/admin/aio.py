@@ -44,6 +44,7 @@ from odradek.client.groups.values import (
 )
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
+from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
@@ -327,12 +328,16 @@ class AsyncAdmin:
         group_id: str,
         partitions: Iterable[TopicPartition] | None = None,
         *,
+        require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> CommittedOffsets:
-        """What the group has committed, by default for all partitions; None where it has not."""
+        """What the group has committed, by default for all partitions; None where it has not.
+
+        `require_stable` waits for the end of transactions that commit some of them (KIP-447).
+        """
         store = await self._offsets_of(group_id)
         limit_s = self._session.limit_s(timeout_s)
-        return await store.fetch(partitions, limit_s, require_stable=False)
+        return await store.fetch(partitions, limit_s, require_stable=require_stable)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
@@ -422,6 +427,62 @@ class AsyncAdmin:
             transactions.abort_transactions,
             by=self._session.calls.by_leader,
         )
+
+    async def fence_producers(
+        self,
+        transactional_ids: Iterable[str],
+        *,
+        transaction_timeout_ms: int = 60_000,
+        timeout_s: float | None = None,
+    ) -> dict[str, TransactionIdentity]:
+        """Shut out the producers of these ids and abort what they left open; who each id belongs to from now on."""
+        await self.start()
+        limit_s = self._session.limit_s(timeout_s)
+        client = self._session.transactions
+        return await self._session.together(
+            "fence_producers",
+            {
+                name: client.fence(name, transaction_timeout_ms, limit_s)
+                for name in dict.fromkeys(transactional_ids)
+            },
+        )
+
+    async def end_transactions(
+        self,
+        identities: Iterable[TransactionIdentity],
+        *,
+        committed: bool,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit or abort transactions that were prepared elsewhere. Idempotent until an id is used again.
+
+        ProducerFencedError: a newer producer uses the id, or the transaction took longer than its timeout.
+        """
+        await self.start()
+        limit_s = self._session.limit_s(timeout_s)
+        client = self._session.transactions
+        await self._session.together(
+            "end_transactions",
+            {
+                each.transactional_id: client.end(each, committed=committed, timeout_s=limit_s)
+                for each in identities
+            },
+        )
+
+    async def send_offsets_to_transaction(
+        self,
+        identity: TransactionIdentity,
+        group_id: str,
+        offsets: OffsetsToCommit,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be."""
+        await self.start()
+        wanted = as_committable(offsets)
+        if wanted:
+            limit_s = self._session.limit_s(timeout_s)
+            await self._session.transactions.commit_offsets(identity, group_id, wanted, limit_s)
 
     # -- moves between brokers
 

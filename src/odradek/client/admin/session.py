@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
-from odradek.client.admin.calls import AdminCalls, AlreadyDone
+from odradek.client.admin.calls import AdminCalls, AlreadyDone, Failures
 from odradek.client.errors import ClientClosedError
 from odradek.client.network.cluster import Cluster
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.settings import AdminSettings
+from odradek.client.transactions.prepared import TransactionClient
+from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class AdminSession:
@@ -20,6 +26,7 @@ class AdminSession:
     def __init__(self, settings: AdminSettings, clock: Clock | None, entropy: Entropy | None) -> None:
         self.cluster: Final = Cluster(settings, clock or SystemClock(), entropy or SystemEntropy())
         self.calls: Final = AdminCalls(self.cluster)
+        self.transactions: Final = TransactionClient(self.cluster, settings.request_timeout_ms / 1000)
         self._patience_s = settings.default_api_timeout_ms / 1000
         self._loop = OwnLoop("odradek-admin")
         self._closed = False
@@ -65,6 +72,22 @@ class AdminSession:
             what, brokers, timeout_s, None, by=self.calls.by_itself, ask_broker=ask_broker
         )
         return answers
+
+    async def together(self, what: str, calls: Mapping[K, Coroutine[Any, Any, V]]) -> dict[K, V]:
+        """Run the calls at the same time, all to their end; what some of them raised is raised as `Failures` has it."""
+        outcomes = await asyncio.gather(*calls.values(), return_exceptions=True)
+        results: dict[K, V] = {}
+        errors: dict[K, KafkaError] = {}  # stored-error: raised below, once
+        for key, outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                errors[key] = outcome
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                results[key] = outcome
+        if len(calls) == 1 and errors:
+            raise next(iter(errors.values()))
+        return Failures(what, errors).raise_or(results)
 
     async def one(self, what: str, timeout_s: float | None, exchange: Any) -> Any:
         """Ask any broker."""

@@ -17,6 +17,7 @@ from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, Serializer
 from odradek.client.settings import ProducerSettings
+from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.runtime.ports import Clock, Entropy
 
 
@@ -142,7 +143,7 @@ class AsyncProducer:
     # -- transactions
 
     async def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Once, before anything else: fence older producers of this transactional id, and abort what they left open."""
+        """Before anything else: fence older producers of this transactional id, and abort what they left open."""
         await self.start()
         await self._core.need_transactions().init(timeout_s)
 
@@ -157,6 +158,14 @@ class AsyncProducer:
         TimedOutError the outcome is open: call it again.
         """
         await self._core.need_transactions().commit(timeout_s)
+
+    async def prepare_transaction(self, timeout_s: float | None = None) -> TransactionIdentity:
+        """Send what waits and leave the transaction open: who has the returned identity can end it (KIP-939).
+
+        `Admin.end_transactions` does so, from any process. Here `commit_transaction` and `abort_transaction` do;
+        `init_transactions` lets go of it, and aborts it unless it was ended. It is open until transaction.timeout.ms is over.
+        """
+        return await self._core.need_transactions().prepare(timeout_s)
 
     async def abort_transaction(self, timeout_s: float | None = None) -> None:
         """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""

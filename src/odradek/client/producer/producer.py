@@ -25,6 +25,7 @@ from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, Serializer
 from odradek.client.settings import ProducerSettings
+from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
@@ -176,7 +177,7 @@ class Producer:
     # -- transactions
 
     def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Once, before anything else: fence older producers of this transactional id, and abort what they left open."""
+        """Before anything else: fence older producers of this transactional id, and abort what they left open."""
         self._loop.call(self._core.need_transactions().init(timeout_s))
 
     def begin_transaction(self) -> None:
@@ -190,6 +191,14 @@ class Producer:
         TimedOutError the outcome is open: call it again.
         """
         self._loop.call(self._core.need_transactions().commit(timeout_s))
+
+    def prepare_transaction(self, timeout_s: float | None = None) -> TransactionIdentity:
+        """Send what waits and leave the transaction open: who has the returned identity can end it (KIP-939).
+
+        `Admin.end_transactions` does so, from any process. Here `commit_transaction` and `abort_transaction` do;
+        `init_transactions` lets go of it, and aborts it unless it was ended. It is open until transaction.timeout.ms is over.
+        """
+        return self._loop.call(self._core.need_transactions().prepare(timeout_s))
 
     def abort_transaction(self, timeout_s: float | None = None) -> None:
         """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""

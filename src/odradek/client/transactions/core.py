@@ -10,6 +10,9 @@ Two flows. In the classic one a partition is added to the transaction before the
 (AddPartitionsToTxn), and an epoch serves many transactions. With transaction.version 2 (KIP-890) brokers add partitions
 themselves, and every transaction ends its epoch: EndTxn answers with the next one.
 
+An open transaction can be PREPARED (KIP-939's word): all of it is with the brokers, and whoever holds its identity may
+end it. The producer itself may commit it, abort it, or let go of it by `init_transactions`.
+
 A batch that was given up leaves brokers and producer with different ideas of the sequence; then the epoch is bumped
 before the next transaction (KIP-360), unless the end of the transaction does that anyhow.
 """
@@ -40,20 +43,24 @@ class State(Enum):
     OPEN = auto()
     BROKEN = auto()
     """The transaction can only be aborted."""
+    PREPARED = auto()
+    """All of the transaction is with the brokers; nothing more can be sent in it."""
     COMMITTING = auto()
     ABORTING = auto()
     FATAL = auto()
 
 
 _MAY_BEGIN: Final = frozenset({State.READY})
-_MAY_COMMIT: Final = frozenset({State.OPEN, State.COMMITTING})
-_MAY_ABORT: Final = frozenset({State.OPEN, State.BROKEN, State.ABORTING})
+_MAY_PREPARE: Final = frozenset({State.OPEN})
+_MAY_COMMIT: Final = frozenset({State.OPEN, State.PREPARED, State.COMMITTING})
+_MAY_ABORT: Final = frozenset({State.OPEN, State.PREPARED, State.BROKEN, State.ABORTING})
 _IN_WORDS: Final = {
     State.UNINITIALIZED: "call init_transactions first",
     State.INITIALIZING: "init_transactions has not finished",
     State.READY: "no transaction is open: call begin_transaction first",
     State.OPEN: "a transaction is open",
     State.BROKEN: "the transaction has failed: abort it first",
+    State.PREPARED: "the transaction is prepared: commit or abort it, or call init_transactions to let go of it",
     State.COMMITTING: "the transaction is being committed: call commit_transaction again to see it through",
     State.ABORTING: "the transaction is being aborted: call abort_transaction again to see it through",
 }
@@ -113,9 +120,23 @@ class TransactionCore:
         self.state = State.ABORTING
         self.to_add.clear()
 
-    def begin_init(self) -> None:
-        if self.state not in (State.UNINITIALIZED, State.INITIALIZING):
+    def check_preparable(self) -> None:
+        """Raise unless the transaction may be prepared now."""
+        if self.state not in _MAY_PREPARE:
             raise self._refusal()
+
+    def prepare(self) -> ProducerId:
+        """Everything sent is acknowledged. Returns who the transaction belongs to."""
+        self.check_preparable()
+        assert self.identity is not None
+        self.state = State.PREPARED
+        return self.identity
+
+    def begin_init(self) -> None:
+        if self.state not in (State.UNINITIALIZED, State.INITIALIZING, State.PREPARED):
+            raise self._refusal()
+        if self.state is State.PREPARED:
+            self.identity = None  # the transaction may have been ended with it, by another process
         self.state = State.INITIALIZING
 
     # -- batches

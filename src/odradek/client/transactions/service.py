@@ -18,6 +18,7 @@ from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.request_plan import ProducerId
 from odradek.client.settings import ProducerSettings
 from odradek.client.transactions.core import State, TransactionCore
+from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.client.transactions.verdict import (
     TransactionAbortedError,
     TransactionError,
@@ -95,6 +96,18 @@ class Transactions:
         core.begin_commit()
         core.state = State.COMMITTING
         await self._end(committed=True, timeout_s=timeout_s)
+
+    async def prepare(self, timeout_s: float | None) -> TransactionIdentity:
+        """Everything sent is acknowledged; the transaction stays open, for another process to end."""
+        core = self.core
+        core.check_preparable()
+        await self._settle_batches("prepare_transaction", timeout_s)
+        identity = core.prepare()
+        return TransactionIdentity(
+            transactional_id=core.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+        )
 
     async def abort(self, timeout_s: float | None) -> None:
         """Nothing of the transaction is ever visible to who reads committed records."""

@@ -1,0 +1,199 @@
+"""Transactions that one process writes and another one ends: what two-phase commit needs of a Kafka cluster.
+
+A producer prepares its transaction (`Producer.prepare_transaction`, KIP-939's name) and hands its identity over. Whoever
+holds the identity commits or aborts it, also after the producer is gone: brokers ask for the transactional id, the
+producer id and the epoch, and for nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
+from odradek.client.groups.values import OffsetAndMetadata
+from odradek.client.network.cluster import Cluster
+from odradek.client.transactions.verdict import Verdict, as_error, judge_answer
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.protocol import Message, api_by_name
+from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.transactions.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+_FEATURE: Final = "transaction.version"
+_EPOCH_PER_TRANSACTION: Final = 2
+_CLASSIC_END_MAX: Final = 4
+_CLASSIC_OFFSETS_MAX: Final = 4
+_END: Final = api_by_name("EndTxn")
+_CONCURRENT_PAUSE_S: Final = 0.005
+"""Another step of the same transactional id is being finished: that takes milliseconds."""
+_COORDINATORS_MAX: Final = 1_024
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionIdentity:
+    """Who a transaction belongs to. Its holder can end the transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionClient:
+    """Asks transaction coordinators on behalf of identities. Lives on one event loop.
+
+    Every method tries again what is worth it for `timeout_s` and then raises TimedOutError; the same call may be made
+    again. ProducerFencedError: the identity is no longer the current one of its transactional id.
+    """
+
+    def __init__(self, cluster: Cluster, request_timeout_s: float) -> None:
+        self._cluster = cluster
+        self._request_timeout_s = request_timeout_s
+        self._coordinators: dict[tuple[int, str], Coordinator] = {}
+
+    async def fence(
+        self, transactional_id: str, transaction_timeout_ms: int, timeout_s: float
+    ) -> TransactionIdentity:
+        """Become the producer of this id: older ones are fenced, and what they left open is aborted."""
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
+        )
+        what = f"fencing the producers of {transactional_id!r}"
+        answer = await self._ask(what, TRANSACTION, transactional_id, "InitProducerId", request, timeout_s)
+        return TransactionIdentity(
+            transactional_id=transactional_id,
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+        )
+
+    async def end(self, identity: TransactionIdentity, *, committed: bool, timeout_s: float) -> None:
+        """Commit or abort. Idempotent until the transactional id is used again."""
+        request = EndTxnRequest(
+            transactional_id=identity.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            committed=committed,
+        )
+        what = f"{'committing' if committed else 'aborting'} the transaction of {identity.transactional_id!r}"
+        at_most = None if await self._has_epoch_per_transaction(identity, timeout_s) else _CLASSIC_END_MAX
+        await self._ask(
+            what, TRANSACTION, identity.transactional_id, "EndTxn", request, timeout_s, at_most=at_most
+        )
+
+    async def commit_offsets(
+        self, identity: TransactionIdentity, group_id: str, offsets: Offsets, timeout_s: float
+    ) -> None:
+        """Make a group's offsets part of the transaction; they count when it is committed."""
+        what = f"committing offsets of group {group_id!r} in the transaction of {identity.transactional_id!r}"
+        key = identity.transactional_id
+        modern = await self._has_epoch_per_transaction(identity, timeout_s)
+        if not modern:
+            add = AddOffsetsToTxnRequest(
+                transactional_id=key,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch,
+                group_id=group_id,
+            )
+            await self._ask(what, TRANSACTION, key, "AddOffsetsToTxn", add, timeout_s)
+        request = _offset_commit(identity, group_id, offsets)
+        at_most = None if modern else _CLASSIC_OFFSETS_MAX
+        await self._ask(what, GROUP, group_id, "TxnOffsetCommit", request, timeout_s, at_most=at_most)
+
+    # -- inside
+
+    async def _has_epoch_per_transaction(self, identity: TransactionIdentity, timeout_s: float) -> bool:
+        """Whether the cluster runs transaction.version 2 (KIP-890)."""
+        coordinator = self._coordinator(TRANSACTION, identity.transactional_id)
+
+        async def attempt(_: float) -> bool:
+            connection = await coordinator.connection()
+            return (
+                connection.feature(_FEATURE) >= _EPOCH_PER_TRANSACTION
+                and connection.version_of(_END) > _CLASSIC_END_MAX
+            )
+
+        what = f"finding the coordinator of {identity.transactional_id!r}"
+        modern: bool = await self._cluster.retrying(what, timeout_s, attempt)
+        return modern
+
+    def _coordinator(self, key_type: int, key: str) -> Coordinator:
+        found = self._coordinators.pop((key_type, key), None) or Coordinator(self._cluster, key, key_type)
+        self._coordinators[key_type, key] = found
+        if len(self._coordinators) > _COORDINATORS_MAX:
+            del self._coordinators[next(iter(self._coordinators))]
+        return found
+
+    async def _ask(
+        self,
+        what: str,
+        key_type: int,
+        key: str,
+        api: str,
+        request: Message,
+        timeout_s: float,
+        *,
+        at_most: int | None = None,
+    ) -> Any:
+        coordinator = self._coordinator(key_type, key)
+
+        async def attempt(left_s: float) -> Any:
+            while True:
+                answer = await coordinator.ask(
+                    api, request, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most
+                )
+                code = _code_of(answer)
+                coordinator.note(code)
+                verdict = judge_answer(code)
+                if verdict is Verdict.FINE:
+                    return answer
+                if verdict is not Verdict.RETRY:
+                    raise as_error(verdict, code, what)
+                if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    raise KafkaError(code, f"{what}: {code.meaning}")
+                await asyncio.sleep(_CONCURRENT_PAUSE_S)
+
+        return await self._cluster.retrying(what, timeout_s, attempt)
+
+
+def _offset_commit(identity: TransactionIdentity, group_id: str, offsets: Offsets) -> TxnOffsetCommitRequest:
+    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    for tp, committed in offsets.items():
+        topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[]))
+        topic.partitions.append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id=identity.transactional_id,
+        group_id=group_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
+        topics=list(topics.values()),
+    )
+
+
+def _code_of(answer: Any) -> ErrorCode:
+    """The first error that is not a consequence of another one."""
+    topics = getattr(answer, "topics", None)
+    if topics is None:
+        return ErrorCode.of(answer.error_code)
+    codes = [ErrorCode.of(partition.error_code) for topic in topics for partition in topic.partitions]
+    errors = [code for code in codes if code is not ErrorCode.NONE]
+    return next(
+        (code for code in errors if code is not ErrorCode.OPERATION_NOT_ATTEMPTED),
+        errors[0] if errors else ErrorCode.NONE,
+    )
