@@ -13,10 +13,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from odradek.client import Admin, Consumer, PartialFailureError, Producer
+from odradek.client import Admin, Consumer, PartialFailureError, Producer, TransactionIdentity
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -39,6 +40,8 @@ BYTES_PER_FETCH: Final = 8 << 20
 """For a range of many records: few, large answers. A small range would throw most of such an answer away."""
 WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
 """A task sends as fast as it can: large batches."""
+TRANSACTION_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
+"""As long as Kafka's brokers allow by default: a transaction that times out after the decision is a batch that is lost."""
 
 _ISOLATION: Final = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -157,6 +160,37 @@ def sending(config: ClientConfig) -> Iterator[Callable[[OutgoingRecord], None]]:
     with _producers.lend(config) as producer:
         yield partial(_send, producer.send)
         producer.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalTask:
+    """A task's transaction: `send` records, then `prepare`."""
+
+    send: Callable[[OutgoingRecord], None]
+    prepare: Callable[[], TransactionIdentity]
+
+
+@contextmanager
+def preparing(config: ClientConfig, transactional_id: str) -> Iterator[TransactionalTask]:
+    """A transaction that outlives the block once it is prepared, and is aborted when the block fails before that."""
+    with _producers.lend(
+        {**TRANSACTION_DEFAULTS, **config, "transactional.id": transactional_id}
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+
+        def prepare() -> TransactionIdentity:
+            producer.flush()
+            return producer.prepare_transaction()
+
+        yield TransactionalTask(send=partial(_send, producer.send), prepare=prepare)
+
+
+@contextmanager
+def administering(config: ClientConfig) -> Iterator[Admin]:
+    """An admin client of the cluster that `config` leads to."""
+    with _admins.lend(config) as admin:
+        yield admin
 
 
 def _send(send: Callable[..., object], record: OutgoingRecord) -> None:

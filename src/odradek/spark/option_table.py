@@ -65,7 +65,11 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("endingOffsets", Use.BATCH_READ, "latest or JSON, -1 latest"),
     _option("endingTimestamp", Use.BATCH_READ, "milliseconds: stop before the first record at or after it"),
     _option("endingOffsetsByTimestamp", Use.BATCH_READ, "the same for each partition, as JSON"),
-    _option("failOnDataLoss", Use.READ, "fail (true) or warn and go on (false) when offsets are gone"),
+    _option(
+        "failOnDataLoss",
+        Use.ALL,
+        "fail (true), or warn and go on (false), when offsets are gone, or a decided batch can no longer be committed",
+    ),
     _option("maxOffsetsPerTrigger", Use.STREAM_READ, "records per micro-batch, at most", tolerated=True),
     _option(
         "minOffsetsPerTrigger", Use.STREAM_READ, "wait for so many records, but no longer", tolerated=True
@@ -89,7 +93,19 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("partitionDiscoveryIntervalMs", Use.STREAM_READ, "how often it looks for new partitions"),
     _option("groupIdPrefix", Use.READ, "accepted and ignored: reads use no consumer group", tolerated=True),
     _option("topic", Use.WRITE, "the topic of every row; without it, the column topic"),
-    _option("delivery", Use.WRITE, "at_least_once"),
+    _option("delivery", Use.WRITE, "at_least_once or exactly_once"),
+    _option(
+        "sinkId",
+        Use.WRITE,
+        "exactly once: a name of this output, the same from run to run (the query's name)",
+    ),
+    _option(
+        "idempotenceKey", Use.BATCH_WRITE, "exactly once: a write with the sink's last key is not done again"
+    ),
+    _option("takeOver", Use.WRITE, "exactly once: go on after another query's, or without a, decision"),
+    _option(
+        "publishOffsets", Use.STREAM_WRITE, "exactly once: a group whose offsets say what the query has read"
+    ),
     _option("deliveryHeaders", Use.WRITE, "add headers by which a reader can drop duplicates"),
     _option("checkpointLocation", Use.ALL, "Spark's own"),
     _option("queryName", Use.STREAM_WRITE, "Spark's own"),

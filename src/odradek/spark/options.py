@@ -28,6 +28,10 @@ from odradek.spark.positions import (
 
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
+_SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_KEY_MAX: Final = 500
+_EXACTLY_ONCE_ONLY: Final = ("sinkId", "idempotenceKey", "takeOver", "publishOffsets")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:
@@ -100,12 +104,26 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExactlyOnceOptions:
+    """What `delivery=exactly_once` needs to know."""
+
+    sink_id: str
+    idempotence_key: str | None
+    taking_over: bool
+    fail_on_data_loss: bool
+    publish_group: str | None
+    checkpoint: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """A checked write, batch or streaming."""
 
     client: Mapping[str, str]
     topic: str | None
     delivery_headers: bool
+    exactly_once: ExactlyOnceOptions | None
+    """None: at least once."""
     warnings: tuple[str, ...]
 
 
@@ -137,19 +155,49 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
 def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
     """Check the options of a write. Streams mark their records for deduplication unless told not to."""
     given = given_options(options, use)
-    if _choice(given, "delivery", Delivery.AT_LEAST_ONCE) is Delivery.EXACTLY_ONCE:
-        raise ConfigError(
-            "delivery=exactly_once is not available yet: it needs transactions, which this version does not"
-            " have; use delivery=at_least_once, whose headers let a reader drop duplicates"
-            " (odradek.spark.deduplicate)"
-        )
+    exactly_once = _exactly_once(given, use)
     _boolean(given, "includeHeaders", True)
     topic = given.get("topic")
     return WriteOptions(
         client=given.client,
         topic=None if topic is None else _topic_name(topic.strip(), "topic"),
-        delivery_headers=_boolean(given, "deliveryHeaders", use is Use.STREAM_WRITE),
+        delivery_headers=_boolean(given, "deliveryHeaders", use is Use.STREAM_WRITE and exactly_once is None),
+        exactly_once=exactly_once,
         warnings=given.warnings,
+    )
+
+
+def _exactly_once(given: GivenOptions, use: Use) -> ExactlyOnceOptions | None:
+    if _choice(given, "delivery", Delivery.AT_LEAST_ONCE) is Delivery.AT_LEAST_ONCE:
+        needless = [name for name in _EXACTLY_ONCE_ONLY if given.get(name) is not None]
+        if needless:
+            raise ConfigError(f"option {needless[0]} is only of use with delivery=exactly_once")
+        return None
+    sink_id = (given.get("sinkId") or given.get("queryName") or "").strip()
+    if not sink_id:
+        raise ConfigError(
+            "delivery=exactly_once needs a name that stays the same from run to run: set the option sinkId, or give the"
+            " query a name"
+        )
+    if not _SINK_ID.fullmatch(sink_id):
+        raise ConfigError(
+            f"option sinkId takes 1 to 200 letters, digits, dots, dashes and underscores, not {sink_id!r:.80}"
+        )
+    if "transactional.id" in given.client:
+        raise ConfigError("kafka.transactional.id cannot be set with delivery=exactly_once: set sinkId")
+    key = given.get("idempotenceKey")
+    if key is not None and not 1 <= len(key) <= _KEY_MAX:
+        raise ConfigError(f"option idempotenceKey takes 1 to {_KEY_MAX} characters, not {len(key)}")
+    group = given.get("publishOffsets")
+    if group is not None and not group.strip():
+        raise ConfigError("option publishOffsets names a consumer group; it is empty")
+    return ExactlyOnceOptions(
+        sink_id=sink_id,
+        idempotence_key=key,
+        taking_over=_boolean(given, "takeOver", False),
+        fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
+        publish_group=group,
+        checkpoint=given.get("checkpointLocation"),
     )
 
 

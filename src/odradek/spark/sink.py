@@ -1,15 +1,14 @@
-"""Writing a DataFrame: each task sends its rows through an idempotent producer, and is done when all are
-acknowledged.
+"""Writing a DataFrame, at least once or exactly once.
 
-At least once: a task that Spark runs again writes its rows again. Within one attempt the producer's own
-retries make no duplicates. `commit` has nothing left to do, and `abort` undoes nothing, since Spark may call
-it after a commit that failed half-way.
+At least once: each task sends its rows through an idempotent producer, and is done when all are acknowledged. A task that
+Spark runs again writes its rows again; within one attempt the producer's own retries make no duplicates. Exactly once:
+`exactly_once/`. `abort` undoes nothing, since Spark may call it after a commit that failed half-way.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +21,8 @@ from odradek.spark.outgoing import Marks, RowFormat, outgoing_records, row_forma
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from odradek.spark.exactly_once.write import TwoPhaseWrite
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -39,11 +40,13 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError('a topic cannot be overwritten: use .mode("append")')
-        self._options = options
-        self._layout = row_format(schema, options.topic)
+        self._write = _write_of(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _send_all(iterator, self._options, self._layout)
+        return self._write.write(iterator, _marks_if(self._write.options))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._write.commit(messages)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -53,11 +56,48 @@ class StreamSink(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._options = options
-        self._layout = row_format(schema, options.topic)
+        self._write = _write_of(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _send_all(iterator, self._options, self._layout)
+        return self._write.write(iterator, _marks_if(self._write.options))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        self._write.commit(messages)
+
+
+class AcknowledgedWrite:
+    """At least once: a task is done when all its records are acknowledged."""
+
+    def __init__(self, options: WriteOptions, layout: RowFormat) -> None:
+        self.options = options
+        self._layout = layout
+
+    def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> Written:
+        from odradek.spark.connections import sending
+
+        count = 0
+        with sending(self.options.client) as send:
+            for batch in batches:
+                for record in outgoing_records(batch, self._layout, marks=marks, first_sequence=count):
+                    send(record)
+                count += batch.num_rows
+        return Written(record_count=count)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing is left to do."""
+
+
+def _write_of(options: WriteOptions, schema: StructType) -> AcknowledgedWrite | TwoPhaseWrite:
+    layout = row_format(schema, options.topic)
+    if options.exactly_once is None:
+        return AcknowledgedWrite(options, layout)
+    from odradek.spark.exactly_once.write import TwoPhaseWrite
+
+    return TwoPhaseWrite(options, options.exactly_once, layout)
+
+
+def _marks_if(options: WriteOptions) -> Marks | None:
+    return _marks() if options.delivery_headers else None
 
 
 def _marks() -> Marks:
@@ -72,16 +112,3 @@ def _marks() -> Marks:
             " be marked: set deliveryHeaders=false"
         )
     return Marks(query=query, batch=int(batch), partition=context.partitionId())
-
-
-def _send_all(batches: Iterator[pa.RecordBatch], options: WriteOptions, layout: RowFormat) -> Written:
-    from odradek.spark.connections import sending
-
-    marks = _marks() if options.delivery_headers else None
-    count = 0
-    with sending(options.client) as send:
-        for batch in batches:
-            for record in outgoing_records(batch, layout, marks=marks, first_sequence=count):
-                send(record)
-            count += batch.num_rows
-    return Written(record_count=count)

@@ -1,0 +1,74 @@
+"""What a batch has read, as Spark's checkpoint tells it: the offsets that a query commits together with its output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import from_document
+
+_OFFSETS: Final = "offsets"
+_KNOWN_VERSIONS: Final = ("v1", "v2")
+
+
+def input_offsets(checkpoint: str, batch: int) -> dict[TopicPartition, int]:
+    """The next offset of each partition that a batch's sources read, of those that are Kafka topics.
+
+    ConfigError when the checkpoint cannot be read from here.
+    """
+    place = f"{checkpoint.rstrip('/')}/{_OFFSETS}/{batch}"
+    try:
+        text = _read(place)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the checkpoint's offsets cannot be read from {place}: {error}") from None
+    version, _, rest = text.partition("\n")
+    if version.strip() not in _KNOWN_VERSIONS:
+        raise ConfigError(
+            f"{place} has the format {version.strip()[:20]!r}, which this version does not know"
+        )
+    offsets: dict[TopicPartition, int] = {}
+    for line in rest.splitlines()[1:]:
+        for document in _documents(line):
+            offsets.update(_topic_offsets(document))
+    return offsets
+
+
+def _read(place: str) -> str:
+    parts = urlsplit(place)
+    if parts.scheme in ("", "file"):
+        return Path(unquote(parts.path) if parts.scheme else place).read_text()
+    from pyarrow import fs
+
+    system, path = fs.FileSystem.from_uri(place)
+    with system.open_input_stream(path) as stream:
+        return bytes(stream.read()).decode()
+
+
+def _documents(line: str) -> list[Any]:
+    """A line is one source's offset, or, with named sources, an object that has each source's offset by its name."""
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return []
+    if (
+        isinstance(document, Mapping)
+        and document
+        and all(isinstance(each, str) for each in document.values())
+    ):
+        return [found for each in document.values() for found in _documents(each)]
+    return [document]
+
+
+def _topic_offsets(document: Any) -> dict[TopicPartition, int]:
+    """Of a source of topics; other sources have other offsets."""
+    if not isinstance(document, Mapping):
+        return {}
+    try:
+        return dict(from_document(document).next_offsets)
+    except ConfigError:
+        return {}

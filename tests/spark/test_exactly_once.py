@@ -1,0 +1,227 @@
+"""Exactly once: a batch's output is all there or not at all, and what was written twice is there once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is absent")
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame
+
+from odradek import Admin, Consumer, TopicPartition
+from odradek.spark.exactly_once.decision import DECISIONS_TOPIC, group_of
+
+MakeTopic = Callable[..., Any]
+Finish = Callable[[Any], None]
+
+
+def committed(topic: Any, partitions: int = 1) -> list[bytes]:
+    """What a read_committed consumer sees up to the last stable offset."""
+    values = []
+    wanted = [TopicPartition(topic.name, number) for number in range(partitions)]
+    with Consumer(topic.servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        consumer.assign(wanted)
+        ends = consumer.end_offsets(wanted)
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            values += [record.value for record in consumer.poll(1.0)]
+    return values
+
+
+@pytest.fixture
+def sink_id(topic: Any) -> str:
+    return str(topic.name)
+
+
+def start(frame: DataFrame, target: Any, checkpoint: Path, sink_id: str, **options: str) -> Any:
+    return (
+        frame.select("value")
+        .writeStream.format("odradek")
+        .option("kafka.bootstrap.servers", target.servers)
+        .option("topic", target.name)
+        .option("delivery", "exactly_once")
+        .option("sinkId", sink_id)
+        .option("checkpointLocation", str(checkpoint))
+        .options(**options)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+def test_a_stream_writes_each_row_once_over_many_batches(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    source = new_topic(2)
+    source.send_numbers(0, 50)
+    source.send_numbers(50, 100, partition=1)
+    query = start(read_stream(source, maxOffsetsPerTrigger="20"), topic, tmp_path / "c", sink_id)
+    run_to_end(query)
+    assert sorted(committed(topic), key=int) == numbers(0, 100)
+
+
+def test_the_decision_holds_what_the_batch_has_read(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    source = new_topic(2)
+    source.send_numbers(0, 5)
+    source.send_numbers(5, 12, partition=1)
+    run_to_end(start(read_stream(source), topic, tmp_path / "c", sink_id, publishOffsets=f"lag-of-{sink_id}"))
+    partitions = [TopicPartition(source.name, 0), TopicPartition(source.name, 1)]
+    with Admin(source.servers) as admin:
+        for group in (group_of(sink_id), f"lag-of-{sink_id}"):
+            offsets = admin.list_group_offsets(group, partitions)
+            assert [getattr(offsets[each], "offset", None) for each in partitions] == [5, 7]
+
+
+def test_a_query_goes_on_where_its_checkpoint_ends(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    source = new_topic()
+    for first in (0, 10, 20):
+        source.send_numbers(first, first + 10)
+        run_to_end(start(read_stream(source), topic, tmp_path / "c", sink_id))
+    assert committed(topic) == numbers(0, 30)
+
+
+def test_a_fresh_checkpoint_under_an_old_sink_id_is_refused(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    source = new_topic()
+    source.send_numbers(0, 10)
+    run_to_end(start(read_stream(source), topic, tmp_path / "c", sink_id))
+    with pytest.raises(StreamingQueryException, match="belongs to query"):
+        run_to_end(start(read_stream(source), topic, tmp_path / "other", sink_id))
+    assert committed(topic) == numbers(0, 10)
+    run_to_end(start(read_stream(source), topic, tmp_path / "third", sink_id, takeOver="true"))
+    assert Counter(committed(topic)) == Counter(numbers(0, 10) * 2)
+
+
+def test_a_lost_decision_is_refused(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    source = new_topic()
+    source.send_numbers(0, 10)
+    run_to_end(start(read_stream(source), topic, tmp_path / "c", sink_id))
+    with Admin(source.servers) as admin:
+        admin.delete_groups([group_of(sink_id)])
+    source.send_numbers(10, 20)
+    with pytest.raises(StreamingQueryException, match="is the first that sink"):
+        run_to_end(start(read_stream(source), topic, tmp_path / "c", sink_id))
+    assert committed(topic) == numbers(0, 10)
+
+
+def test_a_failing_task_leaves_nothing(
+    spark: Any,
+    topic: Any,
+    new_topic: MakeTopic,
+    read_stream: Any,
+    tmp_path: Path,
+    run_to_end: Finish,
+    sink_id: str,
+) -> None:
+    source = new_topic(2)
+    source.send_numbers(0, 20)
+    source.send_numbers(20, 40, partition=1)
+    failing = (
+        "IF(CAST(value AS STRING) = '35', CAST(raise_error('failed on purpose') AS BINARY), value) AS value"
+    )
+    with pytest.raises(StreamingQueryException, match="failed on purpose"):
+        run_to_end(start(read_stream(source).selectExpr(failing), topic, tmp_path / "c", sink_id))
+    assert committed(topic) == []
+    run_to_end(start(read_stream(source), topic, tmp_path / "c", sink_id))
+    assert sorted(committed(topic), key=int) == numbers(0, 40)
+
+
+def test_a_batch_write_with_the_same_key_is_done_once(spark: Any, topic: Any, sink_id: str) -> None:
+    def write(key: str, first: int) -> None:
+        (
+            spark.range(first, first + 10, numPartitions=2)
+            .selectExpr("CAST(id AS STRING) AS value")
+            .write.format("odradek")
+            .option("kafka.bootstrap.servers", topic.servers)
+            .option("topic", topic.name)
+            .option("delivery", "exactly_once")
+            .option("sinkId", sink_id)
+            .option("idempotenceKey", key)
+            .mode("append")
+            .save()
+        )
+
+    write("monday", 0)
+    write("monday", 0)
+    write("tuesday", 10)
+    assert sorted(committed(topic), key=int) == numbers(0, 20)
+
+
+def test_foreach_batch_writes_a_batch_once(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    source = new_topic()
+    source.send_numbers(0, 10)
+    tries: list[int] = []
+
+    def write_and_fail(batch: DataFrame, number: int) -> None:
+        (
+            batch.select("value")
+            .write.format("odradek")
+            .options(**{"kafka.bootstrap.servers": topic.servers, "topic": topic.name})
+            .options(delivery="exactly_once", sinkId=sink_id)
+            .mode("append")
+            .save()
+        )
+        tries.append(number)
+        if len(tries) == 1:
+            raise RuntimeError("failed after the write, on purpose")
+
+    def run() -> None:
+        run_to_end(
+            read_stream(source)
+            .writeStream.foreachBatch(write_and_fail)
+            .option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    with pytest.raises(StreamingQueryException, match="on purpose"):
+        run()
+    run()
+    assert tries == [0, 0]
+    assert committed(topic) == numbers(0, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"delivery": "exactly_once"}, "needs a name that stays the same"),
+        ({"delivery": "exactly_once", "sinkId": "a b"}, "letters, digits"),
+        ({"delivery": "exactly_once", "sinkId": "a"}, "idempotenceKey"),
+        ({"sinkId": "a"}, "only of use with delivery=exactly_once"),
+        (
+            {"delivery": "exactly_once", "sinkId": "a", "kafka.transactional.id": "t"},
+            "transactional.id cannot be set",
+        ),
+    ],
+)
+def test_what_cannot_be_exactly_once_is_refused(
+    spark: Any, topic: Any, options: dict[str, str], reason: str
+) -> None:
+    frame = spark.range(1).selectExpr("'v' AS value").write.format("odradek").mode("append")
+    frame = frame.option("kafka.bootstrap.servers", topic.servers).option("topic", topic.name)
+    with pytest.raises(PySparkException, match=reason):
+        frame.options(**options).save()
+    assert committed(topic) == []
+
+
+def test_the_topic_of_decisions_holds_no_record(topic: Any) -> None:
+    with Consumer(topic.servers) as consumer:
+        ends = consumer.end_offsets([TopicPartition(DECISIONS_TOPIC, 0)])
+    assert list(ends.values()) == [0]
