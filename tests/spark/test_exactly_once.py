@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +16,7 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
+from tests.spark.killed_program import MOMENTS
 
 from odradek import Admin, Consumer, TopicPartition
 from odradek.spark.exactly_once.decision import DECISIONS_TOPIC, group_of
@@ -225,3 +229,42 @@ def test_the_topic_of_decisions_holds_no_record(topic: Any) -> None:
     with Consumer(topic.servers) as consumer:
         ends = consumer.end_offsets([TopicPartition(DECISIONS_TOPIC, 0)])
     assert list(ends.values()) == [0]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
+    topic: Any,
+    new_topic: MakeTopic,
+    read_stream: Any,
+    tmp_path: Path,
+    run_to_end: Finish,
+    sink_id: str,
+    moment: str,
+) -> None:
+    """240 records in 4 batches; the JVM dies in the second, and the replay has fewer tasks, or more."""
+    source = new_topic(2)
+    source.send_numbers(0, 120)
+    source.send_numbers(120, 240, partition=1)
+    before, after = (5, 2) if MOMENTS.index(moment) % 2 == 0 else (2, 5)
+    terms = {
+        "servers": topic.servers,
+        "source": source.name,
+        "topic": topic.name,
+        "sink": sink_id,
+        "checkpoint": str(tmp_path / "c"),
+        "moment": moment,
+        "tasks": before,
+    }
+    killed = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("killed_program.py")), json.dumps(terms)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert (tmp_path / "c" / "offsets" / "1").exists(), killed.stderr
+    assert not (tmp_path / "c" / "commits" / "1").exists(), "the JVM was not killed in its second batch"
+    assert not (tmp_path / "c" / "offsets" / "2").exists()
+    frame = read_stream(source, maxOffsetsPerTrigger="60").repartition(after)
+    run_to_end(start(frame, topic, tmp_path / "c", sink_id))
+    assert sorted(committed(topic), key=int) == numbers(0, 240)

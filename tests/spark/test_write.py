@@ -84,7 +84,7 @@ def test_a_topic_is_copied_as_it_is(new_topic: MakeTopic, servers: str, read: Re
         (["key"], {}, "needs a column value"),
         (["value", "id"], {}, "it would lose id"),
         (["value"], {"topic": ""}, "option topic"),
-        (["value"], {"delivery": "exactly_once"}, "delivery=exactly_once is not available yet"),
+        (["value"], {"delivery": "twice"}, "at_least_once, exactly_once"),
         (["value"], {"subscribe": "x"}, "option subscribe does not apply to a batch write"),
         (["value"], {"kafka.no.such.setting": "1"}, "no.such.setting"),
     ],

@@ -242,7 +242,30 @@ def test_a_write_takes_its_topic_from_the_option_and_marks_streams_only() -> Non
     assert not write_options({**SERVERS, "deliveryHeaders": "false"}, Use.STREAM_WRITE).delivery_headers
 
 
-def test_exactly_once_is_refused_with_what_to_use_instead() -> None:
-    told = refusal({**SERVERS, "delivery": "exactly_once"}, Use.STREAM_WRITE)
-    assert "not available yet" in told
-    assert "delivery=at_least_once" in told
+def test_exactly_once_takes_its_name_from_the_sink_id_or_the_query() -> None:
+    given = {**SERVERS, "delivery": "exactly_once"}
+    named = write_options({**given, "sinkId": "s", "queryName": "q"}, Use.STREAM_WRITE)
+    assert named.exactly_once is not None
+    assert (named.exactly_once.sink_id, named.delivery_headers) == ("s", False)
+    by_query = write_options({**given, "queryName": "q"}, Use.STREAM_WRITE).exactly_once
+    assert by_query is not None
+    assert by_query.sink_id == "q"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"delivery": "exactly_once"}, "needs a name that stays the same from run to run"),
+        ({"delivery": "exactly_once", "sinkId": "a~b"}, "letters, digits, dots, dashes and underscores"),
+        ({"delivery": "exactly_once", "sinkId": "s" * 201}, "1 to 200"),
+        (
+            {"delivery": "exactly_once", "sinkId": "s", "publishOffsets": " "},
+            "publishOffsets names a consumer group",
+        ),
+        ({"delivery": "exactly_once", "sinkId": "s", "kafka.transactional.id": "t"}, "set sinkId"),
+        ({"takeOver": "true"}, "only of use with delivery=exactly_once"),
+        ({"delivery": "twice"}, "at_least_once, exactly_once"),
+    ],
+)
+def test_an_exactly_once_write_that_cannot_be_is_refused(options: dict[str, str], reason: str) -> None:
+    assert reason in refusal({**SERVERS, **options}, Use.STREAM_WRITE)

@@ -1,0 +1,132 @@
+"""A streaming query with an exactly-once sink whose driver JVM is killed at a chosen moment of its second batch.
+
+    python killed_program.py TERMS           # JSON: servers, source, topic, sink, checkpoint, moment, tasks
+
+The process that kills the JVM ends itself at once, too, so that nothing is done after that moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from odradek.spark.sink import StreamSink
+from odradek.spark.source import OdradekDataSource
+
+MOMENTS = ("in a task", "before the decision", "after the decision", "between two ends", "after the last end")
+KILLED_BATCH = 1
+
+
+class KillingSink(StreamSink):
+    """Kills the JVM once, at `moment`."""
+
+    def __init__(self, options: Any, schema: Any, moment: str, jvm: int) -> None:
+        super().__init__(options, schema)
+        self.moment = moment
+        self.jvm = jvm
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        is_due = context is not None and context.getLocalProperty("streaming.sql.batchId") == str(
+            KILLED_BATCH
+        )
+        if self.moment == "in a task" and is_due and context is not None and context.partitionId() == 1:
+
+            def some() -> Iterator[Any]:
+                for batch in iterator:
+                    yield batch
+                    self.kill()
+
+            return super().write(some())
+        return super().write(iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        from odradek import Admin
+        from odradek.spark.exactly_once.driver import SinkDriver
+
+        if batchId != KILLED_BATCH:
+            super().commit(messages, batchId)
+            return
+        end = Admin.end_transactions
+
+        def end_one(admin: Admin, identities: Any, **more: Any) -> None:
+            identities = list(identities)
+            if len(identities) == 1:
+                end(admin, identities, **more)  # the decision
+                return
+            end(admin, identities[:1], **more)
+            self.kill()
+
+        if self.moment == "before the decision":
+            self.kill()
+        if self.moment == "after the decision":
+            SinkDriver._carry_out = lambda driver, decision: self.kill()  # type: ignore[method-assign, misc]
+        if self.moment == "between two ends":
+            Admin.end_transactions = end_one  # type: ignore[method-assign, assignment]
+        super().commit(messages, batchId)
+        self.kill()
+
+    def kill(self) -> None:
+        os.kill(self.jvm, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KillingDataSource(OdradekDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "killing"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> KillingSink:  # noqa: N802 - Spark's name
+        from odradek.spark.option_table import Use
+        from odradek.spark.options import write_options
+
+        given = {key: value for key, value in self.options.items() if key not in ("moment", "jvm")}
+        return KillingSink(
+            write_options(given, Use.STREAM_WRITE), schema, self.options["moment"], int(self.options["jvm"])
+        )
+
+
+def main() -> None:
+    terms = json.loads(sys.argv[1])
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .getOrCreate()
+    )
+    spark.dataSource.register(KillingDataSource)
+    (
+        spark.readStream.format("odradek")
+        .option("kafka.bootstrap.servers", terms["servers"])
+        .option("subscribe", terms["source"])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "60")
+        .load()
+        .select("value")
+        .repartition(terms["tasks"])
+        .writeStream.format("killing")
+        .option("kafka.bootstrap.servers", terms["servers"])
+        .option("topic", terms["topic"])
+        .option("delivery", "exactly_once")
+        .option("sinkId", terms["sink"])
+        .option("checkpointLocation", terms["checkpoint"])
+        .option("moment", terms["moment"])
+        .option("jvm", str(spark.sparkContext._jvm.ProcessHandle.current().pid()))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )
+
+
+if __name__ == "__main__":
+    main()
