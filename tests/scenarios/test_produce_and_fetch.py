@@ -2,11 +2,13 @@
 
 import asyncio
 import random
+import threading
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from odradek.broker.produce import record_validation
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -165,6 +167,59 @@ async def test_large_compressed_batches_keep_their_place_among_small_ones(
     answers = [(await wire.receive()).responses[0].partition_responses[0] for _ in range(6)]
     assert [(one.error_code, one.base_offset) for one in answers] == [(0, number) for number in range(6)]
     assert await wire.values("t") == [b"small", noise] * 3
+
+
+async def test_batches_that_are_small_on_the_wire_and_large_inside_are_checked_on_other_threads(
+    wire: Any, make_batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as one step of a large request takes are checked on the loop; each of these expands to more."""
+    await wire.create("t", partitions=20)
+    real = record_validation.validate_records
+    on_loop_bytes: list[int] = []
+    elsewhere: list[int] = []
+
+    def noted(batch: Any, header: Any, **options: Any) -> Any:
+        summary = real(batch, header, **options)
+        is_on_loop = threading.current_thread() is threading.main_thread()
+        (on_loop_bytes if is_on_loop else elsewhere).append(summary.records_bytes)
+        return summary
+
+    monkeypatch.setattr(record_validation, "validate_records", noted)
+    batch = make_batch([b"x" * 900_000], codec=Codec.GZIP)
+    assert len(batch) < 10_000
+    data = [PartitionProduceData(index=index, records=bytes(batch)) for index in range(20)]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+    response = await wire.call("Produce", 9, request)
+    assert [one.error_code for one in response.responses[0].partition_responses] == [0] * 20
+    assert sum(on_loop_bytes) <= record_validation.INLINE_BYTES_MAX
+    assert len(elsewhere) >= 18
+
+
+@pytest.mark.parametrize(("size", "is_on_loop"), [(1_000, True), (500_000, False)])
+async def test_a_large_batch_is_compressed_anew_on_another_thread(
+    wire: Any,
+    make_produce: Any,
+    make_batch: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    is_on_loop: bool,
+) -> None:
+    await wire.create("t", compression_type="zstd")
+    threads: list[threading.Thread] = []
+    real = record_validation.recompressed
+
+    def noted(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return real(*arguments)
+
+    monkeypatch.setattr(record_validation, "recompressed", noted)
+    value = random.Random(1).randbytes(size)
+    response = await wire.call("Produce", 9, make_produce("t", make_batch([value])))
+    assert response.responses[0].partition_responses[0].error_code == 0
+    assert [thread is threading.main_thread() for thread in threads] == [is_on_loop]
+    assert await wire.values("t") == [value]
 
 
 async def test_a_large_damaged_batch_is_refused_like_a_small_one(

@@ -27,7 +27,8 @@ the tagged section are unpacked in one call. `MetadataRequest` version 4, withou
 Bounds. `p` only grows. Reading a fixed-width value past the end of `buf` raises by itself (IndexError,
 struct.error); slices do not, so each variable field compares its end with `end` first. An array's count is
 compared with the bytes that are left before anything is allocated for it, and taken from `left`, the elements
-that the caller allows in all arrays together. Structs nest as deep as they are declared, in one function.
+that the caller allows in all arrays together; so is the count of tagged fields, but for those that the struct has.
+Structs nest as deep as they are declared, in one function.
 
 Steps. Of the same declaration comes a generator that yields every `STEP_ELEMENTS` elements, for large messages.
 """
@@ -120,11 +121,15 @@ class DecoderSource:
         self._flush()
         with writer.block(f"if {marker}:"):
             if not known:
+                writer.line(f"{marker}, _ = read_uvarint(buf, p - 1)")
                 writer.line("p = skip_tags(buf, p - 1, end)")
+                self._charge(marker)
                 return
             number, size, stop = writer.fresh("n"), writer.fresh("n"), writer.fresh("e")
             writer.line(f"{marker}, p = read_uvarint(buf, p - 1)")
             writer.line(f'if {marker} > {TAGS_MAX}: raise Fault(f"{{{marker}}} tagged fields in one place")')
+            with writer.block(f"if {marker} > {len(known)}:"):
+                self._charge(f"{marker} - {len(known)}")
             with writer.block(f"for _ in range({marker}):"):
                 writer.line(f"{number}, p = read_uvarint(buf, p)")
                 writer.line(f"{size}, p = read_uvarint(buf, p)")
@@ -258,7 +263,7 @@ class DecoderSource:
             writer.line(step)
 
     def _charge(self, count: str, fits: str = "") -> None:
-        """Take an array's elements from those that are allowed."""
+        """Take an array's elements, or tagged fields, from those that are allowed."""
         self.writer.line(f"left -= {count}")
         self.writer.line(f"if left < 0{fits}: raise TooManyElements")
 

@@ -14,8 +14,8 @@ from odradek.protocol.errors import Fault
 
 UVARINT_BYTES_MAX: Final = 5
 LENGTH_MAX: Final = 0x7FFFFFFF
-TAGS_MAX: Final = 1000
-"""Tagged fields of one struct; no message of Kafka's has more than ten. To step over a million of them takes a second."""
+TAGS_MAX: Final = 100
+"""Tagged fields of one struct; no message of Kafka's has more than ten. To step over a million of them takes half a second."""
 _INT32: Final = Layout(">i")
 _CACHED_COUNT_MAX: Final = 256
 _CACHED_NUMBERS_MAX: Final = 8

@@ -92,7 +92,8 @@ class Running:
             return data[4:]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        """The limit is for what never comes: on a busy machine 20 s were too few once."""
+        async with asyncio.timeout(120):
             while not condition():
                 await asyncio.sleep(0.002)
 

@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from itertools import groupby
 
 import pytest
 
@@ -443,3 +444,50 @@ async def test_an_error_after_the_client_left_is_reported_all_the_same() -> None
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await until(lambda: server.connection_count == 0 and reported)
     assert reported == ["a bug in tidying up"]
+
+
+class Laborious:
+    """Each request takes a millisecond of a clock that nothing else moves. It notes whose it was, and answers nothing."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.served: list[bytes] = []
+
+    def now(self) -> float:
+        return self.seconds
+
+    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+        self.served.append(bytes(frame))
+        self.seconds += 0.001
+        return None
+
+
+async def test_connections_with_many_requests_take_turns_and_one_with_a_single_request_waits_for_few() -> (
+    None
+):
+    count = 1000
+    handler = Laborious()
+    server = Server(handler, ServerLimits(), now=handler.now)
+    port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
+    try:
+        async with (
+            connected(port) as (_, first),
+            connected(port) as (_, second),
+            connected(port) as (_, lone),
+        ):
+            first.write(framed(b"a") * count)
+            second.write(framed(b"b") * count)
+            async with asyncio.timeout(60):
+                while not {b"a", b"b"} <= set(handler.served):
+                    await asyncio.sleep(0)
+                lone.write(framed(b"c"))
+                while len(handler.served) < 2 * count + 1:
+                    await asyncio.sleep(0)
+    finally:
+        await server.stop(drain_seconds=0)
+    served = handler.served
+    first_end, second_end = (2 * count - served[::-1].index(name) for name in (b"a", b"b"))
+    both_wait = served[served.index(b"b") : min(first_end, second_end)]
+    assert max(len(list(run)) for _, run in groupby(both_wait)) <= 4
+    assert both_wait.count(b"a") == pytest.approx(both_wait.count(b"b"), rel=0.2)
+    assert served.index(b"c") < count, "it is served while both of the others have many left"

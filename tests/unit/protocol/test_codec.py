@@ -21,10 +21,12 @@ from odradek.protocol import (
     encode_chunks,
 )
 from odradek.protocol.compiled import source_of
+from odradek.protocol.decoder import STRING_BYTES_MAX
 from odradek.protocol.messages.data.fetch import FetchResponse
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.schema import array, boolean, bytestring, int8, int16, int32, record_set, string, uuid
 from odradek.protocol.schema import struct as nested
+from odradek.protocol.wire import TAGS_MAX
 
 
 class Point(Struct):
@@ -233,6 +235,35 @@ def test_a_tagged_field_must_fill_its_size_and_stay_within_the_message() -> None
     )
     assert malformed(Everything, 2, bare + "01 63 05 00")[2] == "a tagged field reaches past the end"
     assert malformed(Everything, 2, bare + "05 63")[2] == "the message ends here"
+
+
+def test_more_tagged_fields_than_any_struct_has_are_refused_known_or_not() -> None:
+    unknown = "63 00"
+    known = encode(Everything(), 2)[:-1].hex()
+    allowed, too_many = f"{TAGS_MAX:02x}", f"{TAGS_MAX + 1:02x}"
+    decode(Everything, 2, bytes.fromhex(known + allowed + unknown * TAGS_MAX))
+    refused = malformed(Everything, 2, known + too_many + unknown * (TAGS_MAX + 1))
+    assert refused[2] == f"{TAGS_MAX + 1} tagged fields in one place"
+    none_known = encode(MetadataRequest(topics=[]), 12)[:-1].hex()
+    decode(MetadataRequest, 12, bytes.fromhex(none_known + allowed + unknown * TAGS_MAX))
+    refused = malformed(MetadataRequest, 12, none_known + too_many + unknown * (TAGS_MAX + 1))
+    assert refused[2] == f"{TAGS_MAX + 1} tagged fields in one place"
+
+
+@pytest.mark.parametrize("version", [2, 1], ids=["flexible", "not flexible"])
+def test_a_string_has_at_most_32767_bytes_in_every_version(version: int) -> None:
+    longest = Everything(text="x" * STRING_BYTES_MAX)
+    assert decode(Everything, version, encode(longest, version))[0] == longest
+    encoded = encode(Everything(text="x" * 300), version).hex()
+    before = "ad02" if version == 2 else "012c"
+    assert encoded.count(before + "7878") == 1
+    if version == 2:
+        one_more = encoded.replace(before + "78" * 300, "818002" + "78" * (STRING_BYTES_MAX + 1))
+        assert malformed(Everything, version, one_more)[2] == f"a string of {STRING_BYTES_MAX + 1} bytes"
+    else:  # what would be one more is negative
+        one_more = encoded.replace(before + "78" * 300, "8000" + "78" * (STRING_BYTES_MAX + 1))
+        with pytest.raises(MalformedMessage):
+            decode(Everything, version, bytes.fromhex(one_more))
 
 
 def test_records_may_not_reach_past_the_end() -> None:

@@ -6,8 +6,11 @@ from dataclasses import replace
 import pytest
 
 from odradek.broker.produce.record_validation import (
+    INLINE_BYTES_MAX,
     RECORDS_NAMED_MAX,
     RECORDS_SEARCHED_MAX,
+    InlineWork,
+    TakesLong,
     Terms,
     checked_batches,
 )
@@ -172,3 +175,32 @@ def test_a_topic_with_a_codec_of_its_own_stores_that_codec(wanted: str, sent: Co
     assert header.codec.name.lower() == ("none" if wanted == "uncompressed" else wanted)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 40)
     assert decode_batch(view) == before
+
+
+def test_what_is_checked_at_once_is_counted_expanded_and_over_the_whole_request() -> None:
+    """Batches of a few kB each, of which none is too large by itself."""
+    one = batch(Codec.GZIP, count=1, size=INLINE_BYTES_MAX // 4)
+    assert len(one) < INLINE_BYTES_MAX // 100
+    inline = InlineWork()
+    for _ in range(3):
+        checked_batches(bytearray(one), terms(), inline)
+    with pytest.raises(TakesLong):
+        checked_batches(bytearray(one), terms(), inline)
+
+
+def test_nothing_of_a_batch_is_done_that_is_too_large_for_what_is_left() -> None:
+    records = batch(Codec.GZIP, count=1, size=INLINE_BYTES_MAX)
+    before = bytes(records)
+    with pytest.raises(TakesLong):
+        checked_batches(records, terms(), InlineWork())
+    assert bytes(records) == before
+
+
+def test_to_compress_anew_counts_for_more_than_to_check() -> None:
+    zstd = terms(LogConfig(compression_type="zstd"))
+    records = batch(count=1, size=INLINE_BYTES_MAX // 8)
+    checked_batches(bytearray(records), terms(), InlineWork())
+    with pytest.raises(TakesLong):
+        checked_batches(bytearray(records), zstd, InlineWork())
+    [(header, _)] = checked_batches(bytearray(records), zstd)
+    assert header.codec is Codec.ZSTD
