@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Final
@@ -26,7 +26,7 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
-from odradek.shards import Moment, Outcome, StoredRecord
+from odradek.shards import Moment, NewRecord, Outcome, StoredRecord
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
@@ -106,7 +106,7 @@ class ShareGroups:
                 LargeTarget(
                     group_id=group.group_id,
                     epoch=group.epoch,
-                    compute=question.answer,
+                    compute=question.records,
                     write=partial(self._write_large_target, question),
                 )
             )
@@ -116,7 +116,7 @@ class ShareGroups:
         question: TargetQuestion,
         machine: GroupMachine,
         now: Moment,
-        answer: Mapping[str, assignor.Assignment],
+        records: Sequence[NewRecord],
     ) -> Outcome[None]:
         """Write what was worked out beside, unless the group, or a topic, has changed: then ask for it again."""
         group, step = machine.groups.get(question.group_id), Step(now)
@@ -124,7 +124,8 @@ class ShareGroups:
             return Outcome(None)
         draft = ShareDraft(group)
         if draft.question(machine.surroundings.topics) == question:
-            draft.write_target(answer, now)
+            draft.records += records  # not tried on the copy: nothing that follows looks at the targets
+            draft.write_target_epoch(now)
         else:
             self._retarget(machine, draft, self.settings(question.group_id), now)
         self._finish(machine, draft, step)
