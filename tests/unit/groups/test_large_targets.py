@@ -46,6 +46,7 @@ class World:
 
     def __init__(self, kind: str, partition_count: int = AT_ONCE_MAX, **bench: Any) -> None:
         self.beside = Beside()
+        self._partition_count = partition_count
         self._is_share = kind == SHARE
         self._consumers = ConsumerGroups(lambda _: ConsumerSettings(assignment_interval_ms=0))
         self._shares = ShareGroups(lambda _: ShareSettings(assignment_interval_ms=0))
@@ -81,52 +82,74 @@ class World:
             UUID(member_id).int: sum(map(len, share.values())) for member_id, share in group.targets.items()
         }
 
-    def begin_to_read(self) -> None:
-        """A share group has its partitions with the target after the first."""
+    def begin(self) -> None:
+        """The first member has everything: a share group's with the target after the first, which is a large one."""
+        self.beat(1)
         if self._is_share:
             self.beat(1)
+            self.finish_if_begun()
+        assert self.targets() == {1: self._partition_count}
+        assert not self.beside.begun
+
+    def finish_if_begun(self) -> None:
+        if self.beside.begun:
+            self.beside.finish(self)
+
+    def epoch_of(self, member: int) -> int:
+        return self._epochs[member]
 
 
 @pytest.mark.parametrize("kind", [CONSUMER, SHARE])
 def test_a_heartbeat_goes_on_without_the_target_and_a_later_one_has_it(kind: str) -> None:
     world = World(kind)
-    world.beat(1)
-    world.begin_to_read()
-    assert world.targets().get(1, 0) == 0
+    world.begin()
+    world.beat(2)
+    assert 2 not in world.targets()
     assert len(world.beside.begun) == 1
     world.beside.finish(world)
-    assert world.beat(1) == AT_ONCE_MAX
+    assert world.targets() == {1: AT_ONCE_MAX // 2, 2: AT_ONCE_MAX // 2}
     assert not world.beside.begun
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE])
+def test_no_member_is_told_the_epoch_of_one_that_has_yet_to_join(kind: str) -> None:
+    world = World(kind)
+    for member in (1, 2, 3):
+        world.beat(member)
+        assert world.epoch_of(member) > 0
+        world.beat(member)
 
 
 @pytest.mark.parametrize("kind", [CONSUMER, SHARE])
 def test_a_target_for_an_older_epoch_is_dropped_and_worked_out_again(kind: str) -> None:
     world = World(kind)
-    world.beat(1)
-    world.begin_to_read()
+    world.begin()
     world.beat(2)
+    world.beat(3)
     world.beside.finish(world)
-    assert not world.targets()
+    assert world.targets() == {1: AT_ONCE_MAX}
     world.beside.finish(world)
-    assert world.targets() == {1: AT_ONCE_MAX // 2, 2: AT_ONCE_MAX // 2}
+    assert sorted(world.targets()) == [1, 2, 3]
+    assert sum(world.targets().values()) == AT_ONCE_MAX
 
 
 def test_a_target_for_fewer_partitions_than_a_topic_has_by_now_is_dropped() -> None:
     world = World(CONSUMER)
-    world.beat(1)
+    world.begin()
+    world.beat(2)
     world.bench.topics.create("t", AT_ONCE_MAX + 10)
     world.beside.finish(world)
-    assert not world.targets()
+    assert world.targets() == {1: AT_ONCE_MAX}
     world.beside.finish(world)
-    assert world.targets() == {1: AT_ONCE_MAX + 10}
+    assert world.targets() == {1: AT_ONCE_MAX // 2 + 5, 2: AT_ONCE_MAX // 2 + 5}
 
 
 @pytest.mark.parametrize("kind", [CONSUMER, SHARE])
 def test_the_target_of_a_small_group_is_worked_out_at_once(kind: str) -> None:
     world = World(kind, partition_count=10)
-    world.beat(1)
-    world.begin_to_read()
-    assert world.beat(1) == 10
+    world.begin()
+    world.beat(2)
+    assert world.targets() == {1: 5, 2: 5}
     assert not world.beside.begun
 
 
@@ -135,17 +158,19 @@ def test_a_target_that_comes_after_a_restart_of_the_coordinator_counts_if_the_gr
     kind: str,
 ) -> None:
     world = World(kind)
-    world.beat(1)
-    world.begin_to_read()
+    world.begin()
+    world.beat(2)
     world.bench.restart()
     world.beside.finish(world)
-    assert world.targets() == {1: AT_ONCE_MAX}
+    assert world.targets() == {1: AT_ONCE_MAX // 2, 2: AT_ONCE_MAX // 2}
 
 
 def test_a_target_that_no_batch_can_hold_is_refused_and_nothing_is_written() -> None:
-    world = World(CONSUMER, batch_bytes_max=10_000)
-    world.beat(1)
+    world = World(CONSUMER, batch_bytes_max=60_000)
+    world.begin()
+    world.bench.topics.create("t", 20 * AT_ONCE_MAX)
+    world.beat(2)
     with pytest.raises(KafkaError) as refusal:
         world.beside.finish(world)
     assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert not world.targets()
+    assert world.targets() == {1: AT_ONCE_MAX}

@@ -128,7 +128,8 @@ class TargetQuestion:
 def retarget(draft: Draft, situation: Situation) -> None:
     """Work out the target for the group's epoch, unless that is done already or was done too short a while ago.
 
-    A large one is worked out on another thread, and written later. UNKNOWN_SERVER_ERROR if no batch can hold that.
+    A large one is worked out on another thread, and written later. UNKNOWN_SERVER_ERROR if no batch can hold that. Not a
+    group's first: its member would be told the epoch 0, which means that it has yet to join.
     """
     group, large_targets = draft.group, situation.large_targets
     if group.epoch <= group.assignment_epoch:
@@ -137,7 +138,8 @@ def retarget(draft: Draft, situation: Situation) -> None:
     if 0 <= since_ms < situation.settings.assignment_interval_ms and group.assignment_epoch > 0:
         return
     partition_count = sum(map(situation.topics.partition_count, group.subscribed_topics))
-    if large_targets is None or not is_large(partition_count, len(group.members)):
+    is_first = group.assignment_epoch == 0
+    if large_targets is None or is_first or not is_large(partition_count, len(group.members)):
         question = question_of(group, situation)
         write_target(draft, question.answer(), situation.now)
     elif large_targets.is_wanted(group.group_id, group.epoch):

@@ -94,12 +94,15 @@ class ShareGroups:
     def _retarget(
         self, machine: GroupMachine, draft: ShareDraft, settings: ShareSettings, now: Moment
     ) -> None:
-        """Work out a target if one is due; a large one on another thread. UNKNOWN_SERVER_ERROR if no batch can hold that."""
+        """Work out a target if one is due; a large one on another thread. UNKNOWN_SERVER_ERROR if no batch can hold that.
+
+        Not a group's first: its member would be told the epoch 0, which means that it has yet to join.
+        """
         if not draft.needs_target(settings, now):
             return
         group, large_targets = draft.group, machine.surroundings.large_targets
         question = draft.question(machine.surroundings.topics)
-        if large_targets is None or not question.is_large:
+        if large_targets is None or group.assignment_epoch == 0 or not question.is_large:
             draft.write_target(question.answer(), now)
         elif large_targets.is_wanted(group.group_id, group.epoch):
             large_targets.begin(
