@@ -166,7 +166,7 @@ def test_a_target_that_comes_after_a_restart_of_the_coordinator_counts_if_the_gr
 
 
 def test_a_target_that_no_batch_can_hold_is_refused_and_nothing_is_written() -> None:
-    world = World(CONSUMER, batch_bytes_max=60_000)
+    world = World(CONSUMER, batch_bytes_max=200_000)
     world.begin()
     world.bench.topics.create("t", 20 * AT_ONCE_MAX)
     world.beat(2)
