@@ -166,6 +166,7 @@ class DiskIdentity:
                 await self._runtime.offload.run(directory.write_generation, noted)
             except OSError as error:
                 _log.warning("generation_not_written", path=directory.path, error=error)
+                self._directories.own_file_failed(directory, error)
                 directories[directory.directory_id] = before
             else:
                 directories[directory.directory_id] = Generation(before.number + 1, token)

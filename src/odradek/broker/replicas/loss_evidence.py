@@ -36,6 +36,8 @@ class Judgement:
     repairable: bool
     if_absent: Absent
     lack: str | None = None
+    is_counted_on: bool = True
+    """What a note about a lack says: whether the cluster counts on the replica."""
 
 
 def judged(
@@ -52,10 +54,13 @@ def judged(
     """
     safe = {*state.isr, *state.eligible}
     others_have_it = bool(safe - {me})
-    if me not in safe:
-        return Judgement(repairable=others_have_it, if_absent=Absent.MAKE)
     lack = "its log directory is an older copy of what this broker had" if is_on_older else None
     had_records = was_held or findings.is_gone or bool(findings.older)
+    if (
+        me not in safe
+    ):  # it fetches what it lacks; until then any other is better, should all that count be lost
+        absent = Absent.LACKS if had_records and not is_new else Absent.MAKE
+        return Judgement(repairable=others_have_it, if_absent=absent, lack=lack, is_counted_on=False)
     if is_new:
         absent = Absent.MAKE
     elif had_records:

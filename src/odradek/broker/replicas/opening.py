@@ -152,6 +152,7 @@ class ReplicaOpening:
                 repairable=how.repairable,
                 lack=how.lack,
                 if_absent=how.if_absent,
+                is_counted_on=how.is_counted_on,
             )
         except KafkaError as error:
             self._held.not_opened(name, topic_id, error, is_new=is_new)

@@ -8,7 +8,7 @@ says what must not be believed (decision 0025), so they are written soon.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -34,8 +34,16 @@ HighWatermarks = Mapping[TopicPartition, int] | None
 class Checkpointing:
     """One write at a time: a file must not go back to what an earlier write knew."""
 
-    def __init__(self, offload: Offload, homes: Homes, logs: Mapping[TopicPartition, Log]) -> None:
+    def __init__(
+        self,
+        offload: Offload,
+        homes: Homes,
+        logs: Mapping[TopicPartition, Log],
+        on_error: Callable[[LogDirectory, OSError], None],
+    ) -> None:
+        """`on_error` is called with each error of a directory's disk; it takes the directory offline, unless the error passes."""
         self._offload: Final = offload
+        self._on_error: Final = on_error
         self._homes: Final = homes
         self._logs: Final = logs
         self._writing = asyncio.Lock()
@@ -72,6 +80,7 @@ class Checkpointing:
                 if directory not in self._unwritten:
                     log.warning("extents_not_written", path=directory.path, error=error)
                 self._unwritten[directory] = None
+                self._on_error(directory, error)
             else:
                 self._unwritten.pop(directory, None)
 
@@ -142,6 +151,7 @@ class Checkpointing:
                             self._logs[name].truncation_forgotten(notes[name])
                 directory.written(checkpoint)
             except OSError as error:
+                self._on_error(directory, error)
                 message = f"cannot write the checkpoints of {directory.path}: {error}"
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 

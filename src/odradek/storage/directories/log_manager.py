@@ -90,7 +90,7 @@ class LogDirectories:
         self._named: set[TopicPartition] = set()
         """Logs that were found at the start, when their directories' names were made durable, all at once."""
         self._deleted = DeletedDirectories(runtime.disk, runtime.offload)
-        self._checkpoints = Checkpointing(runtime.offload, self._homes, self._logs)
+        self._checkpoints = Checkpointing(runtime.offload, self._homes, self._logs, self.own_file_failed)
         self._making = MakingTogether(runtime.offload)
         self.cluster_id: Final = cluster_id
         self.directory_id = ""
@@ -206,12 +206,13 @@ class LogDirectories:
         repairable: bool = False,
         lack: str | None = None,
         if_absent: Absent | None = None,
+        is_counted_on: bool = True,
     ) -> Log:
         """Open a partition's log, or create it in the directory with the fewest. Only one call at a time for a name.
 
         `repairable`: there are other replicas, or somebody accepted the loss, so a log that lost something durable is opened
         with what it has, see `damaged`. `lack` is why the log that is found has not all that it had, in one line: a note says
-        so before it is opened. `if_absent` is what to do about one that is not found, or has no segment. Files of another topic
+        so before it is opened, and whether the cluster counts on it. `if_absent` is what to do about one that is not found, or has no segment. Files of another topic
         that once had the name are set aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it
         is not found while a directory is offline that may have it; `is_new` says that it cannot be there.
         """
@@ -219,7 +220,7 @@ class LogDirectories:
         if directory is not None:
             try:
                 if lack is not None:
-                    await self._note_lack(directory, name, LackNote(reason=lack))
+                    await self._note_lack(directory, name, LackNote(reason=lack, is_counted_on=is_counted_on))
                 must_exist = if_absent in (Absent.LACKS, Absent.LOST)
                 return await self._open(
                     directory, name, topic_id, config, repairable=repairable, must_exist=must_exist
@@ -241,7 +242,8 @@ class LogDirectories:
             self._keep_in_mind(directory, name, topic_id)
             raise lost_replica(name, "its log is not in any log directory, though it was there")
         if what is Absent.LACKS:
-            note = LackNote(reason=f"{name} was not found in a log directory, though it should be there")
+            reason = f"{name} was not found in a log directory, though it should be there"
+            note = LackNote(reason=reason, is_counted_on=is_counted_on)
             await self._note_lack(directory, name, note)
         directory.forget(name)
         if directory.is_stale(name):
@@ -647,6 +649,11 @@ class LogDirectories:
         directory = self._home(opened.topic_partition)
         self._fail_directory(directory, error)
         return directory.path
+
+    def own_file_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """A file of ours, which belongs to no log, could not be written: the directory is offline, unless the disk is full."""
+        if error.errno not in DISK_FULL and not isinstance(error, InterruptedError):
+            self._fail_directory(directory, error)
 
     def _fail_directory(self, directory: LogDirectory, error: OSError) -> None:
         if error.errno in NO_DESCRIPTORS:  # the process has none left: that says nothing of the disk

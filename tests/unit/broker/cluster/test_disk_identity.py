@@ -165,6 +165,19 @@ async def test_a_disk_that_was_too_full_for_its_first_generation_is_no_older_cop
     assert not await begin(identity)
 
 
+async def test_a_disk_that_breaks_at_its_generation_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    identity, _ = machine.start()
+    assert not await begin(identity)
+
+    def breaks(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(LogDirectory, "write_generation", breaks)
+    await identity.raise_generation()
+    assert machine.directories.all_failed
+
+
 async def test_of_two_processes_on_copies_of_a_disk_one_goes_on() -> None:
     machine = Machine()
     identity, _ = machine.start()

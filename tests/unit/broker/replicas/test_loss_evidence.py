@@ -39,7 +39,9 @@ def state(*isr: BrokerId, eligible: tuple[BrokerId, ...] = (), **more: Any) -> P
     [
         # nobody counts on it: a replica that was added while the broker was away, or that left the ISR
         (state(OTHER), {}, MAKE),
-        (state(OTHER), {"was_held": True, "findings": GONE}, MAKE),
+        (state(OTHER), {"is_new": True, "findings": GONE}, MAKE),
+        (state(OTHER), {"was_held": True}, LACKS),
+        (state(OTHER), {"findings": GONE}, LACKS),
         # others have the records
         (state(ME, OTHER), {}, DOUBTED),
         (state(ME, eligible=(OTHER,)), {}, DOUBTED),
@@ -70,7 +72,7 @@ def test_a_log_that_is_not_found(partition: PartitionImage, evidence: Any, if_ab
         (state(ME), True, False, True),
         (state(ME, OTHER), True, True, True),
         (state(OTHER, eligible=(ME,)), True, True, True),
-        (state(OTHER), True, True, False),  # it counts for nothing, and fetches what it lacks anyway
+        (state(OTHER), True, True, True),
     ],
 )
 def test_a_log_that_is_found(
@@ -78,6 +80,12 @@ def test_a_log_that_is_found(
 ) -> None:
     how: Judgement = judged(partition, ME, is_on_older=is_on_older, findings=OLDER if is_on_older else GONE)
     assert (how.repairable, how.lack is not None) == (repairable, lacks)
+
+
+def test_the_note_of_a_lack_says_whether_the_cluster_counts_on_the_replica() -> None:
+    """One that nobody counts on follows as it is; but it does not rank with those that have their records."""
+    assert not judged(state(OTHER), ME, was_held=True).is_counted_on
+    assert judged(state(ME, OTHER), ME, was_held=True).is_counted_on
 
 
 def test_only_an_unclean_election_of_this_broker_accepts_a_loss() -> None:

@@ -534,3 +534,27 @@ async def test_a_log_that_nobody_touched_costs_nothing_to_close(lab: Lab) -> Non
     await shut(directories)
     directories = lab.directories()
     assert lab.append(await open_flights(directories), producer=(7, 0, 3)).duplicate
+
+
+@pytest.mark.parametrize("file", ["recovery-point-offset-checkpoint", "log-extents"])
+@pytest.mark.parametrize(("error", "fails"), [(errno.EIO, True), (errno.EROFS, True), (errno.ENOSPC, False)])
+async def test_an_error_at_one_of_our_own_files_takes_its_directory_offline_unless_the_disk_is_full(
+    lab: Lab, file: str, error: int, fails: bool
+) -> None:
+    """As Kafka does: a disk that cannot write a small file cannot be trusted with records."""
+    directories = lab.directories()
+    log = await open_flights(directories)
+    await directories.write_checkpoints()
+    lab.append(log)
+    lab.flush(log)
+    heard: list[str] = []
+    directories.on_failure = lambda path, error: heard.append(path)
+    fault = FailOperations(
+        operations={"pwrite", "sync", "rename"}, error=error, path_test=lambda path: file in path
+    )
+    lab.disk.faults.append(fault)
+    await directories.write_extents()
+    await directories.write_checkpoints()
+    lab.disk.faults.remove(fault)
+    assert heard == (["/data"] if fails else [])
+    assert (log.failed is not None) == fails
