@@ -172,7 +172,17 @@ class Broker:
         )
         self._parts.quotas.update(image.client_quotas)
         coordinators.begin(self._parts)
-        identity = DiskIdentity(runtime, registry, directories, me, cluster.incarnation)
+        identity = DiskIdentity(
+            runtime,
+            registry,
+            directories,
+            me,
+            cluster.incarnation,
+            session_timeout_s=max(
+                config.cluster.broker_session_timeout_ms, config.zookeeper.session_timeout_ms
+            )
+            / 1000,
+        )
         await replicas.load(image, config, await identity.look())
         await self._listen(self._parts)
         await self._join(cluster, registry, directories, identity)

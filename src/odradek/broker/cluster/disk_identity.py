@@ -62,10 +62,13 @@ class DiskIdentity:
         directories: LogDirectories,
         me: BrokerId,
         incarnation: str,
+        *,
+        session_timeout_s: float = 0.0,
     ) -> None:
-        """`incarnation` is what this process says when it is asked who it is."""
+        """`incarnation` is what this process says when it is asked who it is. `session_timeout_s` is the registry's."""
         self._runtime = runtime
         self._incarnation = incarnation
+        self._session_timeout_s = session_timeout_s
         self._findings = ALL_THERE
         self._registry = registry
         self._directories = directories
@@ -112,6 +115,7 @@ class DiskIdentity:
             registration,
             incarnation=self._incarnation,
             is_older_copy=lambda: bool(self._findings.older),
+            session_timeout_s=self._session_timeout_s,
         )
         return await former.gone()
 
@@ -152,7 +156,14 @@ class DiskIdentity:
         await self.claimed()
 
     async def _next(self, *, is_clean: bool) -> DiskClaim:
-        """The next generation; the disks note it first. One that cannot keeps the generation that it has."""
+        """The next generation; the disks note it first. One that cannot keeps the generation that it has.
+
+        As long as the disks do not say what was lost, the record must: then it stays as it is.
+        """
+        if self._directories.owes_evidence:
+            after = KnownBroker(broker_id=self._me, directories=self._known, is_clean=False)
+            self._pending = DiskClaim(version=self._version, after=after, own_tokens=self._own_tokens)
+            return self._pending
         token = _token(self._runtime)
         directories: dict[str, Generation] = {}
         all_online = True

@@ -33,7 +33,9 @@ _log = events.get("broker")
 IDENTIFY_BROKER: Final = 10002
 _ASK_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.25
-_WAIT_SECONDS_MAX: Final = 120.0
+_WAIT_SECONDS_MIN: Final = 120.0
+_SESSIONS_MAX: Final = 3.0
+"""The wait ends after so many timeouts of a session: a dead one ends after one, counted from when the registry noticed."""
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -56,12 +58,14 @@ class FormerSelf:
         *,
         incarnation: str,
         is_older_copy: Callable[[], bool],
+        session_timeout_s: float = 0.0,
     ) -> None:
         self._runtime = runtime
         self._registry = registry
         self._me = registration
         self._incarnation = incarnation
         self._is_older_copy = is_older_copy
+        self._wait_s_max = max(_WAIT_SECONDS_MIN, _SESSIONS_MAX * session_timeout_s)
 
     async def gone(self) -> int | None:
         """Returns when nobody else is this broker any more. The session of a dead former life, if it is registered yet.
@@ -88,7 +92,7 @@ class FormerSelf:
                     reason=f"{sign.value}, and its session has not ended yet",
                 )
                 told = True
-            if self._runtime.clock.monotonic() - began > _WAIT_SECONDS_MAX:
+            if self._runtime.clock.monotonic() - began > self._wait_s_max:
                 raise self._duplicate(other, "its session goes on, though it does not answer")
             await asyncio.sleep(_LOOK_SECONDS)
             await self._registry.sync()

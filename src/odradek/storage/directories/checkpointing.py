@@ -41,7 +41,7 @@ class Checkpointing:
         logs: Mapping[TopicPartition, Log],
         on_error: Callable[[LogDirectory, OSError], None],
     ) -> None:
-        """`on_error` is called with each error of a directory's disk; it takes the directory offline, unless the error passes."""
+        """`on_error` hears of each error of a directory's disk, and takes the directory offline unless the error passes."""
         self._offload: Final = offload
         self._on_error: Final = on_error
         self._homes: Final = homes
@@ -54,6 +54,8 @@ class Checkpointing:
         self._round = 0
         self._unwritten: dict[LogDirectory, None] = {}
         """Their extents could not be written the last time."""
+        self._without_checkpoint: dict[LogDirectory, None] = {}
+        """Their checkpoints could not be written the last time."""
 
     def moved(self, opened: Log) -> None:
         """Something of it became durable; or it was truncated, or opened."""
@@ -115,23 +117,31 @@ class Checkpointing:
         directory.extents[name] = extent
         return extent
 
-    async def write_all(self, high_watermarks: HighWatermarks) -> None:
-        """In every directory that works; what goes wrong is logged."""
-        for directory in self._homes.online():
+    async def write_all(self, high_watermarks: HighWatermarks) -> bool:
+        """In every directory that works; what goes wrong is logged. Whether nothing did."""
+        written = [
             await self._write_or_warn(directory, high_watermarks, is_asked=True)
+            for directory in self._homes.online()
+        ]
+        return all(written)
 
     async def _write_or_warn(
         self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
-    ) -> None:
+    ) -> bool:
         try:
             await self.write(directory, high_watermarks, is_asked=is_asked)
         except KafkaError as error:
-            log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
+            if directory not in self._without_checkpoint:
+                log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
+            self._without_checkpoint[directory] = None
+            return False
+        self._without_checkpoint.pop(directory, None)
+        return True
 
-    async def write_online(self) -> None:
-        """What is known now, in every directory that works; what goes wrong is logged."""
-        for directory in self._homes.online():
-            await self._write_or_warn(directory)
+    async def write_online(self) -> bool:
+        """What is known now, in every directory that works; what goes wrong is logged. Whether nothing did."""
+        written = [await self._write_or_warn(directory) for directory in self._homes.online()]
+        return all(written)
 
     async def write(
         self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False

@@ -87,6 +87,7 @@ class LogDirectories:
         self._homes = Homes(directories)
         self._logs: dict[TopicPartition, Log] = {}
         self._has_made_logs = False
+        self._warned_of_losses: dict[LogDirectory, None] = {}
         self._named: set[TopicPartition] = set()
         """Logs that were found at the start, when their directories' names were made durable, all at once."""
         self._deleted = DeletedDirectories(runtime.disk, runtime.offload)
@@ -210,11 +211,12 @@ class LogDirectories:
     ) -> Log:
         """Open a partition's log, or create it in the directory with the fewest. Only one call at a time for a name.
 
-        `repairable`: there are other replicas, or somebody accepted the loss, so a log that lost something durable is opened
-        with what it has, see `damaged`. `lack` is why the log that is found has not all that it had, in one line: a note says
-        so before it is opened, and whether the cluster counts on it. `if_absent` is what to do about one that is not found, or has no segment. Files of another topic
-        that once had the name are set aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it
-        is not found while a directory is offline that may have it; `is_new` says that it cannot be there.
+        `repairable`: there are other replicas, or somebody accepted the loss, so a log that lost something durable is
+        opened with what it has, see `damaged`. `lack` is why the log that is found has not all that it had, in one line: a
+        note says so before it is opened, and whether the cluster counts on the replica (`is_counted_on`). `if_absent` is
+        what to do about one that is not found, or has no segment. Files of another topic that once had the name are set
+        aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it is not found while a
+        directory is offline that may have it; `is_new` says that it cannot be there.
         """
         directory = self._homes.usable(name)
         if directory is not None:
@@ -564,20 +566,42 @@ class LogDirectories:
         watermark nobody ever told, what is durable stands in for it.
         """
         self._has_made_logs = False
-        await self._checkpoints.write_all(high_watermarks)
+        if not await self._checkpoints.write_all(high_watermarks):
+            self._has_made_logs = True
 
     async def note_evidence(self) -> None:
-        """Write down now what was found to be lost. KAFKA_STORAGE_ERROR when that fails."""
+        """Write down now what was found to be lost. What cannot be written is logged, and stays among `owes_evidence`."""
         for directory in self._homes.online():
             if directory.has_unwritten_losses:
-                await self._checkpoints.write(directory)
-                directory.has_unwritten_losses = False
+                try:
+                    await self._checkpoints.write(directory)
+                except KafkaError as error:
+                    if directory not in self._warned_of_losses:
+                        log.error(
+                            "losses_not_noted",
+                            path=directory.path,
+                            reason=error.message,
+                            meaning="the broker goes on, and takes its disks for what they were until this is "
+                            "written; make space",
+                        )
+                    self._warned_of_losses[directory] = None
+                else:
+                    directory.has_unwritten_losses = False
+                    self._warned_of_losses.pop(directory, None)
+
+    @property
+    def owes_evidence(self) -> bool:
+        """Something was found to be lost, and no disk says so yet."""
+        return any(directory.has_unwritten_losses for directory in self._directories)
 
     async def note_made_logs(self) -> None:
         """Write down which logs there are, if some were made since that was done: one that is lost later is missed then."""
         if self._has_made_logs:
-            self._has_made_logs = False
-            await self._checkpoints.write_online()
+            self._has_made_logs = False  # a log that is made meanwhile sets it again
+            if not await self._checkpoints.write_online():
+                self._has_made_logs = True
+        if self.owes_evidence:
+            await self.note_evidence()
 
     async def write_extents(self) -> None:
         """Write down what of each log became durable since the last time. What goes wrong is logged."""

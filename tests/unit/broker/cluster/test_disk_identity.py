@@ -178,6 +178,21 @@ async def test_a_disk_that_breaks_at_its_generation_is_offline(monkeypatch: pyte
     assert machine.directories.all_failed
 
 
+async def test_the_record_stays_as_it_is_until_the_disks_say_what_was_lost() -> None:
+    """Else a disk that was too full for the note would make the loss look as if it had never been."""
+    machine = Machine()
+    identity, session = machine.start()
+    assert not await begin(identity)
+    (directory,) = machine.directories.all()
+    directory.has_unwritten_losses = True
+    before = (await known_brokers(session))[ME].directories
+    await identity.raise_generation()
+    assert (await known_brokers(session))[ME].directories == before
+    directory.has_unwritten_losses = False
+    await identity.raise_generation()
+    assert (await known_brokers(session))[ME].directories != before
+
+
 async def test_of_two_processes_on_copies_of_a_disk_one_goes_on() -> None:
     machine = Machine()
     identity, _ = machine.start()
@@ -239,9 +254,16 @@ class Asked(FormerSelf):
         return self.signs.pop(0)
 
 
-def former(session: Any, *signs: Sign, is_older: bool = False) -> Asked:
+def former(session: Any, *signs: Sign, is_older: bool = False, session_timeout_s: float = 0.0) -> Asked:
     runtime: Any = Runtime(clock=FakeClock(), entropy=SimEntropy(Random(1)), disk=None, offload=Inline())  # type: ignore[arg-type]
-    asked = Asked(runtime, session, REGISTRATION, incarnation="me", is_older_copy=lambda: is_older)
+    asked = Asked(
+        runtime,
+        session,
+        REGISTRATION,
+        incarnation="me",
+        is_older_copy=lambda: is_older,
+        session_timeout_s=session_timeout_s,
+    )
     asked.signs = list(signs)
     return asked
 
@@ -319,3 +341,22 @@ async def test_what_does_not_answer_or_is_newer_than_our_disk_is_waited_for(
     monkeypatch.setattr("odradek.broker.cluster.former_self.asyncio.sleep", sleep)
     await former(cluster.session(), *[sign] * 3, is_older=is_older).gone()
     assert len(rounds) == 3
+
+
+@pytest.mark.parametrize(("session_timeout_s", "waits_s"), [(9.0, 120.0), (300.0, 900.0)])
+async def test_the_wait_for_a_silent_former_life_is_longer_than_its_session(
+    cluster: Any, session_timeout_s: float, waits_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await register(cluster.session(), REGISTRATION)
+    asked = former(cluster.session(), *[Sign.IS_SILENT] * 200, session_timeout_s=session_timeout_s)
+    slept = 0.0
+
+    async def sleep(_: float) -> None:
+        nonlocal slept
+        slept += 10.0
+        asked._runtime.clock.now += 10.0
+
+    monkeypatch.setattr("odradek.broker.cluster.former_self.asyncio.sleep", sleep)
+    with pytest.raises(KafkaError, match="does not answer"):
+        await asked.gone()
+    assert slept == waits_s + 10.0

@@ -12,7 +12,8 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import Absent, LogDirectories
+from odradek.storage.log.damage import LostRecordsError
 from odradek.testing.sim import FailOperations
 
 Lab = Any
@@ -558,3 +559,35 @@ async def test_an_error_at_one_of_our_own_files_takes_its_directory_offline_unle
     lab.disk.faults.remove(fault)
     assert heard == (["/data"] if fails else [])
     assert (log.failed is not None) == fails
+
+
+async def test_what_was_lost_is_noted_when_there_is_space_again_and_hinders_no_start(lab: Lab) -> None:
+    directories = lab.directories()
+    await open_flights(directories)
+    await directories.write_checkpoints()
+    fault = FailOperations(operations={"pwrite"}, error=errno.ENOSPC)
+    lab.disk.faults.append(fault)
+    lost = TopicPartition("lost", 0)
+    with pytest.raises(LostRecordsError):
+        await directories.open_log(lost, OTHER_ID, CONFIG, if_absent=Absent.LOST)
+    await directories.note_evidence()
+    assert directories.owes_evidence
+    lab.disk.faults.remove(fault)
+    await directories.note_made_logs()
+    assert not directories.owes_evidence
+    lab.kill()
+    assert lab.directories().was_held(lost, OTHER_ID)
+
+
+async def test_a_log_that_was_made_on_a_full_disk_is_written_down_later(lab: Lab) -> None:
+    directories = lab.directories()
+    await open_flights(directories)
+    fault = FailOperations(
+        operations={"pwrite"}, error=errno.ENOSPC, path_test=lambda path: "flights-0" not in path
+    )
+    lab.disk.faults.append(fault)
+    await directories.note_made_logs()
+    lab.disk.faults.remove(fault)
+    await directories.note_made_logs()
+    lab.kill()
+    assert FLIGHTS in lab.directories().all()[0].held
