@@ -5,7 +5,9 @@ The names below are imported when first used, so that `import odradek` costs nex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from odradek.model.lazy import lazy_names
 
 if TYPE_CHECKING:
     from odradek.client import (
@@ -49,7 +51,6 @@ _WHERE: Final = {
     "odradek.model.ids": ("TopicPartition",),
     "odradek.model.version": ("__version__",),
 }
-_MODULES: Final = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "Admin",
@@ -77,15 +78,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(globals(), _WHERE)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ cannot be imported must not break the other formats.
 def __getattr__(name: str) -> object:
     if name == "DefaultSource":
         try:
+            # late-import: Spark loads this module for every format
             from odradek.spark.source import OdradekDataSource
         except ImportError as error:
             raise AttributeError(f"odradek.spark cannot be imported: {error}") from error

@@ -42,6 +42,7 @@ from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId
+from odradek.model.lazy import lazy
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.server import Server
 from odradek.protocol import api_by_name
@@ -55,7 +56,18 @@ from odradek.storage.directories.log_manager import LogDirectories
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.broker import loop_monitor
+    from odradek.broker.coordinators import groups as coordinators_groups
+    from odradek.broker.coordinators import transactions as coordinators_transactions
+    from odradek.broker.share import wiring
+    from odradek.runtime import free_memory
     from odradek.runtime.real_loop_watch import LoopWatch
+else:
+    coordinators_groups = lazy("odradek.broker.coordinators.groups")
+    coordinators_transactions = lazy("odradek.broker.coordinators.transactions")
+    loop_monitor = lazy("odradek.broker.loop_monitor")
+    wiring = lazy("odradek.broker.share.wiring")
+    free_memory = lazy("odradek.runtime.free_memory")
 
 _log = events.get("broker")
 _DRAIN_SECONDS: Final = 5.0
@@ -124,9 +136,7 @@ class Broker:
         with a thread of its own."""
         limit_ms = self._current_config().server.odradek_loop_held_warn_ms
         if self.loop_watch is None and limit_ms > 0:
-            from odradek.broker.loop_monitor import watch_loop
-
-            self.loop_watch = watch_loop(limit_ms / 1000, self._runtime.clock.monotonic)
+            self.loop_watch = loop_monitor.watch_loop(limit_ms / 1000, self._runtime.clock.monotonic)
 
     async def _start(self) -> None:
         config, runtime = self._config, self._runtime
@@ -265,14 +275,10 @@ class Broker:
         runtime, config = self._runtime, self._current_config
 
         def groups() -> object:
-            from odradek.broker.coordinators.groups import add_groups
-
-            return add_groups(coordinators, runtime, config, lambda: cluster.image)
+            return coordinators_groups.add_groups(coordinators, runtime, config, lambda: cluster.image)
 
         def transactions() -> object:
-            from odradek.broker.coordinators.transactions import coordinate_transactions
-
-            return coordinate_transactions(
+            return coordinators_transactions.coordinate_transactions(
                 coordinators,
                 replicas,
                 producer_ids,
@@ -283,9 +289,7 @@ class Broker:
             )
 
         def shares() -> object:
-            from odradek.broker.share.wiring import add_shares
-
-            return add_shares(coordinators, replicas, runtime, config, lambda: cluster.image)
+            return wiring.add_shares(coordinators, replicas, runtime, config, lambda: cluster.image)
 
         coordinators.expect(CONSUMER_OFFSETS, groups)
         coordinators.expect(SHARE_GROUP_STATE, shares)
@@ -318,10 +322,8 @@ class Broker:
             self.addresses.append((listener.host, port))
 
     def _return_free_memory(self) -> None:
-        from odradek.runtime.free_memory import return_free_memory
-
         self._returning = asyncio.get_running_loop().create_task(
-            self._runtime.offload.run(return_free_memory), name="return free memory"
+            self._runtime.offload.run(free_memory.return_free_memory), name="return free memory"
         )
 
     async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:

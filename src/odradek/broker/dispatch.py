@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.cluster.forwarded_apis import FORWARDED, is_local
 from odradek.broker.context import Circumstances, Holding, Parts, Served
 from odradek.broker.refusals import UnfitResponse, log_refusals
 from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.lazy import lazy
 from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
 from odradek.protocol import (
     APIS,
@@ -34,6 +35,13 @@ from odradek.runtime.ports import Buffer
 from odradek.runtime.turns import Begun
 from odradek.security.principals import ANONYMOUS
 from odradek.security.quotas import Quotas
+
+if TYPE_CHECKING:
+    from odradek.broker import large_messages
+    from odradek.broker.cluster import broker_only_apis
+else:
+    broker_only_apis = lazy("odradek.broker.cluster.broker_only_apis")
+    large_messages = lazy("odradek.broker.large_messages")
 
 _API_VERSIONS: Final = 18
 _FEW_ELEMENTS: Final = 1000
@@ -69,13 +77,11 @@ class Dispatcher:
     async def _handle_large(
         self, connection: Connection, header: RequestHeader, frame: memoryview, position: int
     ) -> Chunks | None:
-        from odradek.broker.large_messages import read, refusal
-
         try:
-            request = await read(self._parts, header, frame, position)
+            request = await large_messages.read(self._parts, header, frame, position)
         except TooManyElements:
             return await _settled(
-                self._encoded(connection, header, None, refusal(self._parts.config, header))
+                self._encoded(connection, header, None, large_messages.refusal(self._parts.config, header))
             )
         return await _settled(self._handle(connection, header, request, frame))
 
@@ -83,12 +89,12 @@ class Dispatcher:
         self, connection: Connection, header: RequestHeader, request: Message, frame: memoryview
     ) -> Reply:
         api = APIS[header.api_key]
-        if self._for_brokers is not None and connection.listener.name != self._for_brokers:
-            # Not imported before there are such listeners.
-            from odradek.broker.cluster.broker_only_apis import is_between_brokers
-
-            if is_between_brokers(api, request):
-                return self._refuse_stranger(connection, header, api)
+        if (
+            self._for_brokers is not None
+            and connection.listener.name != self._for_brokers
+            and broker_only_apis.is_between_brokers(api, request)
+        ):
+            return self._refuse_stranger(connection, header, api)
         if (
             header.api_key in FORWARDED
             and not self._parts.cluster.leads
@@ -137,9 +143,7 @@ class Dispatcher:
         return Held(self._finish(Begun(response, wanted), connection, header, None))
 
     def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Reply:
-        from odradek.broker.cluster.broker_only_apis import refusal
-
-        answer = refusal(api)
+        answer = broker_only_apis.refusal(api)
         if answer is None:
             raise PeerError(f"{api.name} is served at listener {self._for_brokers} only")
         return self._encoded(connection, header, None, answer)
@@ -156,9 +160,7 @@ class Dispatcher:
         try:
             request, _ = decode(cls, header.api_version, frame, position, _FEW_ELEMENTS)
         except TooManyElements:
-            from odradek.broker.large_messages import read
-
-            request = await read(self._parts, header, frame, position)
+            request = await large_messages.read(self._parts, header, frame, position)
         return await _settled(self._serve(connection, header, request, len(frame)))
 
     def _route(self, api_key: int) -> tuple[Api, Served]:
@@ -200,9 +202,7 @@ class Dispatcher:
                 )
                 chunks = charge.encoded(version, message, encode)
         except TooManyElements:
-            from odradek.broker.large_messages import write
-
-            return Held(write(self._parts, connection, header, charge, message))
+            return Held(large_messages.write(self._parts, connection, header, charge, message))
         except OdradekError as error:
             raise UnfitResponse(f"{api} version {header.api_version}: {error}") from error
         log_refusals(connection, header, api, message, self._parts.runtime.clock.monotonic)

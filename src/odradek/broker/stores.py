@@ -5,13 +5,19 @@ from __future__ import annotations
 import base64
 import posixpath
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.cluster.registration import join_cluster
 from odradek.config.broker import BrokerConfig
+from odradek.model.lazy import lazy
 from odradek.registry import EmbeddedRegistry, Registry
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.log_manager import LogDirectories
+
+if TYPE_CHECKING:
+    from odradek.registry import zookeeper
+else:
+    zookeeper = lazy("odradek.registry.zookeeper")
 
 OpenRegistry = Callable[[BrokerConfig, Runtime, str], Awaitable[Registry]]
 """(settings, runtime, the broker's first data directory) -> the registry, with a session."""
@@ -69,9 +75,7 @@ def _keeps_registry(config: BrokerConfig) -> bool:
 async def _open_registry(config: BrokerConfig, runtime: Runtime, home: str) -> Registry:
     """ZooKeeper where it is configured, else the registry in a directory of this machine."""
     if config.zookeeper.connect:
-        from odradek.registry.zookeeper import ZooKeeperRegistry
-
-        return await ZooKeeperRegistry.open(config.zookeeper, runtime)
+        return await zookeeper.ZooKeeperRegistry.open(config.zookeeper, runtime)
     directory = config.cluster.registry_dir or home
     runtime.disk.make_directory(directory)
     return EmbeddedRegistry.open(

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from click import shell_completion
+
+    from odradek.cli import main
+else:
+    shell_completion = lazy("click.shell_completion")
+    main = lazy("odradek.cli.main")
 
 
 @click.command()
@@ -15,11 +27,8 @@ def completion(shell: str) -> None:
     zsh:  echo 'eval "$(odradek completion zsh)"' >> ~/.zshrc
     fish: odradek completion fish > ~/.config/fish/completions/odradek.fish
     """
-    from click.shell_completion import get_completion_class
 
-    from odradek.cli.main import cli
-
-    kind = get_completion_class(shell)
+    kind = shell_completion.get_completion_class(shell)
     assert kind is not None
-    made = kind(cli, {}, "odradek", "_ODRADEK_COMPLETE")
+    made = kind(main.cli, {}, "odradek", "_ODRADEK_COMPLETE")
     click.echo(made.source_template % made.source_vars())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +17,12 @@ from odradek.config.sources import DEFAULT, Collected
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.config.unsupported import is_secret
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.cli import output
+else:
+    output = lazy("odradek.cli.output")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -69,8 +75,6 @@ def show(
 
 
 def _show_local(collected: Collected, warnings: list[str], *, everything: bool, as_json: bool) -> None:
-    from odradek.cli.output import print_json, print_table, warn
-
     rows: list[tuple[str, str | None, str]] = [
         (key, _HIDDEN if is_secret(key) else value, collected.origins[key])
         for key, value in collected.values.items()
@@ -83,13 +87,13 @@ def _show_local(collected: Collected, warnings: list[str], *, everything: bool, 
         ]
     rows.sort()
     if as_json:
-        print_json([{"key": key, "value": value, "from": origin} for key, value, origin in rows])
+        output.print_json([{"key": key, "value": value, "from": origin} for key, value, origin in rows])
     elif rows:
-        print_table(["setting", "value", "from"], rows)
+        output.print_table(["setting", "value", "from"], rows)
     else:
         click.echo("No setting is given: everything is at its default (--all shows them).")
     for warning in warnings:
-        warn(warning)
+        output.warn(warning)
 
 
 @config.command("set")
@@ -118,8 +122,6 @@ def describe(keys: tuple[str, ...], as_json: bool) -> None:
 
     KEY may be a part of a name: `odradek config describe retention`.
     """
-    from odradek.cli.output import print_json, print_table
-
     found = [
         setting
         for table in (TOPIC_SETTINGS, BROKER_SETTINGS)
@@ -130,9 +132,9 @@ def describe(keys: tuple[str, ...], as_json: bool) -> None:
         if not any(key in setting.key for setting in found):
             raise ConfigError(_no_such(key))
     if as_json:
-        print_json([_explained(setting) for setting in found])
+        output.print_json([_explained(setting) for setting in found])
     elif len(found) > 3 or not keys:
-        print_table(
+        output.print_table(
             ["setting", "of a", "type", "default", "meaning"],
             [
                 (

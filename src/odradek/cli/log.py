@@ -13,13 +13,19 @@ from odradek.cli.options import json_option
 from odradek.cli.output import print_json, print_table, remark, warn
 from odradek.cli.records.moments import time_text
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
 from odradek.runtime.ports import Disk
 from odradek.storage import dump
 from odradek.storage.directories import naming
 
 if TYPE_CHECKING:
+    from odradek.cli.records import output
     from odradek.model.ids import TopicPartition
     from odradek.records import Record
+    from odradek.runtime import real_disk
+else:
+    output = lazy("odradek.cli.records.output")
+    real_disk = lazy("odradek.runtime.real_disk")
 
 Row = dict[str, Any]
 
@@ -47,9 +53,7 @@ def dump_(context: click.Context, path: str, records: bool, as_json: bool) -> No
     line.
     The exit code is 1 if something is wrong with the files.
     """
-    from odradek.runtime.real_disk import PosixDisk
-
-    disk = PosixDisk()
+    disk = real_disk.PosixDisk()
     path = os.path.abspath(path)
     if records:
         problems = _print_records(disk, path)
@@ -211,13 +215,11 @@ _FILES: Final[dict[str, Callable[[Disk, str], Iterator[Row]]]] = {
 
 def _print_records(disk: Disk, path: str) -> list[str]:
     """Records of a `.log` file as JSON lines; what cannot be read is a problem."""
-    from odradek.cli.records.output import Layout, formatter
-
     file = naming.parse_offset_file(os.path.basename(path))
     if file is None or file.kind != naming.LOG:
         raise ConfigError(f"{path}: only a .log file holds records")
     partition = naming.parse_partition_directory(os.path.basename(os.path.dirname(path)))
-    to_bytes = formatter(Layout(format="json"))
+    to_bytes = output.formatter(output.Layout(format="json"))
     out = sys.stdout.buffer
     problems = []
     for batch in dump.read_batches(disk, path, with_records=True):

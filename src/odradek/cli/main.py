@@ -5,17 +5,22 @@ Commands are imported when they are run, so that `odradek serve` does not wait f
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from importlib import metadata
+else:
+    metadata = lazy("importlib.metadata")
 
 COMMANDS: Final = {
     "serve": ("odradek.cli.serving.serve", "serve", "Run a broker."),
@@ -61,7 +66,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
+        command = getattr(lazy(module), attribute)
         assert isinstance(command, click.Command)
         return command
 
@@ -72,9 +77,7 @@ class LazyGroup(click.Group):
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        click.echo(f"odradek {version('odradek')}")
+        click.echo(f"odradek {metadata.version('odradek')}")
         context.exit()
 
 

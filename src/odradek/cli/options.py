@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from odradek.model.lazy import lazy
+
 if TYPE_CHECKING:
+    from odradek.cli.cluster import access
     from odradek.client import Admin
+else:
+    access = lazy("odradek.cli.cluster.access")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -62,10 +67,10 @@ def complete_transactions(context: click.Context, _: click.Parameter, incomplete
 
 
 def _completions(context: click.Context, incomplete: str, names: Callable[[Admin], list[str]]) -> list[str]:
-    from odradek.cli.cluster.access import open_admin
-
     try:
-        with open_admin(context.params.get("bootstrap") or DEFAULT_BOOTSTRAP, patience_ms=1_000) as admin:
+        with access.open_admin(
+            context.params.get("bootstrap") or DEFAULT_BOOTSTRAP, patience_ms=1_000
+        ) as admin:
             return [name for name in names(admin) if name.startswith(incomplete)]
     except Exception:  # noqa: BLE001 - a completion that fails must not disturb the prompt
         return []

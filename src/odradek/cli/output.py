@@ -5,9 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
+
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from rich import box, console, live
+    from rich import table as rich_table
+    from rich import text as rich_text
+else:
+    box = lazy("rich.box")
+    console = lazy("rich.console")
+    live = lazy("rich.live")
+    rich_table = lazy("rich.table")
+    rich_text = lazy("rich.text")
 
 
 def print_json(value: Any) -> None:
@@ -39,21 +52,15 @@ def _plain_lines(rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) ->
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(_rich_table(columns, rows, to_the_right))
+    console.Console(highlight=False).print(_rich_table(columns, rows, to_the_right))
 
 
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, right in zip(columns, to_the_right, strict=True):
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(rich_text.Text, row))
     return table
 
 
@@ -67,9 +74,7 @@ class Refreshing:
 
     def __enter__(self) -> Self:
         if sys.stdout.isatty():
-            from rich.live import Live
-
-            self._live = Live(auto_refresh=False)
+            self._live = live.Live(auto_refresh=False)
             self._live.start()
         return self
 
@@ -83,11 +88,8 @@ class Refreshing:
             print_table(self._columns, rows)
             sys.stdout.flush()
         else:
-            from rich.console import Group
-            from rich.text import Text
-
             table = _rich_table(self._columns, *_cells(self._columns, rows))
-            self._live.update(Group(Text(headline), table), refresh=True)
+            self._live.update(console.Group(rich_text.Text(headline), table), refresh=True)
         self._shown = True
 
 

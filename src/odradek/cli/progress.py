@@ -7,9 +7,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from odradek.model.lazy import lazy
+
 if TYPE_CHECKING:
+    from rich import console
+    from rich import progress as rich_progress
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
+else:
+    console = lazy("rich.console")
+    rich_progress = lazy("rich.progress")
 
 _REFRESH_S: Final = 0.1
 _COUNT_BETWEEN_LOOKS: Final = 256
@@ -45,16 +52,13 @@ class Progress:
 @contextmanager
 def progress_bar(title: str, total_bytes: int | None) -> Iterator[Progress]:
     """A bar that fills up to `total_bytes`; one that only moves where the total is not known."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn
-    from rich.progress import Progress as RichProgress
 
-    bar = RichProgress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[records]} records, {task.fields[rate]}/s"),
-        console=Console(stderr=True),
+    bar = rich_progress.Progress(
+        rich_progress.TextColumn("{task.description}", markup=False),
+        rich_progress.BarColumn(),
+        rich_progress.DownloadColumn(),
+        rich_progress.TextColumn("{task.fields[records]} records, {task.fields[rate]}/s"),
+        console=console.Console(stderr=True),
         transient=True,
     )
     with bar:

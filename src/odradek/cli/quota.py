@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option, pairs
 from odradek.cli.output import print_json, print_table, remark
 from odradek.config.definition import nearest
 
 if TYPE_CHECKING:
-    from odradek.client import QuotaEntity
+    pass
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -36,9 +37,7 @@ def _entity_options(command: Command) -> Command:
     return command
 
 
-def _entity(named: dict[str, Any], *, required: bool) -> QuotaEntity:
-    from odradek.client import QuotaEntity
-
+def _entity(named: dict[str, Any], *, required: bool) -> client.QuotaEntity:
     found: dict[str, str] = {}
     for option, field in (("user", "user"), ("client", "client_id"), ("ip", "ip")):
         name, is_any = named[option], named[f"any_{option}"]
@@ -50,7 +49,7 @@ def _entity(named: dict[str, Any], *, required: bool) -> QuotaEntity:
             found[field] = ANY if is_any else name
     if required and not found:
         raise _wrong("say whom the quota is for: --user, --client, --ip, or --any-... for their defaults")
-    return QuotaEntity(**found)
+    return client.QuotaEntity(**found)
 
 
 def _wrong(message: str) -> click.UsageError:

@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import print_json, print_table, remark, warn
 from odradek.config.topic import ineffective
 from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     from odradek.client import Admin
+    from odradek.client.admin import types
     from odradek.client.admin.types import TopicDescription
+    from odradek.model import errors
+else:
+    types = lazy("odradek.client.admin.types")
+    errors = lazy("odradek.model.errors")
 
 config_option = click.option(
     "--config", "-c", "configs", metavar="KEY=VALUE", multiple=True, help="A topic setting; may be repeated."
@@ -57,16 +64,14 @@ def create(
     as_json: bool,
 ) -> None:
     """Create a topic."""
-    from odradek.client import NewTopic
-    from odradek.model.errors import ErrorCode, KafkaError
 
     settings = pairs(configs, "--config")
-    wanted = NewTopic(name, partitions or -1, replication_factor or -1, configs=settings)
+    wanted = client.NewTopic(name, partitions or -1, replication_factor or -1, configs=settings)
     with open_admin(bootstrap) as admin:
         try:
             created = admin.create_topics([wanted])[name]
-        except KafkaError as error:
-            if not if_not_exists or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        except errors.KafkaError as error:
+            if not if_not_exists or error.code is not errors.ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
             remark(f"topic {name} exists already")
             return
@@ -124,20 +129,19 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 
 def _described(admin: Admin, found: TopicDescription) -> dict[str, Any]:
-    from odradek.client import EARLIEST, LATEST, ConfigResource
-    from odradek.client.admin.types import ConfigSource
-
-    resource = ConfigResource.topic(found.name)
+    resource = client.ConfigResource.topic(found.name)
     entries = admin.describe_configs([resource])[resource]
     wanted = [TopicPartition(found.name, each.partition) for each in found.partitions if each.leader >= 0]
-    begins = admin.list_offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
-    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST)) if wanted else {}
+    begins = admin.list_offsets(dict.fromkeys(wanted, client.EARLIEST)) if wanted else {}
+    ends = admin.list_offsets(dict.fromkeys(wanted, client.LATEST)) if wanted else {}
     return {
         "topic": found.name,
         "id": str(found.topic_id),
         "internal": found.internal,
         "configs": {
-            name: entry.value for name, entry in sorted(entries.items()) if entry.source is ConfigSource.TOPIC
+            name: entry.value
+            for name, entry in sorted(entries.items())
+            if entry.source is types.ConfigSource.TOPIC
         },
         "partitions": [
             {
@@ -188,8 +192,6 @@ def alter(
     name: str, partitions: int | None, configs: tuple[str, ...], unset_keys: tuple[str, ...], bootstrap: str
 ) -> None:
     """Add partitions to a topic, or change its settings."""
-    from odradek.client import ConfigResource
-
     wanted: dict[str, str | None] = {**dict.fromkeys(unset_keys), **pairs(configs, "--config")}
     if partitions is None and not wanted:
         raise click.UsageError(
@@ -200,7 +202,7 @@ def alter(
             admin.create_partitions({name: partitions})
             remark(f"{name} has {_count(partitions, 'partition')}")
         if wanted:
-            admin.alter_configs({ConfigResource.topic(name): wanted})
+            admin.alter_configs({client.ConfigResource.topic(name): wanted})
             remark(f"changed settings of {name}: {', '.join(wanted)}")
     for warning in ineffective({key: value for key, value in wanted.items() if value is not None}):
         warn(warning)

@@ -16,10 +16,14 @@ from odradek.cli.output import print_json, print_table, remark
 from odradek.cli.records.moments import time_text
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     from odradek.client import Admin
+    from odradek.client.admin import transaction_descriptions
     from odradek.client.admin.transaction_descriptions import OpenTransaction
+else:
+    transaction_descriptions = lazy("odradek.client.admin.transaction_descriptions")
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _COLUMNS: Final = ("transaction", "state", "producer", "epoch", "timeout_ms", "started", "partitions")
@@ -150,12 +154,12 @@ def abort(
     remark(f"aborted the transaction of producer {found.producer_id} at offset {found.start_offset} of {tp}")
 
 
-def open_transactions(admin: Admin, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
+def open_transactions(
+    admin: Admin, partitions: Iterable[TopicPartition]
+) -> list[transaction_descriptions.OpenTransaction]:
     """What is open in each of them."""
-    from odradek.client.admin.transaction_descriptions import OpenTransaction
-
     return [
-        OpenTransaction(
+        transaction_descriptions.OpenTransaction(
             partition=tp,
             producer_id=each.producer_id,
             producer_epoch=each.producer_epoch,

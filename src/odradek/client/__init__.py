@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from odradek.model.lazy import lazy_names
 
 if TYPE_CHECKING:
     from odradek.client.admin.admin import Admin
@@ -55,9 +56,9 @@ if TYPE_CHECKING:
     )
 
 _WHERE: Final = {
-    "admin.admin": ("Admin",),
-    "admin.quotas": ("QuotaEntity",),
-    "admin.types": (
+    "odradek.client.admin.admin": ("Admin",),
+    "odradek.client.admin.quotas": ("QuotaEntity",),
+    "odradek.client.admin.types": (
         "Append",
         "BrokerDescription",
         "ClusterDescription",
@@ -73,11 +74,11 @@ _WHERE: Final = {
         "Subtract",
         "TopicDescription",
     ),
-    "consumer.subscription_state": ("EARLIEST", "LATEST", "MAX_TIMESTAMP"),
-    "consumer.consumer": ("Consumer",),
-    "consumer.consumer_record": ("ConsumerRecord",),
-    "producer.delivery": ("Delivery", "RecordMetadata"),
-    "errors": (
+    "odradek.client.consumer.subscription_state": ("EARLIEST", "LATEST", "MAX_TIMESTAMP"),
+    "odradek.client.consumer.consumer": ("Consumer",),
+    "odradek.client.consumer.consumer_record": ("ConsumerRecord",),
+    "odradek.client.producer.delivery": ("Delivery", "RecordMetadata"),
+    "odradek.client.errors": (
         "BrokerUnreachableError",
         "BufferFullError",
         "ClientBrokenError",
@@ -87,18 +88,22 @@ _WHERE: Final = {
         "TimedOutError",
         "WrongPeerError",
     ),
-    "groups.values": ("CommitFailedError", "GroupMetadata", "OffsetAndMetadata", "RebalanceListener"),
-    "consumer.offset_lookup": ("OffsetAndTimestamp",),
-    "producer.producer": ("Producer",),
-    "transactions.prepared": ("TransactionIdentity",),
-    "transactions.verdict": (
+    "odradek.client.groups.values": (
+        "CommitFailedError",
+        "GroupMetadata",
+        "OffsetAndMetadata",
+        "RebalanceListener",
+    ),
+    "odradek.client.consumer.offset_lookup": ("OffsetAndTimestamp",),
+    "odradek.client.producer.producer": ("Producer",),
+    "odradek.client.transactions.prepared": ("TransactionIdentity",),
+    "odradek.client.transactions.verdict": (
         "FatalTransactionError",
         "ProducerFencedError",
         "TransactionAbortedError",
         "TransactionError",
     ),
 }
-_MODULES: Final = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "EARLIEST",
@@ -146,10 +151,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(globals(), _WHERE)

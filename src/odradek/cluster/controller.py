@@ -30,15 +30,19 @@ from odradek.cluster.topics import ConfigChange, TopicChanges
 from odradek.cluster.upkeep import Upkeep, UpkeepPolicy
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
+from odradek.model.lazy import lazy
 from odradek.registry import Registry
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.cluster import partitions
     from odradek.cluster.isr_changes import IsrProposal
     from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
     from odradek.cluster.reassignment import Reassignment
     from odradek.registry.election import Term
+else:
+    partitions = lazy("odradek.cluster.partitions")
 
 __all__ = ["PRODUCER_ID_BLOCK", "Controller"]
 
@@ -294,12 +298,10 @@ class Controller:
     # -- inside
 
     @property
-    def _partitions(self) -> PartitionChanges:
+    def _partitions(self) -> partitions.PartitionChanges:
         """Made, and imported, for the first change of what several brokers hold."""
         if self._made_partitions is None:
-            from odradek.cluster.partitions import PartitionChanges
-
-            self._made_partitions = PartitionChanges(self._changes, self._brokers)
+            self._made_partitions = partitions.PartitionChanges(self._changes, self._brokers)
         return self._made_partitions
 
     def _keep_up(self, clock: Clock, policy: Callable[[], UpkeepPolicy]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -16,7 +16,13 @@ from odradek.cluster.placement import check_assignment, place
 from odradek.cluster.standing import DEFAULT_RULES, TopicRules
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, check_topic_name
+from odradek.model.lazy import lazy
 from odradek.runtime.descriptors import UNLIMITED, DescriptorBudget
+
+if TYPE_CHECKING:
+    from odradek.cluster import reassignment
+else:
+    reassignment = lazy("odradek.cluster.reassignment")
 
 PARTITIONS_PER_CHANGE_MAX: Final = 10_000
 """As in Kafka: one request must not keep the controller, which makes one change at a time, busy for minutes."""
@@ -123,9 +129,7 @@ class Planner:
             numbered = dict(enumerate(more.assignment, start=present))
             replica_lists = self._checked(numbered, first_partition=present)
         else:
-            from odradek.cluster.reassignment import original_of  # not before a topic grows
-
-            factor = len(original_of(topic.partitions[0]))
+            factor = len(reassignment.original_of(topic.partitions[0]))
             replica_lists = place(
                 added, factor, self._image.brokers, first=self._start + present, absent=self._absent
             )

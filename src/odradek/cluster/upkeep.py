@@ -12,11 +12,15 @@ from odradek.cluster.changes import Changes
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
+from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.cluster import healing
     from odradek.cluster.partitions import PartitionChanges
+else:
+    healing = lazy("odradek.cluster.healing")
 
 _LOOK_SECONDS: Final = (1.0, 30.0)
 """Between looks for what is to be healed: the healing delay, within these bounds."""
@@ -80,9 +84,10 @@ class Upkeep:
         dead = frozenset(broker for broker, when in self._brokers.dead_since.items() if when <= since)
         if not dead:
             return
-        from odradek.cluster.healing import replicas_to_heal  # not before a broker died
 
-        moves = replicas_to_heal(self._changes.image, dead, partitions_max=policy.healing_partitions_max)
+        moves = healing.replicas_to_heal(
+            self._changes.image, dead, partitions_max=policy.healing_partitions_max
+        )
         if moves:
             _log.warning("replicas_healed", brokers=sorted(dead), partitions=len(moves))
             outcomes = await self._partitions().reassign(moves, allow_factor_change=False)
@@ -92,10 +97,8 @@ class Upkeep:
                     self._healing[topics[move.topic].topic_id, move.partition] = move.replicas
 
     async def _cancel_healing(self) -> None:
-        from odradek.cluster.healing import healing_to_cancel
-
         image = self._changes.image
-        moves = healing_to_cancel(image, self._healing)
+        moves = healing.healing_to_cancel(image, self._healing)
         if moves:
             _log.info("healing_cancelled", partitions=len(moves), reason="the replicas' brokers are back")
             await self._partitions().reassign(moves, allow_factor_change=False)
@@ -110,9 +113,8 @@ class Upkeep:
         """Let preferred leaders lead again."""
         if not policy.rebalances_leaders or len(self._changes.image.brokers) < 2:
             return
-        from odradek.cluster.healing import leaders_to_bring_back  # not before there are several brokers
 
-        names = leaders_to_bring_back(
+        names = healing.leaders_to_bring_back(
             self._changes.image,
             self._brokers.liveness().standing_for,
             percentage=policy.imbalance_percentage,

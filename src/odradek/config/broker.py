@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
 from odradek.config.coordinator import GroupConfig, OffsetsConfig, ShareCoordinatorConfig, TransactionConfig
@@ -21,6 +21,12 @@ from odradek.config.server import CleanerConfig, ServerConfig, StorageConfig, To
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import unsupported_settings
 from odradek.config.zookeeper import ZooKeeperConfig
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.config import loading
+else:
+    loading = lazy("odradek.config.loading")
 
 LIST, INT = SettingType.LIST, SettingType.INT
 HIGH, LOW = Importance.HIGH, Importance.LOW
@@ -67,9 +73,7 @@ class BrokerConfig(Section):
 
         ConfigError names every value that cannot be used, and what is allowed.
         """
-        from odradek.config.loading import load
-
-        return load(values)
+        return loading.load(values)
 
     def reconfigured(
         self, defaults: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})
@@ -79,9 +83,7 @@ class BrokerConfig(Section):
 
         Of the settings that are known, only those that a running broker may take are accepted.
         """
-        from odradek.config.loading import reconfigure
-
-        return reconfigure(self, defaults, own)
+        return loading.reconfigure(self, defaults, own)
 
 
 TWIN_UNIT_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}

@@ -10,9 +10,15 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = lazy("difflib")
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -187,7 +193,5 @@ def by_key(settings: Iterable[Setting]) -> dict[str, Setting]:
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
     """The known name most like a misspelt one, if any is like it."""
-    from difflib import get_close_matches  # only ever needed for a mistake
-
-    matches = get_close_matches(key, list(known), n=1, cutoff=0.75)
+    matches = difflib.get_close_matches(key, list(known), n=1, cutoff=0.75)
     return matches[0] if matches else None

@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    import ipaddress
+else:
+    ipaddress = lazy("ipaddress")
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
@@ -117,8 +123,6 @@ def _same_port(one: Listener, other: Listener) -> bool:
 
 
 def _ip_version(host: str) -> int | None:
-    import ipaddress  # only for two listeners on one port, which is rare
-
     try:
         return ipaddress.ip_address(host).version
     except ValueError:

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.config.broker import BROKER_SETTINGS
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.config import properties as config_properties
+else:
+    config_properties = lazy("odradek.config.properties")
 
 ENVIRONMENT_PREFIX: Final = "ODRADEK_"
 RESERVED_VARIABLES: Final = frozenset(
@@ -79,11 +85,9 @@ def from_environment(environ: Mapping[str, str]) -> Source:
 
 def from_file(path: str) -> Source:
     """From a `server.properties`; ConfigError naming the file when it cannot be read."""
-    from odradek.config.properties import parse_properties  # a broker without a file starts without it
-
     try:
         with open(path, encoding="utf-8-sig") as file:
-            properties = parse_properties(file.read())
+            properties = config_properties.parse_properties(file.read())
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a properties file: it is not UTF-8 text") from None
     except OSError as error:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.lazy import lazy
 from odradek.protocol.schema import Message
 from odradek.protocol.versions import VersionRange
 
@@ -50,13 +50,13 @@ class Api:
     @cached_property
     def request(self) -> type[Message]:
         """The request's class; imports its module on first use."""
-        cls: type[Message] = getattr(import_module(self.module), f"{self.name}Request")
+        cls: type[Message] = getattr(lazy(self.module), f"{self.name}Request")
         return cls
 
     @cached_property
     def response(self) -> type[Message]:
         """The response's class; imports its module on first use."""
-        cls: type[Message] = getattr(import_module(self.module), f"{self.name}Response")
+        cls: type[Message] = getattr(lazy(self.module), f"{self.name}Response")
         return cls
 
     def is_flexible(self, version: int) -> bool:

@@ -80,6 +80,7 @@ class CleaningEngine(Protocol):
 def _active_engine() -> CleaningEngine:
     """The active engine's half for compaction, imported on first use."""
     name = "_plain_cleaning" if engine.active is engine.PLAIN else "_fast_cleaning"
+    # late-import: the engine is chosen when the process runs
     return cast(CleaningEngine, importlib.import_module(f"odradek.records.{name}"))
 
 

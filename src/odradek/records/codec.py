@@ -15,11 +15,19 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from odradek.model.lazy import lazy
 from odradek.records import zstd
 from odradek.records.faults import damaged, expands_too_far, invalid
 from odradek.runtime.ports import Buffer
+
+if TYPE_CHECKING:
+    import cramjam
+    from lz4 import frame as lz4_frame
+else:
+    cramjam = lazy("cramjam")
+    lz4_frame = lazy("lz4.frame")
 
 
 class Codec(IntEnum):
@@ -108,9 +116,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec is Codec.SNAPPY:
         return _compress_snappy(data)
     if codec is Codec.LZ4:
-        import lz4.frame
-
-        framed: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False)
+        framed: bytes = lz4_frame.compress(data, compression_level=level, block_linked=False)
         return framed
     return zstd.compress(data, level)
 
@@ -154,8 +160,6 @@ def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
 
 
 def _compress_snappy(data: Buffer) -> bytes:
-    import cramjam
-
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _SNAPPY_BLOCK_BYTES):
@@ -170,7 +174,6 @@ def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
     sizes = [_snappy_size(block) for block in blocks]
     if sum(sizes) > allowed:
         raise expands_too_far("snappy", len(data), allowed)
-    import cramjam
 
     content = bytearray(sum(sizes))
     target = memoryview(content)
@@ -220,10 +223,8 @@ def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
     """In pieces: the library sets aside all the memory it may fill, which for `allowed` costs more than to
     fill it.
     """
-    import lz4.frame
-
     first = _lz4_declared_bytes(data) or _LZ4_GUESS * len(data)
-    reader = lz4.frame.LZ4FrameDecompressor(return_bytearray=True)
+    reader = lz4_frame.LZ4FrameDecompressor(return_bytearray=True)
     try:
         content: bytearray = reader.decompress(data, max_length=min(allowed, first) + 1)
         while not reader.eof and not reader.needs_input and len(content) <= allowed:

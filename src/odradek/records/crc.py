@@ -7,7 +7,6 @@ otherwise.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os.path
 import sys
@@ -16,6 +15,7 @@ from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import cast
 
+from odradek.model.lazy import lazy
 from odradek.runtime.ports import Buffer
 
 _PACKAGE = "crc32c"
@@ -44,7 +44,7 @@ def _load() -> Callable[[Buffer], int]:
     except (ImportError, OSError):
         function = None
     if function is None:
-        function = importlib.import_module(_PACKAGE).crc32c
+        function = lazy(_PACKAGE).crc32c
     return cast(Callable[[Buffer], int], function)
 
 

@@ -70,6 +70,7 @@ def compiled() -> Engine | None:
         spec = find_spec(name)
         if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             return None
+    # late-import: the engine is chosen when the process runs
     return cast(Engine, importlib.import_module("odradek.records._fast"))
 
 
@@ -85,4 +86,5 @@ active: Engine = _choose()
 def columns() -> ColumnEngine:
     """The active engine's half for columns, imported on first use: only Arrow needs it."""
     name = "_plain_columns" if active is PLAIN else "_fast_columns"
+    # late-import: the engine is chosen when the process runs
     return cast(ColumnEngine, importlib.import_module(f"odradek.records.{name}"))

@@ -10,10 +10,16 @@ from __future__ import annotations
 import threading
 from functools import cache
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from odradek.model.lazy import lazy
 from odradek.records.faults import damaged, expands_too_far
 from odradek.runtime.ports import Buffer
+
+if TYPE_CHECKING:
+    import cramjam
+else:
+    cramjam = lazy("cramjam")
 
 _SIZE_FIRST: Final = 32 << 10
 _SIZE_GUESS: Final = 4
@@ -34,7 +40,7 @@ _contexts: Final = _Contexts()
 @cache
 def _library() -> ModuleType | None:
     try:
-        import zstandard
+        import zstandard  # late-import: without it cramjam does the work
     except ImportError:
         return None
     return zstandard
@@ -44,8 +50,6 @@ def compress(data: Buffer, level: int) -> bytes:
     """One frame that tells its content size."""
     library = _library()
     if library is None:
-        import cramjam
-
         return bytes(cramjam.zstd.compress(data, level))
     compressor = _contexts.compressors.get(level)
     if compressor is None:
@@ -74,8 +78,6 @@ def decompress(data: Buffer, allowed_bytes: int) -> Buffer:
 
 def _decompress_growing(data: Buffer, size: int, allowed_bytes: int) -> Buffer:
     """Into `size` bytes, and where they do not do, into more and more, up to what is allowed."""
-    import cramjam
-
     size = size or min(allowed_bytes, max(_SIZE_FIRST, _SIZE_GUESS * len(data)))
     while True:
         content = bytearray(size)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    import ctypes
+else:
+    ctypes = lazy("ctypes")
+
 
 def return_free_memory() -> None:
     """Blocks for some milliseconds per 100 MB. Does nothing where the C library has no such call (it is glibc's)."""
-    import ctypes  # not before it is needed: most brokers never do
-
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

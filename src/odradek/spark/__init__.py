@@ -8,20 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.model.lazy import lazy_names
+
 if TYPE_CHECKING:
     from odradek.spark.duplicates import deduplicate
     from odradek.spark.source import OdradekDataSource
 
 __all__ = ["OdradekDataSource", "deduplicate"]
 
-
-def __getattr__(name: str) -> object:
-    if name == "OdradekDataSource":
-        from odradek.spark.source import OdradekDataSource
-
-        return OdradekDataSource
-    if name == "deduplicate":
-        from odradek.spark.duplicates import deduplicate
-
-        return deduplicate
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    globals(), {"odradek.spark.source": ("OdradekDataSource",), "odradek.spark.duplicates": ("deduplicate",)}
+)

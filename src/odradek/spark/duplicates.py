@@ -11,9 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, functions
+else:
+    functions = lazy("pyspark.sql.functions")
 
 QUERY_HEADER: Final = "odradek.query"
 BATCH_HEADER: Final = "odradek.batch"
@@ -51,21 +54,22 @@ def deduplicate(records: DataFrame, *, within: str | None = None) -> DataFrame:
 
 def _identity() -> Column:
     """Marks and content of a marked record; the record's own place for one without marks."""
-    from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark program gives it
-
     marks = [_header(name) for name in MARK_HEADERS]
     is_marked = marks[0].isNotNull()
     for mark in marks[1:]:
         is_marked = is_marked & mark.isNotNull()
-    content = F.hex(F.xxhash64("key", "value"))
-    place = F.concat_ws(
-        "@", F.col("topic"), F.col("partition").cast("string"), F.col("offset").cast("string")
+    content = functions.hex(functions.xxhash64("key", "value"))
+    place = functions.concat_ws(
+        "@",
+        functions.col("topic"),
+        functions.col("partition").cast("string"),
+        functions.col("offset").cast("string"),
     )
-    return F.when(is_marked, F.concat_ws("/", *marks, F.col("topic"), content)).otherwise(place)
+    return functions.when(
+        is_marked, functions.concat_ws("/", *marks, functions.col("topic"), content)
+    ).otherwise(place)
 
 
 def _header(name: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    found = F.filter("headers", lambda header: header["key"] == name)
-    return F.get(found, F.lit(0))["value"].cast("string")
+    found = functions.filter("headers", lambda header: header["key"] == name)
+    return functions.get(found, functions.lit(0))["value"].cast("string")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock
 from odradek.spark.connections import catalog, reading
 from odradek.spark.decode import to_columns
@@ -17,9 +18,12 @@ from odradek.spark.progress import report_loss
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow import compute as pc
 
     from odradek.client import Consumer
     from odradek.runtime.ports import Clock
+else:
+    pc = lazy("pyarrow.compute")
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -72,7 +76,6 @@ def _up_to(rows: pa.RecordBatch, end: int) -> pa.RecordBatch:
     offsets = rows["offset"]
     if offsets[-1].as_py() < end:
         return rows
-    import pyarrow.compute as pc
 
     return rows.slice(0, pc.sum(pc.less(offsets, end)).as_py())
 

@@ -28,11 +28,14 @@ from pyspark.sql.types import (
 )
 
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
 from odradek.spark.columns import COLUMN_TYPES
 from odradek.spark.options import Decoding, Projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
 
 _SIMPLE_TYPES: Final[dict[type[DataType], str]] = {
     BinaryType: "binary",
@@ -112,20 +115,14 @@ def _check_decodable(kind: DataType, path: str) -> None:
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """What Spark expects of each batch."""
-    import pyarrow as pa
-
     return pa.schema([_arrow_field(each.name, each.dataType, each.nullable) for each in schema.fields])
 
 
 def _arrow_field(name: str, kind: DataType, nullable: bool) -> pa.Field:
-    import pyarrow as pa
-
     return pa.field(name, _arrow_type(kind), nullable)
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:
-    import pyarrow as pa
-
     if isinstance(kind, StructType):
         return pa.struct([_arrow_field(each.name, each.dataType, each.nullable) for each in kind.fields])
     if isinstance(kind, ArrayType):

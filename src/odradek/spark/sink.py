@@ -16,13 +16,20 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
 from odradek.spark.options import WriteOptions
 from odradek.spark.outgoing import Marks, RowFormat, outgoing_records, row_format
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyspark
 
-    from odradek.spark.exactly_once.write import TwoPhaseWrite
+    from odradek.spark import connections
+    from odradek.spark.exactly_once import write as two_phase
+else:
+    connections = lazy("odradek.spark.connections")
+    two_phase = lazy("odradek.spark.exactly_once.write")
+    pyspark = lazy("pyspark")
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -73,10 +80,8 @@ class AcknowledgedWrite:
         self._layout = layout
 
     def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> Written:
-        from odradek.spark.connections import sending
-
         count = 0
-        with sending(self.options.client) as send:
+        with connections.sending(self.options.client) as send:
             for batch in batches:
                 for record in outgoing_records(batch, self._layout, marks=marks, first_sequence=count):
                     send(record)
@@ -87,13 +92,11 @@ class AcknowledgedWrite:
         """Nothing is left to do."""
 
 
-def _write_of(options: WriteOptions, schema: StructType) -> AcknowledgedWrite | TwoPhaseWrite:
+def _write_of(options: WriteOptions, schema: StructType) -> AcknowledgedWrite | two_phase.TwoPhaseWrite:
     layout = row_format(schema, options.topic)
     if options.exactly_once is None:
         return AcknowledgedWrite(options, layout)
-    from odradek.spark.exactly_once.write import TwoPhaseWrite
-
-    return TwoPhaseWrite(options, options.exactly_once, layout)
+    return two_phase.TwoPhaseWrite(options, options.exactly_once, layout)
 
 
 def _marks_if(options: WriteOptions) -> Marks | None:
@@ -101,9 +104,7 @@ def _marks_if(options: WriteOptions) -> Marks | None:
 
 
 def _marks() -> Marks:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
+    context = pyspark.TaskContext.get()
     query = context.getLocalProperty("sql.streaming.queryId") if context else None
     batch = context.getLocalProperty("streaming.sql.batchId") if context else None
     if context is None or query is None or batch is None:

@@ -8,6 +8,7 @@ must stay cheap: Spark does it when it looks for data sources.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odradek.model.lazy import lazy
 from odradek.spark.offsets import OffsetRange, from_document, ranges_between, to_document
 from odradek.spark.option_table import Use
 from odradek.spark.options import ReadOptions, WriteOptions, read_options, write_options
@@ -30,8 +32,18 @@ from odradek.spark.schema import check_read_schema, read_ddl
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odradek.runtime import real
+    from odradek.spark import batch, connections, fetch, progress, sink
+    from odradek.spark import schema as spark_schema
     from odradek.spark.progress import StreamProgress
-    from odradek.spark.sink import BatchSink, StreamSink
+else:
+    real = lazy("odradek.runtime.real")
+    batch = lazy("odradek.spark.batch")
+    connections = lazy("odradek.spark.connections")
+    fetch = lazy("odradek.spark.fetch")
+    progress = lazy("odradek.spark.progress")
+    spark_schema = lazy("odradek.spark.schema")
+    sink = lazy("odradek.spark.sink")
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -52,32 +64,24 @@ class OdradekDataSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         return StreamReader(_checked_read(self.options, Use.STREAM_READ, schema), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
-        from odradek.spark.sink import BatchSink
+    def writer(self, schema: StructType, overwrite: bool) -> sink.BatchSink:
+        return sink.BatchSink(_checked_write(self.options, Use.BATCH_WRITE), schema, overwrite=overwrite)
 
-        return BatchSink(_checked_write(self.options, Use.BATCH_WRITE), schema, overwrite=overwrite)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802 - Spark's name
-        from odradek.spark.sink import StreamSink
-
+    def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamSink:  # noqa: N802 - Spark's name
         # `overwrite` is complete mode: each batch is the whole result, and all of it is appended.
-        return StreamSink(_checked_write(self.options, Use.STREAM_WRITE), schema)
+        return sink.StreamSink(_checked_write(self.options, Use.STREAM_WRITE), schema)
 
 
 def _checked_read(options: Any, use: Use, schema: StructType) -> ReadOptions:
-    from odradek.spark.connections import check_read_settings
-
     checked = read_options(options, use)
     check_read_schema(schema, checked.projection)
-    check_read_settings(checked.client)
+    connections.check_read_settings(checked.client)
     return checked
 
 
 def _checked_write(options: Any, use: Use) -> WriteOptions:
-    from odradek.spark.connections import check_write_settings
-
     checked = write_options(options, use)
-    check_write_settings(checked.client)
+    connections.check_write_settings(checked.client)
     return checked
 
 
@@ -97,12 +101,9 @@ def _tasks(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[RangePar
 
 
 def _read(partition: InputPartition, options: ReadOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    from odradek.spark.fetch import read_range
-    from odradek.spark.schema import arrow_schema
-
     extent = partition.value
     if isinstance(extent, OffsetRange):
-        yield from read_range(extent, options, arrow_schema(schema))
+        yield from fetch.read_range(extent, options, spark_schema.arrow_schema(schema))
 
 
 class BatchReader(DataSourceReader):
@@ -113,12 +114,9 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        from odradek.spark.batch import plan_batch
-        from odradek.spark.connections import catalog
-
         for warning in self._options.warnings:
             log.warning("%s", warning)
-        ranges = plan_batch(self._options, catalog(self._options.client))
+        ranges = batch.plan_batch(self._options, connections.catalog(self._options.client))
         return _tasks(ranges, self._options) or [RangePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -170,13 +168,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
 
-def _new_progress(options: ReadOptions) -> StreamProgress:
-    import time
-
-    from odradek.runtime.real import SystemClock
-    from odradek.spark.connections import catalog
-    from odradek.spark.progress import StreamProgress
-
+def _new_progress(options: ReadOptions) -> progress.StreamProgress:
     for warning in options.warnings:
         log.warning("%s", warning)
-    return StreamProgress(options, catalog(options.client), SystemClock(), time.sleep)
+    return progress.StreamProgress(
+        options, connections.catalog(options.client), real.SystemClock(), time.sleep
+    )

@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from odradek.model.lazy import lazy
+
 if TYPE_CHECKING:
-    from odradek.testing.local import LocalBroker
+    from odradek.testing import local, loop_watchdog
+else:
+    local = lazy("odradek.testing.local")
+    loop_watchdog = lazy("odradek.testing.loop_watchdog")
 
 
 @pytest.fixture(scope="session")
-def odradek_broker() -> Iterator[LocalBroker]:
+def odradek_broker() -> Iterator[local.LocalBroker]:
     """A broker on a free port; `odradek_broker.address` is what clients call `bootstrap.servers`."""
-    from odradek.testing.local import LocalBroker
-
-    with LocalBroker() as broker:
+    with local.LocalBroker() as broker:
         yield broker
 
 
 @pytest.fixture
 def odradek_loop_watchdog() -> Iterator[None]:
     """The test fails when a callback of an event loop in this process takes more than 50 ms of CPU time."""
-    from odradek.testing.loop_watchdog import callbacks_are_short
-
-    with callbacks_are_short() as found:
+    with loop_watchdog.callbacks_are_short() as found:
         yield
     assert not found, "\n".join(found)

@@ -20,14 +20,22 @@ import asyncio
 import ipaddress
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.cluster.registration import Registration, registration_from
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
+from odradek.model.lazy import lazy
 from odradek.registry import Node, Registry
 from odradek.runtime.ports import Runtime
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.net import peers as net_peers
+    from odradek.protocol.messages.cluster import identify_broker
+else:
+    net_peers = lazy("odradek.net.peers")
+    identify_broker = lazy("odradek.protocol.messages.cluster.identify_broker")
 
 _log = events.get("broker")
 IDENTIFY_BROKER: Final = 10002
@@ -105,14 +113,9 @@ class FormerSelf:
 
     async def _ask(self, other: Registration) -> Sign:
         # Not needed where nobody is registered.
-        from odradek.net.peers import Peers, PeerUnreachable
-        from odradek.protocol.messages.cluster.identify_broker import (
-            IdentifyBrokerRequest,
-            IdentifyBrokerResponse,
-        )
 
         me = self._me.broker_id
-        peers = Peers(
+        peers = net_peers.Peers(
             lambda _: (other.host or _LOOPBACK, other.port),
             client_id=f"broker-{me}",
             now=self._runtime.clock.monotonic,
@@ -121,14 +124,16 @@ class FormerSelf:
         )
         try:
             async with asyncio.timeout(_ASK_SECONDS):
-                told = await peers.ask(BrokerId(me), IDENTIFY_BROKER, IdentifyBrokerRequest(broker_id=me))
-        except PeerUnreachable as error:
+                told = await peers.ask(
+                    BrokerId(me), IDENTIFY_BROKER, identify_broker.IdentifyBrokerRequest(broker_id=me)
+                )
+        except net_peers.PeerUnreachable as error:
             return Sign.IS_DEAD if error.refused else Sign.IS_SILENT
         except (OdradekError, TimeoutError):
             return Sign.IS_SILENT
         finally:
             await peers.close()
-        assert isinstance(told, IdentifyBrokerResponse)
+        assert isinstance(told, identify_broker.IdentifyBrokerResponse)
         lives = told.broker_id == me and told.incarnation != self._incarnation
         return Sign.LIVES if lives else Sign.IS_DEAD
 

@@ -17,6 +17,7 @@ from odradek.cluster.planning import NewTopic
 from odradek.cluster.registration import Registration
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.model.lazy import lazy
 from odradek.protocol import Message
 from odradek.registry import Registry
 from odradek.runtime.ports import Runtime
@@ -24,9 +25,17 @@ from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.broker.cluster import failure_detector, topic_creation
+    from odradek.broker.cluster import forwarding as cluster_forwarding
     from odradek.broker.cluster.failure_detector import Suspicion
     from odradek.broker.cluster.forwarding import Forwarding
+    from odradek.net import peers as net_peers
     from odradek.net.peers import Peers
+else:
+    failure_detector = lazy("odradek.broker.cluster.failure_detector")
+    cluster_forwarding = lazy("odradek.broker.cluster.forwarding")
+    topic_creation = lazy("odradek.broker.cluster.topic_creation")
+    net_peers = lazy("odradek.net.peers")
 
 _NAMED_SECONDS: Final = 5.0
 _LOOPBACK: Final = "127.0.0.1"
@@ -161,9 +170,7 @@ class ClusterLink:
         if self._closing:
             return
         if self._suspicion is None:
-            from odradek.broker.cluster.failure_detector import Suspicion
-
-            self._suspicion = Suspicion(
+            self._suspicion = failure_detector.Suspicion(
                 self._address_of, self._epoch_of, self._fence, self.changed, self._runtime.clock.monotonic
             )
         self._suspicion.connection_lost(broker, epoch)
@@ -298,12 +305,10 @@ class ClusterLink:
     # -- asking others
 
     @property
-    def peers(self) -> Peers:
+    def peers(self) -> net_peers.Peers:
         """The other brokers. Not imported before there is one to be asked."""
         if self._peers is None:
-            from odradek.net.peers import Peers
-
-            self._peers = Peers(
+            self._peers = net_peers.Peers(
                 self._address_of,
                 client_id=f"broker-{self._broker_id}",
                 now=self._runtime.clock.monotonic,
@@ -314,12 +319,10 @@ class ClusterLink:
         return self._peers
 
     @property
-    def forwarding(self) -> Forwarding:
+    def forwarding(self) -> cluster_forwarding.Forwarding:
         """Passes clients' requests on to the controller."""
         if self._forwarding is None:
-            from odradek.broker.cluster.forwarding import Forwarding
-
-            self._forwarding = Forwarding(self)
+            self._forwarding = cluster_forwarding.Forwarding(self)
         return self._forwarding
 
     async def ask(
@@ -344,9 +347,7 @@ class ClusterLink:
     async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
         """Through the controller, wherever it is: one outcome for each, in order."""
         if not self.leads:
-            from odradek.broker.cluster.topic_creation import create_topics
-
-            outcomes = await create_topics(self, wanted)
+            outcomes = await topic_creation.create_topics(self, wanted)
             if outcomes is not None:
                 return outcomes
         return await self.controller.create_topics(wanted)

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import ClusterImage
@@ -27,11 +27,19 @@ from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, Upd
 from odradek.cluster.sync_pieces import in_turns
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
+from odradek.model.lazy import lazy
 from odradek.protocol import Message
 from odradek.registry import Check, Delete, Registry, RegistryConflict, RegistryError, SessionExpired
 from odradek.registry.election import CONTROLLER, CONTROLLER_EPOCH, Election, Term
 from odradek.runtime.ports import Entropy
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.net import peer_connection
+    from odradek.protocol.messages.cluster import cluster_sync
+else:
+    peer_connection = lazy("odradek.net.peer_connection")
+    cluster_sync = lazy("odradek.protocol.messages.cluster.cluster_sync")
 
 _log = events.get("broker")
 
@@ -383,9 +391,8 @@ class Membership:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
             return await self.controller.sync(report, max_wait_s=max_wait_s)
         # Not needed before there is another broker.
-        from odradek.protocol.messages.cluster.cluster_sync import ClusterSyncRequest, ClusterSyncResponse
 
-        request = ClusterSyncRequest(
+        request = cluster_sync.ClusterSyncRequest(
             broker_id=report.broker_id,
             broker_epoch=report.broker_epoch,
             controller_epoch=report.controller_epoch,
@@ -396,7 +403,7 @@ class Membership:
         told = await self._cluster.ask(
             controller, CLUSTER_SYNC, request, timeout_s=max_wait_s + _ANSWER_SECONDS, lane=lane
         )
-        assert isinstance(told, ClusterSyncResponse)
+        assert isinstance(told, cluster_sync.ClusterSyncResponse)
         if told.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(told.error_code), f"broker {controller} gives no image")
         return SyncAnswer(
@@ -447,12 +454,10 @@ class Membership:
 
     async def _not_told(self, controller: BrokerId, error: OdradekError) -> None:
         """No news: the controller is gone or deposed, moved to another address, or does not know us."""
-        from odradek.net.peer_connection import PeerUnreachable  # not needed before there is another broker
-
         code = error.code if isinstance(error, KafkaError) else None
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             self._unregistered.set()
-        elif isinstance(error, PeerUnreachable) and not self._is_me(controller):
+        elif isinstance(error, peer_connection.PeerUnreachable) and not self._is_me(controller):
             refuses = self._refused_by == controller and error.refused
             self._refused_by = controller if error.refused else None
             # A conflict: others know better. No registry: the end of the session will do.

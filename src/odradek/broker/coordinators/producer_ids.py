@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final
 from odradek.cluster.image import NO_LEADER, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, ProducerId
+from odradek.model.lazy import lazy
 from odradek.runtime.shielded import outcome_of
 
 if TYPE_CHECKING:
     from odradek.broker.cluster.peer_requests import AskPeer
+    from odradek.protocol.messages.cluster import allocate_producer_ids
+else:
+    allocate_producer_ids = lazy("odradek.protocol.messages.cluster.allocate_producer_ids")
 
 _ALLOCATE_PRODUCER_IDS: Final = 67
 _ATTEMPTS_MAX: Final = 5
@@ -90,16 +94,11 @@ class BlocksOfController:
             return await self._allocate_here()
         if controller == NO_LEADER:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
-        # Imported here: a broker that is the controller never needs it.
-        from odradek.protocol.messages.cluster.allocate_producer_ids import (
-            AllocateProducerIdsRequest,
-            AllocateProducerIdsResponse,
-        )
 
         epoch = next((one.epoch for one in image.brokers if one.broker_id == self._here), -1)
-        request = AllocateProducerIdsRequest(broker_id=self._here, broker_epoch=epoch)
+        request = allocate_producer_ids.AllocateProducerIdsRequest(broker_id=self._here, broker_epoch=epoch)
         response = await self._ask()(controller, _ALLOCATE_PRODUCER_IDS, request, timeout_s=_ASK_SECONDS_MAX)
-        assert isinstance(response, AllocateProducerIdsResponse)
+        assert isinstance(response, allocate_producer_ids.AllocateProducerIdsResponse)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code), f"broker {controller} allocated none")
         if response.producer_id_len < 1 or response.producer_id_start < 0:

@@ -24,6 +24,7 @@ from odradek.cluster.planning import NewTopic
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.model.lazy import lazy
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Clock, Offload, Runtime
@@ -33,7 +34,10 @@ from odradek.storage.segment.at_hand import Beside
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.broker.coordinators import transaction_verifier
     from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
+else:
+    transaction_verifier = lazy("odradek.broker.coordinators.transaction_verifier")
 
 _log = events.get("broker")
 
@@ -144,13 +148,10 @@ class CoordinatorBroker(Protocol):
 
     @property
     def config(self) -> BrokerConfig: ...
-
     @property
     def runtime(self) -> Runtime: ...
-
     @property
     def image(self) -> ClusterImage: ...
-
     @property
     def cluster(self) -> TopicCreator: ...
 
@@ -245,12 +246,10 @@ class Coordinators:
         return index, leader
 
     @property
-    def verifier(self) -> ClusterVerifier:
+    def verifier(self) -> transaction_verifier.ClusterVerifier:
         """Who asks the coordinators of transactions, here and elsewhere."""
         if self._verifier is None:
-            from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
-
-            self._verifier = ClusterVerifier(self, lambda: self._started().config)
+            self._verifier = transaction_verifier.ClusterVerifier(self, lambda: self._started().config)
         return self._verifier
 
     # -- following the partitions that this broker leads

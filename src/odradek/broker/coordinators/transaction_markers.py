@@ -14,12 +14,16 @@ from odradek.broker.replicas.replica_manager import Replicas
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
+from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock
 from odradek.shards import Moment, Outcome
 from odradek.transactions.markers import MarkerBatch
 
 if TYPE_CHECKING:
+    from odradek.broker.coordinators import remote_transaction_markers
     from odradek.broker.coordinators.remote_transaction_markers import RemoteMarkers
+else:
+    remote_transaction_markers = lazy("odradek.broker.coordinators.remote_transaction_markers")
 
 _DURABLE_SECONDS_MAX: Final = 5.0
 """So long a marker for another broker may take to be on every replica in sync, or it is asked for again. Answers of one
@@ -67,10 +71,7 @@ class ClusterMarkers:
         if leader == self._here():
             return await self._local.write(part)
         if self._remote is None:
-            # Imported here: a broker alone needs no message for others.
-            from odradek.broker.coordinators.remote_transaction_markers import RemoteMarkers
-
-            self._remote = RemoteMarkers(self._ask)
+            self._remote = remote_transaction_markers.RemoteMarkers(self._ask)
         outcomes = await self._remote.write(leader, part)
         return {name: self._refined(name, code) for name, code in outcomes.items()}
 

@@ -11,9 +11,13 @@ from odradek.cluster.image import TRANSACTION_STATE
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
+from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
+    from odradek.broker.coordinators import remote_transaction_verification
     from odradek.broker.coordinators.remote_transaction_verification import Question, RemoteVerification
+else:
+    remote_transaction_verification = lazy("odradek.broker.coordinators.remote_transaction_verification")
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -27,7 +31,6 @@ class CoordinatorDirectory(Protocol):
 
     @property
     def ask_peer(self) -> AskPeer: ...
-
     def whereabouts(self, topic: str, key: str) -> tuple[int, BrokerId]:
         """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE without one."""
 
@@ -77,10 +80,8 @@ class ClusterVerifier:
             return found
         if not add and not self._config().transaction.partition_verification_enable:
             return dict.fromkeys(wanted, ErrorCode.NONE)
-        # Imported here: a broker alone needs none of it.
-        from odradek.broker.coordinators.remote_transaction_verification import Question
 
-        question = Question(
+        question = remote_transaction_verification.Question(
             transactional_id=transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -103,11 +104,11 @@ class ClusterVerifier:
             await self._sleep(min(pause_seconds, left_seconds))
             left_seconds -= pause_seconds
 
-    def _asked(self) -> RemoteVerification:
+    def _asked(self) -> remote_transaction_verification.RemoteVerification:
         if self._remote is None:
-            from odradek.broker.coordinators.remote_transaction_verification import RemoteVerification
-
-            self._remote = RemoteVerification(lambda: self._coordinators.ask_peer)
+            self._remote = remote_transaction_verification.RemoteVerification(
+                lambda: self._coordinators.ask_peer
+            )
         return self._remote
 
     def _close(self) -> None:

@@ -7,10 +7,10 @@ A handler's module is imported when its API is asked for the first time: a broke
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Final
 
 from odradek.broker.context import Served
+from odradek.model.lazy import lazy
 from odradek.protocol import Api, api_by_name
 
 _NAMES: Final = (
@@ -107,9 +107,7 @@ class Handlers(Mapping[int, Served]):
     def __getitem__(self, api_key: int) -> Served:
         served = self._loaded.get(api_key)
         if served is None:
-            module = import_module(
-                f"{__name__}.{self._apis[api_key].family}.{self._apis[api_key].snake_name}"
-            )
+            module = lazy(f"{__name__}.{self._apis[api_key].family}.{self._apis[api_key].snake_name}")
             # A handler that must know what else is served is made with this mapping's keys.
             served = module.serving(lambda: self._apis) if hasattr(module, "serving") else module.SERVED
             self._loaded[api_key] = served

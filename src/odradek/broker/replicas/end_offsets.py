@@ -17,10 +17,14 @@ from odradek.broker.dispatch import with_timeout
 from odradek.cluster.image import NO_LEADER
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
+from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     from odradek.broker.context import Parts
+    from odradek.protocol.messages.data import list_offsets
     from odradek.replication.partition import Partition
+else:
+    list_offsets = lazy("odradek.protocol.messages.data.list_offsets")
 
 _LIST_OFFSETS: Final = 2
 _LATEST: Final = -1
@@ -63,16 +67,9 @@ async def high_watermark_of(parts: Parts, name: TopicPartition) -> int:
 
 
 async def _asked(parts: Parts, leader: BrokerId, name: TopicPartition) -> int:
-    from odradek.protocol.messages.data.list_offsets import (
-        ListOffsetsPartition,
-        ListOffsetsRequest,
-        ListOffsetsResponse,
-        ListOffsetsTopic,
-    )
-
-    asked = ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
-    request = ListOffsetsRequest(
-        replica_id=_CONSUMER, topics=[ListOffsetsTopic(name=name.topic, partitions=[asked])]
+    asked = list_offsets.ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=_CONSUMER, topics=[list_offsets.ListOffsetsTopic(name=name.topic, partitions=[asked])]
     )
     try:
         response = await parts.coordinators.ask_peer(
@@ -80,7 +77,7 @@ async def _asked(parts: Parts, leader: BrokerId, name: TopicPartition) -> int:
         )
     except OdradekError as error:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"broker {leader} was not reached: {error}") from error
-    assert isinstance(response, ListOffsetsResponse)
+    assert isinstance(response, list_offsets.ListOffsetsResponse)
     for topic in response.topics:
         for one in topic.partitions:
             if (topic.name, one.partition_index) == name:

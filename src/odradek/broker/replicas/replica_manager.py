@@ -27,6 +27,7 @@ from odradek.config.definition import LONG_MAX
 from odradek.config.topic import LogConfig, topic_config
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
+from odradek.model.lazy import lazy
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Membership, Partition
 from odradek.replication.throttle import Throttle
@@ -38,7 +39,10 @@ from odradek.storage.log.damage import DamagedBatchError
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.storage.cleaning import service
     from odradek.storage.cleaning.service import LogCleaner
+else:
+    service = lazy("odradek.storage.cleaning.service")
 
 _log = events.get("broker")
 _TURN: Final = 256
@@ -421,9 +425,7 @@ class Replicas:
         if self._config is None or not compacted or not self._compacts:
             return
         if self._cleaner is None:
-            from odradek.storage.cleaning.service import LogCleaner
-
-            self._cleaner = LogCleaner(self._runtime, self._directories)
+            self._cleaner = service.LogCleaner(self._runtime, self._directories)
         await self._cleaner.run_round(compacted, self._config)
 
     def stop_compacting(self) -> None:

@@ -9,6 +9,7 @@ from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId
+from odradek.model.lazy import lazy
 from odradek.net.connection import Connection
 from odradek.protocol import APIS, Message
 from odradek.replication.in_sync import IsrProposal
@@ -16,8 +17,11 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
 
 if TYPE_CHECKING:
+    from odradek.replication import isr_proposals, replica_fetchers
     from odradek.replication.isr_proposals import AlterPartitions
-    from odradek.replication.replica_fetchers import ReplicaFetchers
+else:
+    isr_proposals = lazy("odradek.replication.isr_proposals")
+    replica_fetchers = lazy("odradek.replication.replica_fetchers")
 
 _NO_CONNECTION: Final = cast(Connection, None)
 
@@ -36,9 +40,7 @@ class Proposals:
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         if self._alter is None:
-            from odradek.replication.isr_proposals import AlterPartitions
-
-            self._alter = AlterPartitions(
+            self._alter = isr_proposals.AlterPartitions(
                 self._ask, broker_id=self._me, broker_epoch=lambda: self._cluster.broker_epoch
             )
         self._alter.propose(partition, proposal)
@@ -58,11 +60,9 @@ class Proposals:
 
 def fetchers(
     runtime: Runtime, cluster: ClusterLink, me: BrokerId, config: Callable[[], BrokerConfig]
-) -> ReplicaFetchers:
+) -> replica_fetchers.ReplicaFetchers:
     """Those of this broker."""
-    from odradek.replication.replica_fetchers import ReplicaFetchers
-
-    return ReplicaFetchers(
+    return replica_fetchers.ReplicaFetchers(
         runtime,
         cluster.peers,
         me=me,

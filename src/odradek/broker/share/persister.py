@@ -19,10 +19,14 @@ from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, 
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.model.lazy import lazy
 from odradek.shards import Moment, Outcome, Shards
 
 if TYPE_CHECKING:
+    from odradek.broker.share import remote_state
     from odradek.broker.share.remote_state import RemoteShareState
+else:
+    remote_state = lazy("odradek.broker.share.remote_state")
 
 T = TypeVar("T")
 _TRIES: Final = 100
@@ -127,12 +131,9 @@ class ShareKeeper:
             await asyncio.sleep(_TRY_AGAIN_SECONDS)
         raise refused
 
-    def _asked(self) -> RemoteShareState:
+    def _asked(self) -> remote_state.RemoteShareState:
         if self._remote is None:
-            # Imported here: a broker alone needs no message for others.
-            from odradek.broker.share.remote_state import RemoteShareState
-
-            self._remote = RemoteShareState(lambda: self._coordinators.ask_peer)
+            self._remote = remote_state.RemoteShareState(lambda: self._coordinators.ask_peer)
         return self._remote
 
     def _close(self) -> None:

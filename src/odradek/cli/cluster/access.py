@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from odradek import client
 from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.client import Admin
+    from odradek.client.network import address as network_address
+    from odradek.client.network import wrong_peer
+else:
+    network_address = lazy("odradek.client.network.address")
+    wrong_peer = lazy("odradek.client.network.wrong_peer")
 
 PATIENCE_MS: Final = 10_000
 CONNECT_S: Final = 3.0
@@ -22,12 +28,10 @@ class NoBrokerError(OdradekError):
 
 
 @contextmanager
-def open_admin(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> Iterator[Admin]:
+def open_admin(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> Iterator[client.Admin]:
     """An admin client that gives up after `patience_ms`; NoBrokerError at once where nothing listens."""
-    from odradek.client import Admin
-
     check_reachable(bootstrap)
-    with Admin(bootstrap, client_id=CLIENT_ID, default_api_timeout_ms=patience_ms) as admin:
+    with client.Admin(bootstrap, client_id=CLIENT_ID, default_api_timeout_ms=patience_ms) as admin:
         yield admin
 
 
@@ -36,15 +40,13 @@ def check_reachable(bootstrap: str) -> None:
 
     Clients go on trying for a while, since brokers restart; whoever mistyped a port should not wait for that.
     """
-    from odradek.client.network.address import parse_bootstrap
-    from odradek.client.network.wrong_peer import connect_problem
 
     problems = []
-    for address in parse_bootstrap(bootstrap):
+    for address in network_address.parse_bootstrap(bootstrap):
         try:
             socket.create_connection(address, timeout=CONNECT_S).close()
         except OSError as error:
-            problems.append(connect_problem(address, error))
+            problems.append(wrong_peer.connect_problem(address, error))
         else:
             return
     raise NoBrokerError(

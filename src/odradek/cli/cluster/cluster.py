@@ -12,9 +12,15 @@ from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import bytes_text, print_json, print_table
 from odradek.config.listeners import format_address
 from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
+    from odradek.cli.cluster import moves as cluster_moves
+    from odradek.cli.cluster import state as cluster_state
     from odradek.client.admin.types import BrokerDescription, LogDirDescription
+else:
+    cluster_moves = lazy("odradek.cli.cluster.moves")
+    cluster_state = lazy("odradek.cli.cluster.state")
 
 
 @click.group()
@@ -27,10 +33,8 @@ def cluster() -> None:
 @json_option
 def status(bootstrap: str, as_json: bool) -> None:
     """Show what each broker leads and holds, and which partitions are not as they should be."""
-    from odradek.cli.cluster.state import look
-
     with open_admin(bootstrap) as admin:
-        state = look(admin)
+        state = cluster_state.look(admin)
     troubles = state.troubles()
     moves = {
         str(name): {"adding": list(one.adding), "removing": list(one.removing)}
@@ -88,12 +92,10 @@ def _throttle_option(command: Callable[..., None]) -> Callable[..., None]:
 @json_option
 def plan(bootstrap: str, drained: tuple[int, ...], as_json: bool) -> None:
     """Show which replicas `rebalance` (or `drain`) would move, and how many bytes that copies. Nothing moves."""
-    from odradek.cli.cluster.moves import make_plan, show_plan
-    from odradek.cli.cluster.state import look
 
     with open_admin(bootstrap) as admin:
-        state = look(admin)
-    show_plan(make_plan(state, drained, spread=not drained), as_json=as_json)
+        state = cluster_state.look(admin)
+    cluster_moves.show_plan(cluster_moves.make_plan(state, drained, spread=not drained), as_json=as_json)
 
 
 @cluster.command()
@@ -119,19 +121,16 @@ def drain(bootstrap: str, brokers: tuple[int, ...], yes: bool, throttle: int | N
 
 
 def _move(bootstrap: str, drained: tuple[int, ...], *, yes: bool, throttle: int | None) -> None:
-    from odradek.cli.cluster.moves import carry_out, make_plan, show_plan
-    from odradek.cli.cluster.state import look
-
     with open_admin(bootstrap) as admin:
-        state = look(admin)
+        state = cluster_state.look(admin)
         if state.moves:
             raise click.UsageError(
                 f"{len(state.moves)} partition(s) are being moved already: wait until that has ended"
             )
-        made = make_plan(state, drained, spread=not drained)
-        show_plan(made, as_json=False)
+        made = cluster_moves.make_plan(state, drained, spread=not drained)
+        cluster_moves.show_plan(made, as_json=False)
         if made.moves and (yes or click.confirm("Move them?")):
-            carry_out(admin, made, throttle=throttle)
+            cluster_moves.carry_out(admin, made, throttle=throttle)
             click.echo("done")
 
 

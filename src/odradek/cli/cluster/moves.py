@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from odradek import client
 from odradek.cli.cluster.state import ClusterState, look
 from odradek.cli.output import Refreshing, bytes_text, print_json, print_table
 from odradek.cluster.balance import Move, Plan, plan
@@ -133,18 +134,16 @@ def _progress(state: ClusterState) -> list[list[object]]:
 
 def _throttle(admin: Admin, moves: Sequence[Move], rate: int | None) -> None:
     """Kafka's way (KIP-73): a rate for the brokers, and which replicas it is for; None takes both away."""
-    from odradek.client import ConfigResource
-
     brokers = {broker for move in moves for broker in (*move.before, *move.after)}
     topics = {move.name.topic for move in moves}
     if not moves:
         return
     for broker in brokers:
         value = None if rate is None else str(rate)
-        admin.alter_configs({ConfigResource.broker(int(broker)): dict.fromkeys(_THROTTLES, value)})
+        admin.alter_configs({client.ConfigResource.broker(int(broker)): dict.fromkeys(_THROTTLES, value)})
     for topic in topics:
         value = None if rate is None else "*"
-        admin.alter_configs({ConfigResource.topic(topic): dict.fromkeys(_THROTTLED, value)})
+        admin.alter_configs({client.ConfigResource.topic(topic): dict.fromkeys(_THROTTLED, value)})
 
 
 def _elect(admin: Admin, made: Plan) -> None:

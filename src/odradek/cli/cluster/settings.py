@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.output import print_json, print_table, remark, warn
 from odradek.config.topic import ineffective
+from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.client.admin.types import ConfigResource
+    from odradek.client.admin import types
+else:
+    types = lazy("odradek.client.admin.types")
 
 ALL_BROKERS = "all"
 _BY_NAME = ("topic", "group", "client_metrics")
@@ -22,15 +26,13 @@ def show_resource(
     bootstrap: str, named: Mapping[str, str | None], *, everything: bool, as_json: bool
 ) -> None:
     """Print the settings of what is named; without `everything`, those that somebody set."""
-    from odradek.client.admin.types import ConfigSource
-
     resource = _resource(named)
     with open_admin(bootstrap) as admin:
         entries = admin.describe_configs([resource])[resource]
     shown = [
         (name, "(hidden)" if entry.sensitive else entry.value, _source(entry.source))
         for name, entry in sorted(entries.items())
-        if everything or entry.source is not ConfigSource.DEFAULT
+        if everything or entry.source is not types.ConfigSource.DEFAULT
     ]
     if as_json:
         print_json([{"key": name, "value": value, "from": source} for name, value, source in shown])
@@ -57,9 +59,7 @@ def change_resource(
     remark(f"{resource}: {', '.join(changes)}")
 
 
-def _resource(named: Mapping[str, str | None]) -> ConfigResource:
-    from odradek.client import ConfigResource
-
+def _resource(named: Mapping[str, str | None]) -> client.ConfigResource:
     context = click.get_current_context()
     given = {kind: name for kind, name in named.items() if name is not None}
     if len(given) != 1:
@@ -68,13 +68,17 @@ def _resource(named: Mapping[str, str | None]) -> ConfigResource:
         )
     ((kind, name),) = given.items()
     if kind in _BY_NAME:
-        return getattr(ConfigResource, kind)(name)  # type: ignore[no-any-return]
+        return getattr(client.ConfigResource, kind)(name)  # type: ignore[no-any-return]
     if kind == "broker" and name == ALL_BROKERS:
-        return ConfigResource.broker()
+        return client.ConfigResource.broker()
     if not name.isdecimal():
         also = f", or {ALL_BROKERS!r}" if kind == "broker" else ""
         raise click.UsageError(f"--{kind} {name!r}: expected a number{also}", context)
-    return ConfigResource.broker(int(name)) if kind == "broker" else ConfigResource.loggers(int(name))
+    return (
+        client.ConfigResource.broker(int(name))
+        if kind == "broker"
+        else client.ConfigResource.loggers(int(name))
+    )
 
 
 def _source(source: object) -> str:

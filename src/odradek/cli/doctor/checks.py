@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.cli.cluster.access import CONNECT_S, NoBrokerError, open_admin
 from odradek.cli.output import bytes_text
@@ -25,8 +25,19 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import Listener, format_address
 from odradek.config.properties import parse_properties
 from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.lazy import lazy
 from odradek.runtime.real_disk import LOCK_FILE_NAME
 from odradek.storage.directories.naming import META_PROPERTIES
+
+if TYPE_CHECKING:
+    import getpass
+
+    from odradek.records import engine
+    from odradek.spark import java as spark_java
+else:
+    getpass = lazy("getpass")
+    engine = lazy("odradek.records.engine")
+    spark_java = lazy("odradek.spark.java")
 
 DESCRIPTORS_LEAST: Final = 4096
 FREE_BYTES_LEAST: Final = 1 << 30
@@ -235,8 +246,6 @@ def _nearest_existing(path: str) -> str:
 
 def _user() -> str:
     try:
-        import getpass
-
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
@@ -291,8 +300,6 @@ def check_python() -> Finding:
 
 def check_engine() -> Finding:
     """Records are decoded by compiled code where it was built."""
-    from odradek.records import engine
-
     if engine.active is not engine.PLAIN:
         return ok("record engine", "compiled")
     if engine.compiled() is not None:
@@ -305,9 +312,7 @@ def check_engine() -> Finding:
 
 def check_java() -> Finding:
     """Only Spark needs it."""
-    from odradek.spark.java import find_java
-
-    java = find_java()
+    java = spark_java.find_java()
     if java.problem is None:
         return ok("java", f"version {java.version} at {java.path}")
     problem, _, advice = java.problem.removesuffix(".").partition(": ")

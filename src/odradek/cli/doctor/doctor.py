@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,6 +31,12 @@ from odradek.cli.serving.broker_settings import gather
 from odradek.config.broker import BrokerConfig
 from odradek.config.sources import Collected
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.cli import output
+else:
+    output = lazy("odradek.cli.output")
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
@@ -61,9 +68,7 @@ def doctor(
     """
     findings = list(_findings(file, settings, listen, data, bootstrap))
     if as_json:
-        from odradek.cli.output import print_json
-
-        print_json(
+        output.print_json(
             [
                 {"level": found.level.value, "about": found.about, "seen": found.seen, "advice": found.advice}
                 for found in findings

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.cli.doctor.checks import Finding, fail, ok
 from odradek.config.broker import BrokerConfig
 from odradek.config.zookeeper import parse_connect
 from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.registry import zookeeper_session
+else:
+    zookeeper_session = lazy("odradek.registry.zookeeper_session")
 
 _PATIENCE_MS: Final = 5_000
 
@@ -27,10 +33,8 @@ def check_zookeeper(config: BrokerConfig) -> Iterator[Finding]:
 
 
 async def _look(config: BrokerConfig) -> str:
-    from odradek.registry.zookeeper_session import Session
-
     chroot = parse_connect(config.zookeeper.connect or "").chroot
-    session = Session(config.zookeeper, watched=lambda: ())
+    session = zookeeper_session.Session(config.zookeeper, watched=lambda: ())
     await session.begin(min(config.zookeeper.connection_timeout_ms or _PATIENCE_MS, _PATIENCE_MS))
     try:
         if await session.get(f"{chroot}/odradek") is None:

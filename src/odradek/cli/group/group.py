@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.group.lag import describe_group
 from odradek.cli.group.offset_resets import (
@@ -298,12 +299,10 @@ def _partitions(
 def _facts(
     admin: Admin, partitions: list[TopicPartition], committed: CommittedOffsets, target: Target
 ) -> dict[TopicPartition, PartitionFacts]:
-    from odradek.client import EARLIEST, LATEST
-
     if not partitions:
         return {}
-    begins = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    begins = admin.list_offsets(dict.fromkeys(partitions, client.EARLIEST))
+    ends = admin.list_offsets(dict.fromkeys(partitions, client.LATEST))
     moments = (
         admin.list_offsets(dict.fromkeys(partitions, target.timestamp_ms))
         if target.timestamp_ms is not None

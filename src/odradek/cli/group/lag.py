@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from odradek import client
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 
@@ -51,14 +52,12 @@ def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
 
 def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Where each partition ends; without those that are gone."""
-    from odradek.client import LATEST, PartialFailureError
-
-    wanted = dict.fromkeys(partitions, LATEST)
+    wanted = dict.fromkeys(partitions, client.LATEST)
     if not wanted:
         return {}
     try:
         found = admin.list_offsets(wanted)
-    except PartialFailureError as error:
+    except client.PartialFailureError as error:
         found = dict(error.results)
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from odradek import client
 from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable
 from odradek.cli.options import bootstrap_option, complete_groups, pairs, topic_argument, unescaped
 from odradek.cli.records.moments import (
@@ -149,9 +150,8 @@ def consume(
         **pairs(properties, "--property"),
     }
     check_reachable(bootstrap)
-    from odradek.client import Consumer
 
-    with Consumer.from_config(settings) as consumer:
+    with client.Consumer.from_config(settings) as consumer:
         if group_id is not None:
             assigned = [TopicPartition(topic, each) for each in consumer.partitions_for(topic)]
             consumer.subscribe([topic])

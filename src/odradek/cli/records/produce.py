@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
+from odradek import client
 from odradek.cli.cluster.access import CLIENT_ID, check_reachable
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.output import bytes_text, print_json, remark
@@ -167,13 +168,11 @@ def send_all(
     settings: Mapping[str, object], topic: str, records: Iterable[tuple[int, OutgoingRecord]]
 ) -> Sent:
     """Send records and wait until all of them are acknowledged. NotDeliveredError for the first that is not."""
-    from odradek.client import DeliveryError, Producer
-
     started_at = time.monotonic()
     waiting: deque[tuple[int, Delivery]] = deque()
     record_count = byte_count = 0
     with (
-        _closing(Producer.from_config(settings)) as producer,
+        _closing(client.Producer.from_config(settings)) as producer,
         _whole(producer, bool(settings.get("transactional.id"))),
     ):
         for number, record in records:
@@ -183,7 +182,7 @@ def send_all(
             byte_count += len(record.key or b"") + len(record.value or b"")
             while waiting and (len(waiting) > WAITING_MAX or waiting[0][1].done()):
                 _settle(*waiting.popleft())
-        with suppress(DeliveryError):  # what follows tells the same, with the line's number
+        with suppress(client.DeliveryError):  # what follows tells the same, with the line's number
             producer.flush()
         while waiting:
             _settle(*waiting.popleft())

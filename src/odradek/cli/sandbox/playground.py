@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
+from odradek import client
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.client import Admin, Consumer, Delivery, NewTopic, Producer
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -308,10 +309,8 @@ class Playground:
         return sum(end - read.get(number, 0) for number, end in self.ends(topic).items())
 
     def ends(self, topic: str) -> dict[int, int]:
-        from odradek.client import LATEST
-
         partitions = [TopicPartition(topic, one.partition) for one in self.partitions(topic)]
-        found = self.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        found = self.admin.list_offsets(dict.fromkeys(partitions, client.LATEST))
         return {partition.partition: told.offset for partition, told in found.items()}
 
     # -- brokers

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.cli.sandbox.playground import Playground
 from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from rich import box, console, text
+    from rich import table as rich_table
+else:
+    box = lazy("rich.box")
+    console = lazy("rich.console")
+    rich_table = lazy("rich.table")
+    text = lazy("rich.text")
 
 
 def broker_rows(playground: Playground) -> list[list[object]]:
@@ -69,8 +79,6 @@ def member_rows(playground: Playground) -> list[list[object]]:
 
 def picture(playground: Playground, topics: Iterable[str]) -> Any:
     """All of it, for `rich` to print."""
-    from rich.console import Group
-    from rich.text import Text
 
     parts: list[Any] = [
         _table(["broker", "address", "state", "leads", "lags in"], broker_rows(playground)),
@@ -82,21 +90,19 @@ def picture(playground: Playground, topics: Iterable[str]) -> Any:
     if playground.load is not None:
         load = playground.load
         parts.append(
-            Text(f"load: {load.sent:,} sent, {len(load.acknowledged):,} acknowledged, {load.failed} failed")
+            text.Text(
+                f"load: {load.sent:,} sent, {len(load.acknowledged):,} acknowledged, {load.failed} failed"
+            )
         )
-    return Group(*parts)
+    return console.Group(*parts)
 
 
 def _table(columns: list[str], rows: list[list[object]]) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column)
     colours = {"alive": "green", "dead": "red", "paused": "yellow", "none": "red", "none: idle": "yellow"}
     for row in rows:
         cells = ["-" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
-        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in cells))
+        table.add_row(*(text.Text(cell, style=colours.get(cell, "")) for cell in cells))
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,6 +12,14 @@ from odradek.cli.sandbox import screen
 from odradek.cli.sandbox.playground import Playground
 from odradek.cli.sandbox.story import GROUP, TOPIC
 from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from rich import console
+    from rich import live as rich_live
+else:
+    console = lazy("rich.console")
+    rich_live = lazy("rich.live")
 
 HELP: Final = """\
 status              brokers, partitions, consumers
@@ -80,11 +88,9 @@ class Shell:
             return [TOPIC]
 
     def _watch(self, rest: list[str]) -> None:
-        from rich.live import Live
-
         seconds = float(rest[0]) if rest else 10.0
         end = time.monotonic() + min(seconds, 3600)
-        with Live(console=_console(), auto_refresh=False) as live:
+        with rich_live.Live(console=_console(), auto_refresh=False) as live:
             while time.monotonic() < end:
                 live.update(screen.picture(self._playground, self._topics()), refresh=True)
                 time.sleep(1 / _PICTURES_A_SECOND)
@@ -124,6 +130,4 @@ def _number(rest: list[str]) -> int:
 
 
 def _console() -> Any:
-    from rich.console import Console
-
-    return Console(highlight=False)
+    return console.Console(highlight=False)

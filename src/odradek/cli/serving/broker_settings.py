@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from odradek.config.listeners import format_address, parse_host_port
 from odradek.config.sources import Collected, Source, collect, from_environment, from_file, from_flags
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.registry import shared_journal
+else:
+    shared_journal = lazy("odradek.registry.shared_journal")
 
 
 def gather(
@@ -31,10 +38,8 @@ def registry_of(directory: str) -> str:
 
     ConfigError where there is none: a broker that made one would be a cluster of its own, and nobody would notice.
     """
-    from odradek.registry.shared_journal import JOURNAL_NAME
-
     for place in (directory, os.path.join(directory, "registry")):
-        if os.path.exists(os.path.join(place, JOURNAL_NAME)):
+        if os.path.exists(os.path.join(place, shared_journal.JOURNAL_NAME)):
             return place
     raise ConfigError(
         f"--join {directory}: no broker keeps its registry there. Name the data directory of a broker that was started "

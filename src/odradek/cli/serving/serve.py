@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import gc
+from typing import TYPE_CHECKING
 
 import click
 
 from odradek.cli.options import broker_settings_options
 from odradek.cli.serving.broker_settings import gather
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.broker import process
+    from odradek.cli.serving import many_brokers
+    from odradek.config import broker
+else:
+    process = lazy("odradek.broker.process")
+    many_brokers = lazy("odradek.cli.serving.many_brokers")
+    broker = lazy("odradek.config.broker")
 
 
 @click.command()
@@ -53,17 +64,15 @@ def serve(
     """
     # Almost all that is made until the broker is ready lives as long as the process: collecting it costs 6% of the start.
     gc.disable()
-    from odradek.broker import process
-    from odradek.config.broker import BrokerConfig
 
     if brokers is not None:
-        from odradek.cli.serving.many_brokers import serve_many
-
         options = (*(["--log-json"] if log_json else []), "--log-level", log_level)
         collected = gather(file, settings, listen, data)
-        context.exit(serve_many(brokers, collected, listen=listen, data=data, join=join, options=options))
+        context.exit(
+            many_brokers.serve_many(brokers, collected, listen=listen, data=data, join=join, options=options)
+        )
     collected = gather(file, settings, listen, data, join)
-    config, warnings = BrokerConfig.load(collected.values)
+    config, warnings = broker.BrokerConfig.load(collected.values)
     context.exit(
         process.run(
             config,

@@ -7,12 +7,18 @@ caller's thread, one batch at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
 from odradek.records import BatchHeader, Record, check_crc, data_batches, decode_batch, split_batches
 from odradek.runtime.ports import Buffer
+
+if TYPE_CHECKING:
+    from odradek.records import arrow
+else:
+    arrow = lazy("odradek.records.arrow")
 
 
 class _Batch(NamedTuple):
@@ -110,8 +116,6 @@ class FetchedChunk:
 
     def take_arrow(self, record_count_max: int) -> Any | None:
         """Like `take`, as a pyarrow.RecordBatch of whole batches: at least one, and about `record_count_max` rows."""
-        from odradek.records.arrow import batches_to_arrow  # imports pyarrow: only for those who want it
-
         if self._records:  # a batch of which `take` handed out a part: the rest of it is read again
             self._records = []
             self._index -= 1
@@ -120,7 +124,7 @@ class FetchedChunk:
             self.position = self.next_offset
             return None
         try:
-            rows = batches_to_arrow(
+            rows = arrow.batches_to_arrow(
                 self._joined(stop),
                 from_offset=self.position,
                 allow_partial=False,

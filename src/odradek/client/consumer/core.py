@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.consumer_record import ConsumerRecord
@@ -20,9 +20,18 @@ from odradek.client.network.cluster import Cluster
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
 from odradek.records import Record
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.records import arrow
+else:
+    arrow = lazy("odradek.records.arrow")
+    pa = lazy("pyarrow")
 
 Deserializer = Callable[[bytes | None], Any]
 
@@ -207,11 +216,8 @@ class ConsumerCore:
 
     def no_arrow(self) -> Any:
         """An empty batch with the right columns."""
-        import pyarrow as pa
 
-        from odradek.records.arrow import SCHEMA
-
-        return self._with_place(pa.RecordBatch.from_pylist([], schema=SCHEMA), TopicPartition("", 0))
+        return self._with_place(pa.RecordBatch.from_pylist([], schema=arrow.SCHEMA), TopicPartition("", 0))
 
     def next_event(self) -> Event | None:
         """*locked.* What `poll` has to do next. Raises what stands in the way of more."""
@@ -318,8 +324,6 @@ class ConsumerCore:
         return True
 
     def _with_place(self, rows: Any, tp: TopicPartition) -> Any:
-        import pyarrow as pa
-
         count = rows.num_rows
         topics = pa.repeat(pa.scalar(tp.topic, pa.string()), count)
         partitions = pa.repeat(pa.scalar(tp.partition, pa.int32()), count)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
 from odradek.spark.offsets import from_document
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+else:
+    fs = lazy("pyarrow.fs")
 
 _OFFSETS: Final = "offsets"
 _KNOWN_VERSIONS: Final = ("v1", "v2")
@@ -42,8 +48,6 @@ def _read(place: str) -> str:
     parts = urlsplit(place)
     if parts.scheme in ("", "file"):
         return Path(unquote(parts.path) if parts.scheme else place).read_text()
-    from pyarrow import fs
-
     system, path = fs.FileSystem.from_uri(place)
     with system.open_input_stream(path) as stream:
         return bytes(stream.read()).decode()

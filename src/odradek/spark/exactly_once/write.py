@@ -11,6 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
 from odradek.spark.exactly_once.checkpoint import input_offsets
 from odradek.spark.exactly_once.decision import Participant, group_of
 from odradek.spark.exactly_once.driver import BatchTerms, SinkDriver, memory_of
@@ -20,6 +21,12 @@ from odradek.spark.outgoing import Marks, RowFormat, outgoing_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyspark
+
+    from odradek.spark import connections
+else:
+    connections = lazy("odradek.spark.connections")
+    pyspark = lazy("pyspark")
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -88,11 +95,9 @@ class TwoPhaseWrite:
     # -- inside
 
     def _with_driver(self, use: Any) -> Any:
-        from odradek.spark.connections import administering
-
         sink_id = self._delivery.sink_id
         memory = memory_of(self.options.client["bootstrap.servers"], sink_id)
-        with administering(self.options.client) as admin:
+        with connections.administering(self.options.client) as admin:
             return use(
                 SinkDriver(admin, sink_id, failing_on_loss=self._delivery.fail_on_data_loss, memory=memory)
             )
@@ -110,15 +115,13 @@ class TwoPhaseWrite:
     def _send(
         self, batches: Iterator[pa.RecordBatch], terms: BatchTerms, place: _TaskPlace, marks: Marks | None
     ) -> tuple[int, Participant | None]:
-        from odradek.spark.connections import preparing
-
         batches = (batch for batch in batches if batch.num_rows)
         first = next(batches, None)
         if first is None:
             return 0, None
         count = 0
         name = terms.namespace.transactional_id(place.partition, place.attempt)
-        with preparing(self.options.client, name) as task:
+        with connections.preparing(self.options.client, name) as task:
             for batch in _all(first, batches):
                 for record in outgoing_records(batch, self._layout, marks=marks, first_sequence=count):
                     task.send(record)
@@ -161,9 +164,7 @@ class _TaskPlace:
 
 
 def _task_place() -> _TaskPlace:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
+    context = pyspark.TaskContext.get()
     if context is None:
         raise ConfigError("delivery=exactly_once writes in Spark's tasks only")
     query = context.getLocalProperty("sql.streaming.queryId")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.lazy import lazy
 from odradek.storage.cleaning.choice import roll_due
 from odradek.storage.directories import naming
 from odradek.storage.directories.open_files import OpenFiles
@@ -17,7 +18,10 @@ from odradek.storage.segment.rolling import RollReason
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.storage.cleaning import access
     from odradek.storage.cleaning.access import CleaningAccess
+else:
+    access = lazy("odradek.storage.cleaning.access")
 
 log = events.get("storage")
 
@@ -98,12 +102,10 @@ class ShrinkingLog(DurableLog):
         return [one for _, one in deleted]
 
     @property
-    def cleaning(self) -> CleaningAccess:
+    def cleaning(self) -> access.CleaningAccess:
         """What compaction may do here. Most logs are never compacted, so it is made, and imported, when it is asked for."""
         if self._cleaning is None:
-            from odradek.storage.cleaning.access import CleaningAccess
-
-            self._cleaning = CleaningAccess(
+            self._cleaning = access.CleaningAccess(
                 disk=self._runtime.disk,
                 directory=self.directory,
                 segments=self._segments,

@@ -7,15 +7,23 @@ prepared transaction is never kept, as in Kafka 4.3. PRODUCER_FENCED from v4; be
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.context import Circumstances, Parts, Served
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from odradek.model.lazy import lazy
 from odradek.protocol.messages.transactions.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+
+if TYPE_CHECKING:
+    from odradek.broker.coordinators import transactions
+    from odradek.transactions import state
+else:
+    transactions = lazy("odradek.broker.coordinators.transactions")
+    state = lazy("odradek.transactions.state")
 
 _SINCE_FENCED: Final = 4
 
@@ -48,11 +56,7 @@ async def _transactional(
     *,
     expects: bool,
 ) -> InitProducerIdResponse:
-    # Imported here: a broker whose producers are merely idempotent needs no transactions.
-    from odradek.broker.coordinators.transactions import code_of
-    from odradek.transactions.state import Identity
-
-    expected = Identity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
+    expected = state.Identity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
     try:
         identity = await parts.transactions.init_producer(
             transactional_id,
@@ -62,7 +66,7 @@ async def _transactional(
             keep_prepared=request.keep_prepared_txn,
         )
     except KafkaError as error:
-        return _refused(code_of(error, knows_fenced=circumstances.api_version >= _SINCE_FENCED))
+        return _refused(transactions.code_of(error, knows_fenced=circumstances.api_version >= _SINCE_FENCED))
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
     )
