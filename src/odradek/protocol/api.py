@@ -1,4 +1,4 @@
-"""The table of APIs: what a broker offers, and where each API's messages are declared.
+"""The table of APIs: what a broker offers and who may ask for it, and where each API's messages and handler are.
 
 The numbers stand here, apart from the declarations, so that building an ApiVersions answer or reading a
 request header imports no message module: `Api.request` and `Api.response` do that, once each. A test compares
@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.lazy import lazy
 from odradek.protocol.schema import Message
 from odradek.protocol.versions import VersionRange
+
+if TYPE_CHECKING:
+    from odradek.protocol import acls
+    from odradek.protocol.acls import RequiredAcl
+else:
+    acls = lazy("odradek.protocol.acls")
 
 API_VERSIONS_KEY: Final = 18
 
@@ -32,10 +38,15 @@ class Api:
     flexible_from: int | None
     latest_stable: int
     advertised_min: int
-    """Lowest version to name in an ApiVersions answer. Below `versions.min` only for Produce, see
-    `API_TABLE`."""
+    """Lowest version to name in an ApiVersions answer. Below `versions.min` only for Produce."""
+    acls_text: str
+    """See `acls`."""
     internal: bool = False
     """Spoken between brokers alone: ApiVersions names it to a broker, and to nobody else."""
+    forwarded: bool = False
+    """The controller serves it for all brokers (KIP-590): it changes the cluster, or only the controller knows the answer."""
+    served: bool = True
+    """Brokers have a handler: `broker/handlers/<family>/<snake_name>.py`."""
 
     @property
     def module(self) -> str:
@@ -59,6 +70,11 @@ class Api:
         cls: type[Message] = getattr(lazy(self.module), f"{self.name}Response")
         return cls
 
+    @cached_property
+    def acls(self) -> tuple[tuple[RequiredAcl, ...], ...]:
+        """What Kafka's authorizer is asked before this is served. `parse_acls` says how to read it."""
+        return acls.parse_acls(self.acls_text)
+
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact lengths and tagged fields (KIP-482)."""
         return self.flexible_from is not None and version >= self.flexible_from
@@ -68,109 +84,132 @@ class Api:
         return VersionRange(self.advertised_min, self.versions.max if unstable else self.latest_stable)
 
 
-# key, name, family (the folder of its messages and its handler), lowest and highest version, first flexible version.
-_ROWS: Final = (
-    (0, "Produce", "data", 3, 13, 9),
-    (1, "Fetch", "data", 4, 18, 12),
-    (2, "ListOffsets", "data", 1, 11, 6),
-    (3, "Metadata", "metadata", 0, 13, 9),
-    (8, "OffsetCommit", "groups", 2, 10, 8),
-    (9, "OffsetFetch", "groups", 1, 10, 6),
-    (10, "FindCoordinator", "metadata", 0, 6, 3),
-    (11, "JoinGroup", "groups", 0, 9, 6),
-    (12, "Heartbeat", "groups", 0, 4, 4),
-    (13, "LeaveGroup", "groups", 0, 5, 4),
-    (14, "SyncGroup", "groups", 0, 5, 4),
-    (15, "DescribeGroups", "groups", 0, 6, 5),
-    (16, "ListGroups", "groups", 0, 5, 3),
-    (17, "SaslHandshake", "security", 0, 1, None),
-    (18, "ApiVersions", "metadata", 0, 4, 3),
-    (19, "CreateTopics", "topics", 2, 7, 5),
-    (20, "DeleteTopics", "topics", 1, 6, 4),
-    (21, "DeleteRecords", "data", 0, 2, 2),
-    (22, "InitProducerId", "transactions", 0, 6, 2),
-    (23, "OffsetForLeaderEpoch", "data", 2, 4, 4),
-    (24, "AddPartitionsToTxn", "transactions", 0, 5, 3),
-    (25, "AddOffsetsToTxn", "transactions", 0, 4, 3),
-    (26, "EndTxn", "transactions", 0, 5, 3),
-    (27, "WriteTxnMarkers", "transactions", 1, 2, 1),
-    (28, "TxnOffsetCommit", "transactions", 0, 5, 3),
-    (29, "DescribeAcls", "security", 1, 3, 2),
-    (30, "CreateAcls", "security", 1, 3, 2),
-    (31, "DeleteAcls", "security", 1, 3, 2),
-    (32, "DescribeConfigs", "configs", 1, 4, 4),
-    (33, "AlterConfigs", "configs", 0, 2, 2),
-    (34, "AlterReplicaLogDirs", "topics", 1, 2, 2),
-    (35, "DescribeLogDirs", "topics", 1, 5, 2),
-    (36, "SaslAuthenticate", "security", 0, 2, 2),
-    (37, "CreatePartitions", "topics", 0, 3, 2),
-    (42, "DeleteGroups", "groups", 0, 2, 2),
-    (43, "ElectLeaders", "topics", 0, 2, 2),
-    (44, "IncrementalAlterConfigs", "configs", 0, 1, 1),
-    (45, "AlterPartitionReassignments", "topics", 0, 1, 0),
-    (46, "ListPartitionReassignments", "topics", 0, 0, 0),
-    (47, "OffsetDelete", "groups", 0, 0, None),
-    (48, "DescribeClientQuotas", "quotas", 0, 1, 1),
-    (49, "AlterClientQuotas", "quotas", 0, 1, 1),
-    (50, "DescribeUserScramCredentials", "security", 0, 0, 0),
-    (51, "AlterUserScramCredentials", "security", 0, 0, 0),
-    (55, "DescribeQuorum", "cluster", 0, 2, 0),
-    (56, "AlterPartition", "cluster", 2, 3, 0),
-    (57, "UpdateFeatures", "cluster", 0, 2, 0),
-    (60, "DescribeCluster", "metadata", 0, 2, 0),
-    (61, "DescribeProducers", "data", 0, 0, 0),
-    (64, "UnregisterBroker", "cluster", 0, 0, 0),
-    (65, "DescribeTransactions", "transactions", 0, 0, 0),
-    (66, "ListTransactions", "transactions", 0, 2, 0),
-    (67, "AllocateProducerIds", "cluster", 0, 0, 0),
-    (68, "ConsumerGroupHeartbeat", "groups", 0, 1, 0),
-    (69, "ConsumerGroupDescribe", "groups", 0, 1, 0),
-    (71, "GetTelemetrySubscriptions", "configs", 0, 0, 0),
-    (72, "PushTelemetry", "configs", 0, 0, 0),
-    (74, "ListConfigResources", "configs", 0, 1, 0),
-    (75, "DescribeTopicPartitions", "metadata", 0, 0, 0),
-    (76, "ShareGroupHeartbeat", "share", 1, 1, 0),
-    (77, "ShareGroupDescribe", "share", 1, 1, 0),
-    (78, "ShareFetch", "share", 1, 2, 0),
-    (79, "ShareAcknowledge", "share", 1, 2, 0),
-    (83, "InitializeShareGroupState", "share", 0, 0, 0),
-    (84, "ReadShareGroupState", "share", 0, 0, 0),
-    (85, "WriteShareGroupState", "share", 0, 1, 0),
-    (86, "DeleteShareGroupState", "share", 0, 0, 0),
-    (87, "ReadShareGroupStateSummary", "share", 0, 1, 0),
-    (90, "DescribeShareGroupOffsets", "share", 0, 1, 0),
-    (91, "AlterShareGroupOffsets", "share", 0, 0, 0),
-    (92, "DeleteShareGroupOffsets", "share", 0, 0, 0),
-    (10000, "ClusterSync", "cluster", 0, 0, 0),
-    (10001, "Forward", "cluster", 0, 0, 0),
-    (10002, "IdentifyBroker", "cluster", 0, 0, 0),
-)
-
-_LATEST_STABLE: Final = {22: 5}
-"""InitProducerId 6 carries two-phase commit (KIP-939), which Kafka 4.3 still marks unstable."""
-
-_INTERNAL: Final = frozenset({56, 58, 67, 83, 84, 85, 86, 87, 10000, 10001, 10002})
-
-_ADVERTISED_MIN: Final = {0: 0}
-"""librdkafka switches features off when Produce does not start at 0 (KAFKA-18659), so brokers advertise 0-2
-and then refuse them."""
-
 BROKER_SOFTWARE: Final = "odradek-broker"
 """What a broker calls its software when it asks another for ApiVersions."""
 
-APIS: Final[dict[int, Api]] = {
-    key: Api(
+
+def _api(
+    key: int,
+    name: str,
+    family: str,
+    lowest: int,
+    highest: int,
+    flexible_from: int | None,
+    acls_text: str,
+    *,
+    latest_stable: int | None = None,
+    advertised_min: int | None = None,
+    internal: bool = False,
+    forwarded: bool = False,
+    served: bool = True,
+) -> Api:
+    return Api(
         key=key,
         name=name,
         family=family,
         versions=VersionRange(lowest, highest),
         flexible_from=flexible_from,
-        latest_stable=_LATEST_STABLE.get(key, highest),
-        advertised_min=_ADVERTISED_MIN.get(key, lowest),
-        internal=key in _INTERNAL,
+        acls_text=acls_text,
+        latest_stable=highest if latest_stable is None else latest_stable,
+        advertised_min=lowest if advertised_min is None else advertised_min,
+        internal=internal,
+        forwarded=forwarded,
+        served=served,
     )
-    for key, name, family, lowest, highest, flexible_from in _ROWS
-}
+
+
+# An API is added here: number, name, family (the folder of its messages and of its handler), lowest and highest version, first
+# flexible version, and what a client must be allowed to do (`acls.py`). What only decides how much an answer shows, such as
+# the authorized operations of KIP-430, is not among the latter.
+# Produce: librdkafka switches features off when it does not start at 0 (KAFKA-18659), so brokers advertise 0-2 and then refuse
+# them. InitProducerId 6 carries two-phase commit (KIP-939), which Kafka 4.3 still marks unstable.
+# fmt: off
+_TABLE: Final = (
+    _api(0, "Produce", "data", 3, 13, 9, "WRITE TRANSACTIONAL_ID, WRITE TOPIC", advertised_min=0),
+    _api(1, "Fetch", "data", 4, 18, 12, "CLUSTER_ACTION CLUSTER | READ TOPIC"),
+    _api(2, "ListOffsets", "data", 1, 11, 6, "DESCRIBE TOPIC"),
+    _api(3, "Metadata", "metadata", 0, 13, 9, "DESCRIBE TOPIC, CREATE CLUSTER | CREATE TOPIC"),
+    _api(8, "OffsetCommit", "groups", 2, 10, 8, "READ GROUP, READ TOPIC"),
+    _api(9, "OffsetFetch", "groups", 1, 10, 6, "DESCRIBE GROUP, DESCRIBE TOPIC"),
+    _api(10, "FindCoordinator", "metadata", 0, 6, 3,
+        "DESCRIBE GROUP | DESCRIBE TRANSACTIONAL_ID | CLUSTER_ACTION CLUSTER"),
+    _api(11, "JoinGroup", "groups", 0, 9, 6, "READ GROUP"),
+    _api(12, "Heartbeat", "groups", 0, 4, 4, "READ GROUP"),
+    _api(13, "LeaveGroup", "groups", 0, 5, 4, "READ GROUP"),
+    _api(14, "SyncGroup", "groups", 0, 5, 4, "READ GROUP"),
+    _api(15, "DescribeGroups", "groups", 0, 6, 5, "DESCRIBE GROUP"),
+    _api(16, "ListGroups", "groups", 0, 5, 3, "DESCRIBE CLUSTER | DESCRIBE GROUP"),
+    _api(17, "SaslHandshake", "security", 0, 1, None, "", served=False),
+    _api(18, "ApiVersions", "metadata", 0, 4, 3, ""),
+    _api(19, "CreateTopics", "topics", 2, 7, 5, "CREATE CLUSTER | CREATE TOPIC", forwarded=True),
+    _api(20, "DeleteTopics", "topics", 1, 6, 4,
+        "DELETE CLUSTER | DESCRIBE TOPIC, DELETE CLUSTER | DELETE TOPIC", forwarded=True),
+    _api(21, "DeleteRecords", "data", 0, 2, 2, "DELETE TOPIC"),
+    _api(22, "InitProducerId", "transactions", 0, 6, 2,
+        "WRITE TRANSACTIONAL_ID | IDEMPOTENT_WRITE CLUSTER | WRITE TOPIC, TWO_PHASE_COMMIT TRANSACTIONAL_ID", latest_stable=5),
+    _api(23, "OffsetForLeaderEpoch", "data", 2, 4, 4, "CLUSTER_ACTION CLUSTER | DESCRIBE TOPIC"),
+    _api(24, "AddPartitionsToTxn", "transactions", 0, 5, 3,
+        "CLUSTER_ACTION CLUSTER | WRITE TRANSACTIONAL_ID, CLUSTER_ACTION CLUSTER | WRITE TOPIC"),
+    _api(25, "AddOffsetsToTxn", "transactions", 0, 4, 3, "WRITE TRANSACTIONAL_ID, READ GROUP"),
+    _api(26, "EndTxn", "transactions", 0, 5, 3, "WRITE TRANSACTIONAL_ID"),
+    _api(27, "WriteTxnMarkers", "transactions", 1, 2, 1, "ALTER CLUSTER | CLUSTER_ACTION CLUSTER"),
+    _api(28, "TxnOffsetCommit", "transactions", 0, 5, 3, "WRITE TRANSACTIONAL_ID, READ GROUP, READ TOPIC"),
+    _api(29, "DescribeAcls", "security", 1, 3, 2, "DESCRIBE CLUSTER"),
+    _api(30, "CreateAcls", "security", 1, 3, 2, "ALTER CLUSTER", forwarded=True),
+    _api(31, "DeleteAcls", "security", 1, 3, 2, "ALTER CLUSTER", forwarded=True),
+    _api(32, "DescribeConfigs", "configs", 1, 4, 4,
+        "DESCRIBE_CONFIGS CLUSTER | DESCRIBE_CONFIGS TOPIC | DESCRIBE_CONFIGS GROUP"),
+    _api(33, "AlterConfigs", "configs", 0, 2, 2,
+        "ALTER_CONFIGS CLUSTER | ALTER_CONFIGS TOPIC | ALTER_CONFIGS GROUP", forwarded=True),
+    _api(34, "AlterReplicaLogDirs", "topics", 1, 2, 2, "ALTER CLUSTER"),
+    _api(35, "DescribeLogDirs", "topics", 1, 5, 2, "DESCRIBE CLUSTER"),
+    _api(36, "SaslAuthenticate", "security", 0, 2, 2, "", served=False),
+    _api(37, "CreatePartitions", "topics", 0, 3, 2, "ALTER TOPIC", forwarded=True),
+    _api(42, "DeleteGroups", "groups", 0, 2, 2, "DELETE GROUP"),
+    _api(43, "ElectLeaders", "topics", 0, 2, 2, "ALTER CLUSTER", forwarded=True),
+    _api(44, "IncrementalAlterConfigs", "configs", 0, 1, 1,
+        "ALTER_CONFIGS CLUSTER | ALTER_CONFIGS TOPIC | ALTER_CONFIGS GROUP", forwarded=True),
+    _api(45, "AlterPartitionReassignments", "topics", 0, 1, 0, "ALTER CLUSTER", forwarded=True),
+    _api(46, "ListPartitionReassignments", "topics", 0, 0, 0, "DESCRIBE CLUSTER", forwarded=True),
+    _api(47, "OffsetDelete", "groups", 0, 0, None, "DELETE GROUP, READ TOPIC"),
+    _api(48, "DescribeClientQuotas", "quotas", 0, 1, 1, "DESCRIBE_CONFIGS CLUSTER"),
+    _api(49, "AlterClientQuotas", "quotas", 0, 1, 1, "ALTER_CONFIGS CLUSTER", forwarded=True),
+    _api(50, "DescribeUserScramCredentials", "security", 0, 0, 0, "DESCRIBE CLUSTER"),
+    _api(51, "AlterUserScramCredentials", "security", 0, 0, 0, "ALTER CLUSTER", forwarded=True),
+    _api(55, "DescribeQuorum", "cluster", 0, 2, 0, "DESCRIBE CLUSTER", forwarded=True),
+    _api(56, "AlterPartition", "cluster", 2, 3, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(57, "UpdateFeatures", "cluster", 0, 2, 0, "ALTER CLUSTER", forwarded=True),
+    _api(60, "DescribeCluster", "metadata", 0, 2, 0, ""),
+    _api(61, "DescribeProducers", "data", 0, 0, 0, "READ TOPIC"),
+    _api(64, "UnregisterBroker", "cluster", 0, 0, 0, "ALTER CLUSTER", forwarded=True),
+    _api(65, "DescribeTransactions", "transactions", 0, 0, 0, "DESCRIBE TRANSACTIONAL_ID, DESCRIBE TOPIC"),
+    _api(66, "ListTransactions", "transactions", 0, 2, 0, "DESCRIBE TRANSACTIONAL_ID"),
+    _api(67, "AllocateProducerIds", "cluster", 0, 0, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(68, "ConsumerGroupHeartbeat", "groups", 0, 1, 0, "READ GROUP, DESCRIBE TOPIC"),
+    _api(69, "ConsumerGroupDescribe", "groups", 0, 1, 0, "DESCRIBE GROUP, DESCRIBE TOPIC"),
+    _api(71, "GetTelemetrySubscriptions", "configs", 0, 0, 0, "", served=False),
+    _api(72, "PushTelemetry", "configs", 0, 0, 0, "", served=False),
+    _api(74, "ListConfigResources", "configs", 0, 1, 0, "DESCRIBE_CONFIGS CLUSTER"),
+    _api(75, "DescribeTopicPartitions", "metadata", 0, 0, 0, "DESCRIBE TOPIC"),
+    _api(76, "ShareGroupHeartbeat", "share", 1, 1, 0, "READ GROUP, DESCRIBE TOPIC"),
+    _api(77, "ShareGroupDescribe", "share", 1, 1, 0, "DESCRIBE GROUP, DESCRIBE TOPIC"),
+    _api(78, "ShareFetch", "share", 1, 2, 0, "READ GROUP, READ TOPIC"),
+    _api(79, "ShareAcknowledge", "share", 1, 2, 0, "READ GROUP, READ TOPIC"),
+    _api(83, "InitializeShareGroupState", "share", 0, 0, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(84, "ReadShareGroupState", "share", 0, 0, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(85, "WriteShareGroupState", "share", 0, 1, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(86, "DeleteShareGroupState", "share", 0, 0, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(87, "ReadShareGroupStateSummary", "share", 0, 1, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(90, "DescribeShareGroupOffsets", "share", 0, 1, 0, "DESCRIBE GROUP, DESCRIBE TOPIC"),
+    _api(91, "AlterShareGroupOffsets", "share", 0, 0, 0, "READ GROUP, READ TOPIC"),
+    _api(92, "DeleteShareGroupOffsets", "share", 0, 0, 0, "DELETE GROUP, READ TOPIC"),
+    _api(10000, "ClusterSync", "cluster", 0, 0, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(10001, "Forward", "cluster", 0, 0, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+    _api(10002, "IdentifyBroker", "cluster", 0, 0, 0, "CLUSTER_ACTION CLUSTER", internal=True),
+)
+# fmt: on
+
+APIS: Final[dict[int, Api]] = {api.key: api for api in _TABLE}
 """Every API with declared messages, by key."""
 
 _BY_NAME: Final = {api.name: api for api in APIS.values()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from odradek.protocol import APIS
+
 FORWARD: Final = 10001
-FORWARDED: Final = frozenset({19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64})
-"""What changes the cluster, or is known to its controller alone."""
+FORWARDED: Final = frozenset(api.key for api in APIS.values() if api.forwarded)
 _ALTER_CONFIGS: Final = (33, 44)
 _BROKER_LOGGER: Final = 8
 

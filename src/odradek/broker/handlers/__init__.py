@@ -11,81 +11,8 @@ from typing import Final
 
 from odradek.broker.context import Served
 from odradek.model.lazy import lazy
-from odradek.protocol import Api, api_by_name
+from odradek.protocol import APIS, Api
 
-_NAMES: Final = (
-    "Produce",
-    "Fetch",
-    "ListOffsets",
-    "Metadata",
-    "OffsetCommit",
-    "OffsetFetch",
-    "FindCoordinator",
-    "JoinGroup",
-    "Heartbeat",
-    "LeaveGroup",
-    "SyncGroup",
-    "DescribeGroups",
-    "ListGroups",
-    "ApiVersions",
-    "CreateTopics",
-    "DeleteTopics",
-    "DeleteRecords",
-    "InitProducerId",
-    "OffsetForLeaderEpoch",
-    "AddPartitionsToTxn",
-    "AddOffsetsToTxn",
-    "EndTxn",
-    "WriteTxnMarkers",
-    "TxnOffsetCommit",
-    "DescribeAcls",
-    "CreateAcls",
-    "DeleteAcls",
-    "DescribeConfigs",
-    "AlterConfigs",
-    "AlterReplicaLogDirs",
-    "DescribeLogDirs",
-    "CreatePartitions",
-    "DeleteGroups",
-    "ElectLeaders",
-    "IncrementalAlterConfigs",
-    "AlterPartitionReassignments",
-    "ListPartitionReassignments",
-    "OffsetDelete",
-    "DescribeClientQuotas",
-    "AlterClientQuotas",
-    "DescribeUserScramCredentials",
-    "AlterUserScramCredentials",
-    "DescribeQuorum",
-    "AlterPartition",
-    "UpdateFeatures",
-    "DescribeCluster",
-    "DescribeProducers",
-    "UnregisterBroker",
-    "DescribeTransactions",
-    "ListTransactions",
-    "AllocateProducerIds",
-    "ConsumerGroupHeartbeat",
-    "ConsumerGroupDescribe",
-    "ListConfigResources",
-    "DescribeTopicPartitions",
-    "ShareGroupHeartbeat",
-    "ShareGroupDescribe",
-    "ShareFetch",
-    "ShareAcknowledge",
-    "InitializeShareGroupState",
-    "ReadShareGroupState",
-    "WriteShareGroupState",
-    "DeleteShareGroupState",
-    "ReadShareGroupStateSummary",
-    "DescribeShareGroupOffsets",
-    "AlterShareGroupOffsets",
-    "DeleteShareGroupOffsets",
-    "ClusterSync",
-    "Forward",
-    "IdentifyBroker",
-)
-"""Every API that has a handler, by key."""
 DATA_PATH: Final = (
     "ApiVersions",
     "Metadata",
@@ -101,7 +28,7 @@ class Handlers(Mapping[int, Served]):
     """Handlers by API key."""
 
     def __init__(self) -> None:
-        self._apis = {api.key: api for api in map(api_by_name, _NAMES)}
+        self._apis = {api.key: api for api in APIS.values() if api.served}
         self._loaded: dict[int, Served] = {}
 
     def __getitem__(self, api_key: int) -> Served:
