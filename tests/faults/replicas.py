@@ -6,11 +6,11 @@ import hashlib
 from pathlib import Path
 
 
-def differing_replicas(homes: list[Path], topic: str, partitions: int) -> list[str]:
+def differing_replicas(placement: list[Path], topic: str, partitions: int) -> list[str]:
     """The partitions whose batches are not the same on all brokers; segments may begin at different offsets."""
     found = []
     for index in range(partitions):
-        digests = {home.name: _digest(home / f"{topic}-{index}") for home in homes}
+        digests = {home.name: _digest(home / f"{topic}-{index}") for home in placement}
         if len(set(digests.values())) != 1:
             sizes = {name: size for name, (size, _) in digests.items()}
             found.append(f"{topic}-{index}: {sizes}")

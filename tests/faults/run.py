@@ -141,9 +141,9 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
         counts = {_TOPIC: terms.partitions}
         if result.work is not None:
             counts |= {SOURCE: PARTITIONS, COPIES: PARTITIONS}
-        homes = [broker.terms.directory for broker in site.fleet.brokers]
+        placement = [broker.terms.directory for broker in site.fleet.brokers]
         result.differing = [
-            found for name, count in counts.items() for found in differing_replicas(homes, name, count)
+            found for name, count in counts.items() for found in differing_replicas(placement, name, count)
         ]
     return result
 

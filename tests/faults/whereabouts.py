@@ -7,7 +7,7 @@ import threading
 import traceback
 
 
-def whereabouts(thread: threading.Thread) -> str | None:
+def coordinator_of(thread: threading.Thread) -> str | None:
     """Its name and its innermost lines; None once it has ended."""
     frame = sys._current_frames().get(thread.ident or 0)
     if not thread.is_alive() or frame is None:

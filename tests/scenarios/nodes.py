@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from odradek.broker.context import Parts
+from odradek.broker.context import BrokerContext
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.handlers import Handlers
-from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.cluster import ReplicationConfig
@@ -27,12 +27,12 @@ from odradek.net.peers import Peers
 from odradek.net.server import Server
 from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.in_sync import IsrAnswer, IsrProposal
-from odradek.replication.partition import Membership, Partition
+from odradek.replication.partition import Partition, ReplicationContext
 from odradek.replication.replica_fetchers import ReplicaFetchers
 from odradek.runtime.real import real_runtime
 from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 
 NOW_MS = 1_700_000_000_000
 TOPIC = "t"
@@ -134,9 +134,9 @@ class Node:
 
     async def start(self) -> None:
         self.epoch += 10
-        self.directories = LogDirectories.open(self.runtime, self.config.storage.log_dirs, node_id=self.me)
-        member = Membership(broker_id=BrokerId(self.me), lag_s_max=30.0, proposals=self.controller)
-        self.replicas = Replicas(
+        self.directories = LogManager.open(self.runtime, self.config.storage.log_dirs, node_id=self.me)
+        member = ReplicationContext(broker_id=BrokerId(self.me), lag_s_max=30.0, proposals=self.controller)
+        self.replicas = ReplicaManager(
             self.runtime,
             self.directories,
             me=BrokerId(self.me),
@@ -165,7 +165,7 @@ class Node:
         )
         self.cluster = SimpleNamespace(image=self.controller.image(), leads=True)
         self.sessions = FetchSessions(slots=100, eviction_seconds=120.0, chance=self.runtime.entropy.uniform)
-        parts = Parts(
+        parts = BrokerContext(
             config=self.config,
             runtime=self.runtime,
             cluster=cast(Any, self.cluster),

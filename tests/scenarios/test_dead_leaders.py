@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.context import Circumstances
+from odradek.broker.context import RequestContext
 from odradek.broker.handlers.metadata import metadata
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.model.errors import ErrorCode
@@ -119,7 +119,7 @@ async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
     loop = asyncio.get_running_loop()
     listener = SimpleNamespace(broker_id=BrokerId(1), advertised=("here", 1), name="PLAINTEXT")
     connection: Any = SimpleNamespace(listener=listener, local_host="127.0.0.1")
-    circumstances = Circumstances(connection=connection, api_version=12, client_id="")
+    circumstances = RequestContext(connection=connection, api_version=12, client_id="")
 
     def lost() -> (
         None

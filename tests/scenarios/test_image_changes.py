@@ -139,7 +139,7 @@ async def test_a_topic_that_is_deleted_while_it_is_being_opened_leaves_nothing(
         gate.opened.set()
         assert pending is not None
         await pending
-        await until(lambda: a.directories.home_of(SLOW) is None, "its log is deleted")
+        await until(lambda: a.directories.log_directory_of(SLOW) is None, "its log is deleted")
         assert a.led == []
         with pytest.raises(KafkaError) as refused:
             a.replicas.replica(OTHER, 0)

@@ -46,7 +46,7 @@ class Producer:
         self.name = name
         self.producer_id = self.epoch = -1
 
-    async def patiently(self, name: str, version: int, request: Any) -> Any:
+    async def until_timeout(self, name: str, version: int, request: Any) -> Any:
         async with asyncio.timeout(20):
             while (response := await self.wire.call(name, version, request)).error_code in BUSY:
                 await asyncio.sleep(0.01)
@@ -54,7 +54,7 @@ class Producer:
 
     async def init(self) -> None:
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=60_000)
-        response = await self.patiently("InitProducerId", 4, request)
+        response = await self.until_timeout("InitProducerId", 4, request)
         assert response.error_code == 0
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
@@ -67,7 +67,7 @@ class Producer:
                 producer_epoch=self.epoch,
                 group_id="g",
             )
-            assert (await self.patiently("AddOffsetsToTxn", 3, request)).error_code == 0
+            assert (await self.until_timeout("AddOffsetsToTxn", 3, request)).error_code == 0
 
     async def send(self, offset: int, *, topic: str = "t", partition: int = 0, **changes: Any) -> ErrorCode:
         one = TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
@@ -94,7 +94,7 @@ class Producer:
             committed=committed,
         )
         version = 5 if self.version >= ADDS_BY_ITSELF else 3
-        response = await self.patiently("EndTxn", version, request)
+        response = await self.until_timeout("EndTxn", version, request)
         assert response.error_code == 0
         if version >= 5:
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch

@@ -31,7 +31,7 @@ from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorR
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.records import split_batches
 from odradek.runtime.real import PosixFile
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 
 UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 12, 100
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, INVALID_COMMIT_OFFSET_SIZE = 22, 25, 69, 28
@@ -288,15 +288,15 @@ async def test_offsets_do_not_outlive_a_topic_that_is_made_anew_before_anybody_s
     await offsets.create("t")
     await offsets.commit("t", 0, 7)
     busy, done = asyncio.Event(), asyncio.Event()
-    open_log = LogDirectories.open_log
+    open_log = LogManager.open_log
 
-    async def slowly(self: LogDirectories, name: TopicPartition, *args: Any, **options: Any) -> Any:
+    async def slowly(self: LogManager, name: TopicPartition, *args: Any, **options: Any) -> Any:
         if name.topic == "slow":
             busy.set()
             await done.wait()
         return await open_log(self, name, *args, **options)
 
-    monkeypatch.setattr(LogDirectories, "open_log", slowly)
+    monkeypatch.setattr(LogManager, "open_log", slowly)
     wires = [await scene.connect() for _ in range(3)]
     asked = [asyncio.ensure_future(wires[0].create("slow"))]
     await busy.wait()

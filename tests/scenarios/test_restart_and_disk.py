@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
@@ -117,12 +117,12 @@ async def test_a_failed_fsync_takes_the_directory_offline_for_good(
     wire = await scene.connect()
     await wire.create("a")
     await wire.create("b")
-    homes = {name: first if (first / f"{name}-0").exists() else second for name in ("a", "b")}
-    assert homes["a"] != homes["b"], "two directories share the partitions"
+    placement = {name: first if (first / f"{name}-0").exists() else second for name in ("a", "b")}
+    assert placement["a"] != placement["b"], "two directories share the partitions"
     real_sync = PosixFile.sync
 
     def sync(self: PosixFile) -> None:
-        if self._path.startswith(str(homes["a"])):
+        if self._path.startswith(str(placement["a"])):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real_sync(self)
 
@@ -160,11 +160,11 @@ async def test_a_part_that_fails_to_stop_keeps_no_other_from_stopping(
     await wire.create("t")
     await wire.produce("t", [b"x"])
 
-    async def fail(_: Replicas) -> None:
+    async def fail(_: ReplicaManager) -> None:
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Replicas, "close", fail)
+        patch.setattr(ReplicaManager, "close", fail)
         with pytest.raises(RuntimeError, match="a bug"):
             await broker.stop()
     other = type(scene)(scene.directory)
@@ -176,15 +176,15 @@ async def test_a_part_that_fails_to_stop_keeps_no_other_from_stopping(
 async def test_who_stops_a_broker_that_is_stopping_waits_for_its_end(
     scene: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closes, ended = Replicas.close, False
+    closes, ended = ReplicaManager.close, False
 
-    async def close(replicas: Replicas) -> None:
+    async def close(replicas: ReplicaManager) -> None:
         nonlocal ended
         await asyncio.sleep(0)
         await closes(replicas)
         ended = True
 
-    monkeypatch.setattr(Replicas, "close", close)
+    monkeypatch.setattr(ReplicaManager, "close", close)
     broker = await scene.start()
     first = asyncio.ensure_future(broker.stop())
     await asyncio.sleep(0)
@@ -199,13 +199,13 @@ async def test_work_in_the_background_comes_to_its_end_before_what_it_works_on_i
     rounds: list[str] = []
     begun = asyncio.Event()
 
-    async def write(_: Replicas) -> None:
+    async def write(_: ReplicaManager) -> None:
         rounds.append("begun")
         begun.set()
         await asyncio.sleep(0.05)
         rounds.append("ended")
 
-    monkeypatch.setattr(Replicas, "write_checkpoints", write)
+    monkeypatch.setattr(ReplicaManager, "write_checkpoints", write)
     broker = await scene.start(log_flush_offset_checkpoint_interval_ms="1")
     async with asyncio.timeout(20):
         await begun.wait()
@@ -216,11 +216,11 @@ async def test_work_in_the_background_comes_to_its_end_before_what_it_works_on_i
 async def test_background_work_that_fails_is_tried_again(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = asyncio.Semaphore(0)
 
-    async def write(_: Replicas) -> None:
+    async def write(_: ReplicaManager) -> None:
         failed.release()
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Replicas, "write_checkpoints", write)
+    monkeypatch.setattr(ReplicaManager, "write_checkpoints", write)
     await scene.start(log_flush_offset_checkpoint_interval_ms="1")
     async with asyncio.timeout(20):
         await failed.acquire()

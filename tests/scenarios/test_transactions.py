@@ -32,7 +32,7 @@ from odradek.protocol.messages.transactions.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from odradek.records import data_batches, decode_batch, split_batches
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.transactions.markers import MarkerBatch
 
 READ_COMMITTED = 1
@@ -57,7 +57,7 @@ class Producer:
         fields: dict[str, Any] = {"transactional_id": self.name, "transaction_timeout_ms": 60_000} | changes
         if expected:
             fields |= {"producer_id": self.producer_id, "producer_epoch": self.epoch}
-        response = await self.patiently(
+        response = await self.until_timeout(
             lambda: self.wire.call("InitProducerId", version, InitProducerIdRequest(**fields))
         )
         if response.error_code == 0:
@@ -65,7 +65,7 @@ class Producer:
             self.sequences.clear()
         return ErrorCode.of(response.error_code)
 
-    async def patiently(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def until_timeout(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Until the coordinator is there, and done with what was before."""
         async with asyncio.timeout(20):
             while (response := await call()).error_code in BUSY:
@@ -136,7 +136,7 @@ class Producer:
 
     async def end(self, *, commit: bool = True, request: EndTxnRequest | None = None) -> ErrorCode:
         asked = request or self.end_request(commit=commit)
-        response = await self.patiently(lambda: self.wire.call("EndTxn", self.end_version, asked))
+        response = await self.until_timeout(lambda: self.wire.call("EndTxn", self.end_version, asked))
         if response.error_code == 0 and self.end_version >= EPOCHS:
             if response.producer_epoch != self.epoch:
                 self.sequences.clear()
@@ -749,14 +749,14 @@ async def test_a_transaction_is_ended_in_a_partition_whose_topic_is_just_being_m
 ) -> None:
     """It is led already, and the image that holds it is shown only once all is open: it must not count as deleted."""
     others_open = asyncio.Event()
-    open_log = LogDirectories.open_log
+    open_log = LogManager.open_log
 
-    async def slowly(self: LogDirectories, name: TopicPartition, *args: Any, **options: Any) -> Any:
+    async def slowly(self: LogManager, name: TopicPartition, *args: Any, **options: Any) -> Any:
         if name == ("made", 1):
             await others_open.wait()
         return await open_log(self, name, *args, **options)
 
-    monkeypatch.setattr(LogDirectories, "open_log", slowly)
+    monkeypatch.setattr(LogManager, "open_log", slowly)
     producer = await producer_of(wire, version=EPOCHS)
     creating = asyncio.ensure_future((await scene.connect()).create("made", partitions=2))
     await until(lambda: TopicPartition("made", 0) in scene.broker._replicas._partitions)

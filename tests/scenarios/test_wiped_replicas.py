@@ -32,7 +32,7 @@ async def test_a_wiped_replica_outside_the_isr_does_not_rank_with_those_that_hav
         controller.has(led_by(0, 0, 1))
         await controller.tell()
         await a.append_acknowledged(5)
-        await b.replicas.note_made_logs()
+        await b.replicas.record_created_logs()
         controller.grants = False
         await controller.elect(0, isr=(0,))
         await wipe(b)
@@ -54,7 +54,7 @@ async def test_a_note_that_a_full_disk_kept_as_it_was_goes_when_the_replica_is_i
         controller.has(led_by(0, 0, 1))
         await controller.tell()
         await a.append_acknowledged(5)
-        await b.replicas.note_made_logs()
+        await b.replicas.record_created_logs()
         await wipe(b)
         await b.start()
         await controller.tell(0, 1)

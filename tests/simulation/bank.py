@@ -34,14 +34,14 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.log import log as log_module
-from odradek.storage.log.active_segment import Tail
+from odradek.storage.log.active_segment import ActiveSegment
 from odradek.storage.log.file_removal import RemovalJob
 from odradek.storage.log.flush_jobs import Durability, FlushJob
 from odradek.storage.log.log import Log
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.producers import replay as producer_replay
 from odradek.storage.producers import snapshot as producer_snapshot
-from odradek.storage.producers.open_transactions import Transactions
+from odradek.storage.producers.open_transactions import LogTransactions
 from odradek.storage.producers.producer_state import Producers, ProducerState, check_marker
 from odradek.storage.producers.replay import replay_segment
 from odradek.storage.producers.verification import Verifications
@@ -253,9 +253,9 @@ def producers_not_replayed() -> Patches:
 
 @mutant("after a failed write the next one goes behind what is left of it")
 def append_after_failed_write() -> Patches:
-    real = Tail.write
+    real = ActiveSegment.write
 
-    def write(self: Tail, *arguments: Any) -> Segment:
+    def write(self: ActiveSegment, *arguments: Any) -> Segment:
         try:
             return real(self, *arguments)
         except Exception:
@@ -264,8 +264,8 @@ def append_after_failed_write() -> Patches:
             active.size_bytes = active.log_file.length()
             raise
 
-    yield patch.object(Tail, "write", write)
-    yield patch.object(Tail, "_cut_back", lambda self, segment: None)
+    yield patch.object(ActiveSegment, "write", write)
+    yield patch.object(ActiveSegment, "_cut_back", lambda self, segment: None)
 
 
 @mutant("a failed write is counted as written: its offsets are used up")
@@ -337,18 +337,18 @@ def transaction_index_not_synced() -> Patches:
 
 @mutant("readers of committed records are not stopped by an open transaction")
 def stable_past_an_open_transaction() -> Patches:
-    yield patch.object(Transactions, "stable_below", lambda self, high_watermark: high_watermark)
+    yield patch.object(LogTransactions, "stable_below", lambda self, high_watermark: high_watermark)
 
 
 @mutant("a transaction counts as decided while a crash could still undo its marker")
 def stable_past_a_marker_in_doubt() -> Patches:
-    real = Transactions.end
+    real = LogTransactions.end
 
-    def end(self: Transactions, ended: Any) -> None:
+    def end(self: LogTransactions, ended: Any) -> None:
         real(self, ended)
         self.forget_decided()
 
-    yield patch.object(Transactions, "end", end)
+    yield patch.object(LogTransactions, "end", end)
 
 
 @mutant("the marker of a coordinator that was replaced is taken")

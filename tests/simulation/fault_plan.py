@@ -14,7 +14,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import (
     GROWING,
     SYNCS,
@@ -24,6 +23,7 @@ from odradek.testing.sim.disk_faults import (
     DiskFault,
     FailAt,
 )
+from odradek.testing.sim.entropy import stream
 
 _POINT_MAX: Final = 250
 _ERRORS: Final = {"eio": errno.EIO, "enospc": errno.ENOSPC}

@@ -14,7 +14,7 @@ from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, decode_batch, split_batches
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import Log
 from odradek.storage.log.results import AppendResult
 from odradek.testing.sim import (
@@ -233,7 +233,7 @@ def test_a_new_data_directory_survives_a_power_cut_with_what_was_acknowledged_in
             host = world.host("broker")
 
             async def write(host=host) -> int:  # type: ignore[no-untyped-def]
-                directories = LogDirectories.open(host.life.runtime, ["/var/lib/new"], node_id=1)
+                directories = LogManager.open(host.life.runtime, ["/var/lib/new"], node_id=1)
                 log = await directories.open_log(PARTITION, UUID(int=1), CONFIG)
                 append(log, "r0")
                 job = log.flush_job()
@@ -243,7 +243,7 @@ def test_a_new_data_directory_survives_a_power_cut_with_what_was_acknowledged_in
                 return int(log.flushed_offset)
 
             async def look(host=host) -> int:  # type: ignore[no-untyped-def]
-                directories = LogDirectories.open(host.life.runtime, ["/var/lib/new"], node_id=1)
+                directories = LogManager.open(host.life.runtime, ["/var/lib/new"], node_id=1)
                 return int((await directories.open_log(PARTITION, UUID(int=1), CONFIG)).end_offset)
 
             host.boot()

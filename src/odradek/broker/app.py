@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.cluster.endpoints import registration
 from odradek.broker.cluster.link import ClusterLink
-from odradek.broker.context import Parts
+from odradek.broker.context import BrokerContext
 from odradek.broker.coordinators.producer_ids import BlocksOfController, ProducerIds
-from odradek.broker.coordinators.runtime import Coordinators
+from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.handlers import DATA_PATH, Handlers
-from odradek.broker.replicas.log_dir_moves import LogMoves
-from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.replicas.log_dir_moves import LogDirMoves
+from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.replicas.wiring import Proposals, fetchers
 from odradek.broker.stores import OpenRegistry, open_stores
 from odradek.broker.throttling import quota_terms
+from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller import Controller
 from odradek.cluster.documents import BROKER
 from odradek.cluster.image import (
@@ -32,11 +33,10 @@ from odradek.cluster.image import (
     TRANSACTION_STATE,
     ClusterImage,
 )
+from odradek.cluster.maintenance import policy_of
 from odradek.cluster.planning import ClusterDefaults
-from odradek.cluster.standing import TopicRules
 from odradek.cluster.store import ClusterStore
 from odradek.cluster.sync import BrokerReport
-from odradek.cluster.upkeep import policy_of
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
@@ -48,11 +48,11 @@ from odradek.net.server import Server
 from odradek.protocol import api_by_name
 from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term
-from odradek.replication.partition import Membership as ReplicaMembership
+from odradek.replication.partition import ReplicationContext as ReplicaMembership
 from odradek.runtime.ports import Runtime
 from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -93,18 +93,18 @@ class Broker:
         self._returning: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._ending = asyncio.Lock()
-        self._directories: LogDirectories | None = None
+        self._directories: LogManager | None = None
         self._registry: Registry | None = None
         self._identity: DiskIdentity | None = None
         """Once this broker is registered."""
         self._seen_end_offsets = 0
         self._cluster: ClusterLink | None = None
-        self._replicas: Replicas | None = None
+        self._replicas: ReplicaManager | None = None
         self._server: Server | None = None
-        self._parts: Parts | None = None
+        self._parts: BrokerContext | None = None
         self._proposals: Proposals | None = None
         self._producer_ids: ProducerIds | None = None
-        self._coordinators = Coordinators()
+        self._coordinators = CoordinatorRuntime()
         self._handlers = Handlers()
         self.turns = Turns(runtime.clock.monotonic)
         """The event loop, as long work shares it."""
@@ -151,7 +151,7 @@ class Broker:
         config = self._with_dynamic(image)
         proposals = self._proposals = Proposals(cluster, me, self._handlers.__getitem__, self._wired)
         lag_s_max = config.replication.replica_lag_time_max_ms / 1000
-        replicas = self._replicas = Replicas(
+        replicas = self._replicas = ReplicaManager(
             runtime,
             directories,
             me=me,
@@ -159,12 +159,12 @@ class Broker:
             member=ReplicaMembership(broker_id=me, lag_s_max=lag_s_max, proposals=proposals),
         )
         replicas.expect_following(lambda: fetchers(runtime, cluster, me, self._current_config))
-        coordinators = self._coordinators = Coordinators()
+        coordinators = self._coordinators = CoordinatorRuntime()
         coordinators.ask_peer = cluster.ask
         replicas.announce(on_led=coordinators.led, on_lost=coordinators.lost)
         producer_ids = self._producer_ids = ProducerIds(_blocks(cluster, me).allocate)
         self._expect_coordinators(coordinators, cluster, replicas, producer_ids)
-        self._parts = Parts(
+        self._parts = BrokerContext(
             config=config,
             runtime=runtime,
             cluster=cluster,
@@ -177,7 +177,7 @@ class Broker:
             producer_ids=producer_ids,
             coordinators=coordinators,
             quotas=Quotas(quota_terms(config)),
-            moves=LogMoves(replicas, runtime.offload),
+            moves=LogDirMoves(replicas, runtime.offload),
             turns=self.turns,
         )
         self._parts.quotas.update(image.client_quotas)
@@ -207,7 +207,7 @@ class Broker:
         )
 
     async def _join(
-        self, cluster: ClusterLink, registry: Registry, directories: LogDirectories, identity: DiskIdentity
+        self, cluster: ClusterLink, registry: Registry, directories: LogManager, identity: DiskIdentity
     ) -> None:
         config = self._config
         me = registration(config, self.addresses, directory_id=_directory_id(directories))
@@ -233,7 +233,7 @@ class Broker:
                 apply=cluster.decided,
                 term=term,
                 clock=self._runtime.clock,
-                upkeep=lambda: policy_of(self._current_config()),
+                maintenance=lambda: policy_of(self._current_config()),
                 known=cluster.image if cluster.has_applied else None,
             )
 
@@ -261,15 +261,15 @@ class Broker:
             opening=replicas.opening,
         )
 
-    def _wired(self) -> Parts:
+    def _wired(self) -> BrokerContext:
         assert self._parts is not None, "the broker has not started"
         return self._parts
 
     def _expect_coordinators(
         self,
-        coordinators: Coordinators,
+        coordinators: CoordinatorRuntime,
         cluster: ClusterLink,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         producer_ids: ProducerIds,
     ) -> None:
         runtime, config = self._runtime, self._current_config
@@ -295,7 +295,7 @@ class Broker:
         coordinators.expect(SHARE_GROUP_STATE, shares)
         coordinators.expect(TRANSACTION_STATE, transactions)
 
-    async def _listen(self, parts: Parts) -> None:
+    async def _listen(self, parts: BrokerContext) -> None:
         config = parts.config
         server = self._server = Server(
             dispatcher := Dispatcher(parts, self._handlers, parts.quotas),
@@ -402,7 +402,7 @@ class Broker:
             await shares.topics_deleted(frozenset(before.topics[name].topic_id for name in gone))
         return logs
 
-    async def _reconfigure(self, parts: Parts, image: ClusterImage) -> None:
+    async def _reconfigure(self, parts: BrokerContext, image: ClusterImage) -> None:
         try:
             config = self._with_dynamic(image)
         except OdradekError as error:  # the controller took what this broker, with its own file, cannot
@@ -447,7 +447,7 @@ class Broker:
 
     # -- the clockwork
 
-    def _start_background(self, config: BrokerConfig, replicas: Replicas) -> None:
+    def _start_background(self, config: BrokerConfig, replicas: ReplicaManager) -> None:
         every: list[tuple[str, float | Callable[[], float], Callable[[], Awaitable[None]]]] = [
             ("retention", config.storage.log_retention_check_interval_ms / 1000, replicas.apply_retention),
             (
@@ -457,7 +457,7 @@ class Broker:
             ),
             ("extents", _EXTENTS_SECONDS, replicas.write_extents),
             ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
-            ("made logs", _MADE_LOGS_SECONDS, replicas.note_made_logs),
+            ("made logs", _MADE_LOGS_SECONDS, replicas.record_created_logs),
             ("compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, replicas.compact),
             ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
             (
@@ -532,7 +532,7 @@ def _dynamic(config: BrokerConfig, image: ClusterImage) -> tuple[Mapping[str, st
     return image.broker_configs, image.resource_configs.get((BROKER, str(config.server.node_id)), {})
 
 
-def _pace(parts: Parts, host: str) -> tuple[float, bool]:
+def _pace(parts: BrokerContext, host: str) -> tuple[float, bool]:
     """How long a new connection must wait, and whether it is closed then (KIP-612)."""
     if not parts.quotas.limits_connections:
         return 0.0, False
@@ -587,7 +587,7 @@ async def _first_image(registry: Registry, cluster_id: str) -> ClusterImage:
     )
 
 
-def _directory_id(directories: LogDirectories) -> str:
+def _directory_id(directories: LogManager) -> str:
     identity = directories.all()[0].read_identity()
     assert identity is not None, "it was written when the directories were opened"
     return identity.directory_id

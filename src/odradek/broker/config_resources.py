@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from odradek.broker.context import Parts
+from odradek.broker.context import BrokerContext
 from odradek.cluster.documents import BROKER, RESOURCE_CONFIGS
 from odradek.cluster.image import ResourceConfigs, TopicImage
 from odradek.config.broker import BROKER_SETTINGS
@@ -56,7 +56,7 @@ class IncrementalEntry(Entry, Protocol):
     def config_operation(self) -> int: ...
 
 
-def topic_resource(parts: Parts, name: str) -> TopicImage:
+def topic_resource(parts: BrokerContext, name: str) -> TopicImage:
     check_topic_name(name)
     topic = parts.image.topics.get(name)
     if topic is None:
@@ -64,7 +64,7 @@ def topic_resource(parts: Parts, name: str) -> TopicImage:
     return topic
 
 
-def broker_resource(parts: Parts, name: str) -> None:
+def broker_resource(parts: BrokerContext, name: str) -> None:
     """Check that the name is this broker's id, or "" for the default of all brokers."""
     if name not in ("", str(parts.config.server.node_id)):
         raise KafkaError(
@@ -73,7 +73,7 @@ def broker_resource(parts: Parts, name: str) -> None:
         )
 
 
-def _check_known(parts: Parts, name: str) -> None:
+def _check_known(parts: BrokerContext, name: str) -> None:
     """Check that the name is the id of a broker that lives, or holds replicas."""
     brokers = {str(broker.broker_id) for broker in parts.image.brokers}
     if name not in brokers and not _holds_replicas(parts, name):
@@ -83,7 +83,7 @@ def _check_known(parts: Parts, name: str) -> None:
         )
 
 
-def _holds_replicas(parts: Parts, name: str) -> bool:
+def _holds_replicas(parts: BrokerContext, name: str) -> bool:
     return any(
         name in map(str, partition.replicas)
         for topic in parts.image.topics.values()
@@ -91,7 +91,7 @@ def _holds_replicas(parts: Parts, name: str) -> bool:
     )
 
 
-def logger_resource(parts: Parts, name: str) -> None:
+def logger_resource(parts: BrokerContext, name: str) -> None:
     """Check that the name is this broker's id: loggers belong to one process."""
     if name != str(parts.config.server.node_id):
         raise KafkaError(
@@ -139,7 +139,7 @@ def each_once(resources: Iterable[R]) -> list[tuple[R, KafkaError | None]]:
     ]
 
 
-async def alter(parts: Parts, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
+async def alter(parts: BrokerContext, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
     """Carry out a change of one resource's settings, or raise a `KafkaError` that says why not."""
     if kind == TOPIC:
         if not name:
@@ -166,7 +166,7 @@ async def alter(parts: Parts, kind: int, name: str, change: Change, *, validate_
         raise unsupported(kind)
 
 
-async def _alter_all_brokers(parts: Parts, change: Change, *, validate_only: bool) -> None:
+async def _alter_all_brokers(parts: BrokerContext, change: Change, *, validate_only: bool) -> None:
     def checked(before: Mapping[str, str]) -> Mapping[str, str]:
         after = change(before)
         _reconfigure(parts, after, parts.config.dynamic)
@@ -176,7 +176,7 @@ async def _alter_all_brokers(parts: Parts, change: Change, *, validate_only: boo
 
 
 async def _alter_named(
-    parts: Parts,
+    parts: BrokerContext,
     resource: tuple[int, str],
     change: Change,
     check: Callable[[Mapping[str, str]], None],
@@ -196,11 +196,11 @@ async def _alter_named(
     await parts.controller.alter(RESOURCE_CONFIGS, changed, validate_only=validate_only)
 
 
-def _check_broker(parts: Parts, configs: Mapping[str, str]) -> None:
+def _check_broker(parts: BrokerContext, configs: Mapping[str, str]) -> None:
     _reconfigure(parts, parts.config.dynamic_defaults, configs)
 
 
-def _reconfigure(parts: Parts, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
+def _reconfigure(parts: BrokerContext, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
     try:
         parts.config.reconfigured(defaults, own)
     except ConfigError as error:
@@ -211,7 +211,7 @@ def _reconfigure(parts: Parts, defaults: Mapping[str, str], own: Mapping[str, st
             _log.warning("broker_setting_without_effect", key=key, meaning=meaning)
 
 
-def _check_group(parts: Parts, configs: Mapping[str, str]) -> None:
+def _check_group(parts: BrokerContext, configs: Mapping[str, str]) -> None:
     try:
         check_group(configs, parts.config)
     except ConfigError as error:
@@ -228,7 +228,7 @@ def _check_client_metrics(configs: Mapping[str, str]) -> None:
 
 
 def alter_loggers(
-    parts: Parts, name: str, entries: Iterable[IncrementalEntry], *, validate_only: bool
+    parts: BrokerContext, name: str, entries: Iterable[IncrementalEntry], *, validate_only: bool
 ) -> None:
     """Set and give back levels of loggers, all of them or none (KIP-412). They last until a restart, as in Kafka."""
     logger_resource(parts, name)

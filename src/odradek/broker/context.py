@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.broker.fetch.sessions import FetchSessions
-from odradek.broker.replicas.log_dir_moves import LogMoves
-from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.replicas.log_dir_moves import LogDirMoves
+from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import (
     CONSUMER_OFFSETS,
@@ -28,25 +28,25 @@ from odradek.security.principals import ANONYMOUS
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
-    from odradek.broker.coordinators.runtime import Coordinators
+    from odradek.broker.coordinators.runtime import CoordinatorRuntime
     from odradek.broker.share.partitions import SharePartitions
     from odradek.groups.service import GroupService
-    from odradek.transactions.service import Transactions
+    from odradek.transactions.service import TransactionCoordinator
 
 
 @dataclass(slots=True, kw_only=True)
-class Parts:
+class BrokerContext:
     """The broker's parts, wired by `app.py`. `config` is replaced when a dynamic setting changes."""
 
     config: BrokerConfig
     runtime: Runtime
     cluster: ClusterLink
-    replicas: Replicas
+    replicas: ReplicaManager
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
-    coordinators: Coordinators
+    coordinators: CoordinatorRuntime
     quotas: Quotas
-    moves: LogMoves
+    moves: LogDirMoves
     turns: Turns
     """For handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
@@ -69,8 +69,8 @@ class Parts:
         return service
 
     @property
-    def transactions(self) -> Transactions:
-        service: Transactions = self.coordinators.service(TRANSACTION_STATE)
+    def transactions(self) -> TransactionCoordinator:
+        service: TransactionCoordinator = self.coordinators.service(TRANSACTION_STATE)
         return service
 
     @property
@@ -80,7 +80,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class RequestContext:
     """Who asks, over which connection, in which version of the API."""
 
     connection: Connection
@@ -102,18 +102,18 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HeldResponse:
     """A response that comes later, before which no other request of the connection is served."""
 
     response: Awaitable[Message | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ApiHandler:
     """An API of this broker: `handle` returns the response, a promise of it, or None for no response (acks=0)."""
 
     api_key: int
-    handle: Callable[[Parts, Circumstances, Any], Message | Awaitable[Message] | Holding | None]
+    handle: Callable[[BrokerContext, RequestContext, Any], Message | Awaitable[Message] | HeldResponse | None]
     is_quick: bool = False
     """Whether `handle` is a coroutine that most often ends without waiting, and waits for nothing but its turns (`Turn`) before
     it waits for anything else: its first step is made outside a task, so it must not ask for the current one. Later requests of

@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.cluster.forwarded_apis import FORWARDED, is_local
-from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.refusals import UnfitResponse, log_refusals
 from odradek.broker.throttling import Charge
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.lazy import lazy
-from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
+from odradek.net.connection import Chunks, Connection, HeldReply, PeerError, Reply
 from odradek.protocol import (
     APIS,
     Api,
@@ -51,11 +51,13 @@ _FEW_ELEMENTS: Final = 1000
 class Dispatcher:
     """The `RequestHandler` of the network layer."""
 
-    def __init__(self, parts: Parts, served: Mapping[int, Served], quotas: Quotas | None = None) -> None:
+    def __init__(
+        self, parts: BrokerContext, served: Mapping[int, ApiHandler], quotas: Quotas | None = None
+    ) -> None:
         self._parts = parts
         self._quotas = quotas or Quotas()
         self._served = served
-        self._routes: dict[int, tuple[Api, Served]] = {}
+        self._routes: dict[int, tuple[Api, ApiHandler]] = {}
         self._for_brokers = parts.config.network.inter_broker_listener_name
         """Where brokers are served, if not everywhere."""
 
@@ -71,7 +73,7 @@ class Dispatcher:
             request, _ = decode(api.request, version, frame, position, _FEW_ELEMENTS)
         except TooManyElements:
             # Held: what the connection asks next must not overtake this.
-            return Held(self._handle_large(connection, header, frame, position))
+            return HeldReply(self._handle_large(connection, header, frame, position))
         return self._handle(connection, header, request, frame)
 
     async def _handle_large(
@@ -108,7 +110,7 @@ class Dispatcher:
     ) -> Reply:
         served = self._routes[header.api_key][1]
         version = header.api_version
-        circumstances = Circumstances(
+        circumstances = RequestContext(
             connection=connection, api_version=version, client_id=header.client_id or ""
         )
         if self._quotas.active and connection.client_software[0] != BROKER_SOFTWARE:
@@ -124,9 +126,9 @@ class Dispatcher:
         if isinstance(response, asyncio.Future):
             encode = partial(self._encoded, connection, header, charge)
             later = _encoded_later(response, encode)
-            return Held(later) if served.holds else later
-        if isinstance(response, Holding):
-            return Held(self._finish(response.response, connection, header, charge))
+            return HeldReply(later) if served.holds else later
+        if isinstance(response, HeldResponse):
+            return HeldReply(self._finish(response.response, connection, header, charge))
         if isinstance(response, Awaitable):
             if charge is None and served.is_quick:
                 return self._begun(response, connection, header)
@@ -140,7 +142,7 @@ class Dispatcher:
             wanted = response.send(None)
         except StopIteration as end:
             return self._encoded(connection, header, None, end.value)
-        return Held(self._finish(Begun(response, wanted), connection, header, None))
+        return HeldReply(self._finish(Begun(response, wanted), connection, header, None))
 
     def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Reply:
         answer = broker_only_apis.refusal(api)
@@ -163,7 +165,7 @@ class Dispatcher:
             request = await large_messages.read(self._parts, header, frame, position)
         return await _settled(self._serve(connection, header, request, len(frame)))
 
-    def _route(self, api_key: int) -> tuple[Api, Served]:
+    def _route(self, api_key: int) -> tuple[Api, ApiHandler]:
         if api_key not in self._served:
             name = APIS[api_key].name if api_key in APIS else "unknown"
             raise PeerError(f"API {api_key} ({name}) is not served by this broker")
@@ -189,7 +191,7 @@ class Dispatcher:
 
     def _encoded(
         self, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message
-    ) -> Chunks | Held:
+    ) -> Chunks | HeldReply:
         """The response's bytes; what it refuses goes into the log."""
         key, version = header.api_key, header.api_version
         api = APIS[key].name
@@ -202,7 +204,7 @@ class Dispatcher:
                 )
                 chunks = charge.encoded(version, message, encode)
         except TooManyElements:
-            return Held(large_messages.write(self._parts, connection, header, charge, message))
+            return HeldReply(large_messages.write(self._parts, connection, header, charge, message))
         except OdradekError as error:
             raise UnfitResponse(f"{api} version {header.api_version}: {error}") from error
         log_refusals(connection, header, api, message, self._parts.runtime.clock.monotonic)
@@ -210,7 +212,7 @@ class Dispatcher:
 
 
 def _encoded_later(
-    source: asyncio.Future[Any], encode: Callable[[Any], Chunks | Held]
+    source: asyncio.Future[Any], encode: Callable[[Any], Chunks | HeldReply]
 ) -> asyncio.Future[Chunks | None]:
     """The bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
     target: asyncio.Future[Chunks | None] = source.get_loop().create_future()
@@ -228,7 +230,7 @@ def _encoded_later(
             except Exception as unfit:  # noqa: BLE001 - a connection waits for this: it must hear of any end
                 target.set_exception(unfit)
                 return
-            if isinstance(chunks, Held):
+            if isinstance(chunks, HeldReply):
                 asyncio.ensure_future(chunks.chunks).add_done_callback(partial(_copy, target))
             else:
                 target.set_result(chunks)
@@ -255,7 +257,7 @@ def _copy(target: asyncio.Future[Chunks | None], source: asyncio.Future[Chunks |
 
 async def _settled(reply: Reply) -> Chunks | None:
     """What a reply comes to."""
-    if isinstance(reply, Held):
+    if isinstance(reply, HeldReply):
         reply = reply.chunks
     return await reply if isinstance(reply, Awaitable) else reply
 

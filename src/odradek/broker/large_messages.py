@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.broker.context import Parts
+from odradek.broker.context import BrokerContext
 from odradek.broker.refusals import UnfitResponse, log_first_refusals
 from odradek.broker.throttling import Charge
 from odradek.config.broker import BrokerConfig
@@ -21,7 +21,7 @@ from odradek.telemetry import events
 _log = events.get("broker")
 
 
-async def read(parts: Parts, header: RequestHeader, frame: Buffer, position: int) -> Message:
+async def read(parts: BrokerContext, header: RequestHeader, frame: Buffer, position: int) -> Message:
     """The request in a frame. TooManyElements when it has more than the setting allows."""
     request = APIS[header.api_key].request
     steps = decode_steps(
@@ -56,7 +56,11 @@ def refusal(config: BrokerConfig, header: RequestHeader) -> Message:
 
 
 async def write(
-    parts: Parts, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message
+    parts: BrokerContext,
+    connection: Connection,
+    header: RequestHeader,
+    charge: Charge | None,
+    message: Message,
 ) -> Chunks:
     """The bytes of a response; what it refuses goes into the log."""
     key, version = header.api_key, header.api_version

@@ -40,7 +40,7 @@ class UnfitResponse(Exception):
     """A handler's mistake: its response cannot be sent in the version that was asked for."""
 
 
-class Refusal(NamedTuple):
+class ResponseError(NamedTuple):
     """One error in a response: the struct that holds the code, and those around it."""
 
     path: tuple[Struct, ...]
@@ -65,9 +65,9 @@ def _first(struct: Struct, fields: tuple[str, ...]) -> Any:
     return next((value for field in fields if (value := getattr(struct, field, None)) is not None), None)
 
 
-def refusals(response: Message) -> list[Refusal]:
+def refusals(response: Message) -> list[ResponseError]:
     """All errors in a response, in order."""
-    found: list[Refusal] = []
+    found: list[ResponseError] = []
     _collect(_ways(type(response)), (response,), found)
     return found
 
@@ -89,10 +89,10 @@ def log_first_refusals(
         _log_found(connection, header, api, found, now)
 
 
-def _first_refusals(ways: _Ways, path: tuple[Struct, ...], visited: Iterator[int]) -> Iterator[Refusal]:
+def _first_refusals(ways: _Ways, path: tuple[Struct, ...], visited: Iterator[int]) -> Iterator[ResponseError]:
     struct = path[-1]
     if ways.here and getattr(struct, _CODE):
-        yield Refusal(path)
+        yield ResponseError(path)
     for name, inner in ways.structs:
         if (value := getattr(struct, name)) is not None:
             yield from _first_refusals(inner, (*path, value), visited)
@@ -107,7 +107,7 @@ def _log_found(
     connection: Connection,
     header: RequestHeader,
     api: str,
-    found: list[Refusal],
+    found: list[ResponseError],
     now: Callable[[], float],
 ) -> None:
     first = next((one for one in found if one.code not in _NO_MISTAKE), None)
@@ -166,10 +166,10 @@ def _ways_into(kind: Kind[Any]) -> _Ways | None:
     return _ways(cls)
 
 
-def _collect(ways: _Ways, path: tuple[Struct, ...], found: list[Refusal]) -> None:
+def _collect(ways: _Ways, path: tuple[Struct, ...], found: list[ResponseError]) -> None:
     struct = path[-1]
     if ways.here and getattr(struct, _CODE):
-        found.append(Refusal(path))
+        found.append(ResponseError(path))
     for name, inner in ways.structs:
         if (value := getattr(struct, name)) is not None:
             _collect(inner, (*path, value), found)

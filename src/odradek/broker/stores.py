@@ -12,7 +12,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.lazy import lazy
 from odradek.registry import EmbeddedRegistry, Registry
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 
 if TYPE_CHECKING:
     from odradek.registry import zookeeper
@@ -27,7 +27,7 @@ _CLUSTER_ID: Final = "cluster.id="
 
 
 class Stores(NamedTuple):
-    directories: LogDirectories
+    directories: LogManager
     registry: Registry
 
 
@@ -83,8 +83,8 @@ async def _open_registry(config: BrokerConfig, runtime: Runtime, home: str) -> R
     )
 
 
-def _open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: str | None) -> LogDirectories:
-    return LogDirectories.open(
+def _open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: str | None) -> LogManager:
+    return LogManager.open(
         runtime,
         config.storage.log_dirs,
         node_id=config.server.node_id,

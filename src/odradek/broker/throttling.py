@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from odradek.broker.context import Circumstances, Parts
+from odradek.broker.context import BrokerContext, RequestContext
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
 from odradek.net.connection import Chunks, Connection
@@ -48,12 +48,12 @@ def quota_terms(config: BrokerConfig) -> QuotaTerms:
     )
 
 
-def quota_user(circumstances: Circumstances) -> str:
+def quota_user(circumstances: RequestContext) -> str:
     """The name that quotas know a principal by: without its type."""
     return circumstances.principal.partition(":")[2]
 
 
-def fetch_bytes_max(parts: Parts, circumstances: Circumstances) -> int:
+def fetch_bytes_max(parts: BrokerContext, circumstances: RequestContext) -> int:
     """A fetch is answered with no more than the quota's whole window brings, so that no client is muted for long."""
     most = parts.quotas.amount_max(QuotaKind.FETCH, quota_user(circumstances), circumstances.client_id)
     return int(min(most, 2**31 - 1))
@@ -69,7 +69,7 @@ class Charge:
         quotas: Quotas,
         now: Callable[[], float],
         api_key: int,
-        circumstances: Circumstances,
+        circumstances: RequestContext,
         request_bytes: int,
     ) -> None:
         self._quotas = quotas
@@ -178,7 +178,7 @@ class Mutations:
     From `strict_since` on, what is over the quota is refused; older clients do not know the error, and wait afterwards.
     """
 
-    def __init__(self, parts: Parts, circumstances: Circumstances, *, strict_since: int) -> None:
+    def __init__(self, parts: BrokerContext, circumstances: RequestContext, *, strict_since: int) -> None:
         self._quotas = parts.quotas
         self._now = parts.runtime.clock.monotonic
         self._user = quota_user(circumstances)

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     )
     from odradek.client.producer.delivery import Delivery, RecordMetadata
     from odradek.client.producer.producer import Producer
-    from odradek.client.transactions.prepared import TransactionIdentity
-    from odradek.client.transactions.verdict import (
+    from odradek.client.transactions.error_actions import (
         FatalTransactionError,
         ProducerFencedError,
         TransactionAbortedError,
         TransactionError,
     )
+    from odradek.client.transactions.prepared import TransactionIdentity
 
 _WHERE: Final = {
     "odradek.client.admin.admin": ("Admin",),
@@ -97,7 +97,7 @@ _WHERE: Final = {
     "odradek.client.consumer.offset_lookup": ("OffsetAndTimestamp",),
     "odradek.client.producer.producer": ("Producer",),
     "odradek.client.transactions.prepared": ("TransactionIdentity",),
-    "odradek.client.transactions.verdict": (
+    "odradek.client.transactions.error_actions": (
         "FatalTransactionError",
         "ProducerFencedError",
         "TransactionAbortedError",

@@ -33,7 +33,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BalancePlan:
     """All moves, and how many replicas and preferred partitions each broker has before and after."""
 
     moves: tuple[Move, ...]
@@ -53,7 +53,7 @@ def plan(
     *,
     drained: Collection[BrokerId] = (),
     spread: bool = True,
-) -> Plan:
+) -> BalancePlan:
     """Empty the `drained` brokers, and, with `spread`, even out the others.
 
     `sizes` are bytes by partition; what is missing counts as empty. Brokers that leave or are cordoned get no replicas.
@@ -136,7 +136,7 @@ class _Sheet:
                 replicas.remove(best)
                 replicas.insert(0, best)
 
-    def plan(self) -> Plan:
+    def plan(self) -> BalancePlan:
         moves = []
         for name, before in self._before.items():
             after = tuple(self._after[name])
@@ -145,7 +145,7 @@ class _Sheet:
                 moves.append(
                     Move(name=name, before=before, after=after, copied_bytes=added * self._size(name))
                 )
-        return Plan(
+        return BalancePlan(
             moves=tuple(moves),
             replicas_before=_replica_counts(self._before.values(), self._racks),
             replicas_after=_replica_counts(self._after.values(), self._racks),

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from odradek.cluster.availability import Liveness, ReplicaAvailability, TopicRules, rules_of, without
 from odradek.cluster.changes import Changes
 from odradek.cluster.documents import BROKER
 from odradek.cluster.elections import settled, was_elected_uncleanly, without_damaged
+from odradek.cluster.heartbeat_monitor import HeartbeatMonitor
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration
-from odradek.cluster.silence import Silence
-from odradek.cluster.standing import Liveness, Standing, TopicRules, rules_of, without
 from odradek.cluster.sync import BrokerReport, ReplicaId
 from odradek.cluster.topics import with_fewer_eligible
 from odradek.model.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ _AWAITED_SECONDS: Final = 5.0
 _CORDONED: Final = "odradek.broker.cordoned"
 _log = events.get("cluster")
 _NAMED_MAX: Final = 5
-Step = Callable[[PartitionImage, TopicRules, Standing, ReplicaId], PartitionImage]
+Step = Callable[[PartitionImage, TopicRules, ReplicaAvailability, ReplicaId], PartitionImage]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class _Known:
     is_in_service: bool = False
     is_leaving: bool = False
     is_silent: bool = False
-    """It says nothing: see `silence.py`."""
+    """It says nothing: see `heartbeat_monitor.py`."""
     offline: frozenset[ReplicaId] = frozenset()
     lost: frozenset[ReplicaId] = frozenset()
     lacking: frozenset[ReplicaId] = frozenset()
@@ -71,7 +71,7 @@ class BrokerChanges:
         self._known: dict[BrokerId, _Known] = {}
         self._in_service_before = {broker.broker_id: broker for broker in changes.image.brokers}
         self._has_looked = False
-        self._silence = Silence()
+        self._silence = HeartbeatMonitor()
         self._down: dict[BrokerId, Registration] = {}
         self.dead_since: dict[BrokerId, float] = {}
         """Replicas' brokers that do not live, as far back as this controller knows."""
@@ -188,14 +188,17 @@ class BrokerChanges:
         damaged = report.damaged - known.settled_damage
 
         def follow(
-            partition: PartitionImage, rules: TopicRules, standing: Standing, replica: ReplicaId
+            partition: PartitionImage,
+            rules: TopicRules,
+            availability: ReplicaAvailability,
+            replica: ReplicaId,
         ) -> PartitionImage:
             if comes_anew:  # its former self is dead
-                partition = settled(partition, without(standing, frozenset([broker])), rules)
+                partition = settled(partition, without(availability, frozenset([broker])), rules)
             if replica in damaged:
-                partition = without_damaged(partition, broker, standing, rules)
+                partition = without_damaged(partition, broker, availability, rules)
                 _log.warning("damaged_replica", broker=broker, replica=replica, kept=broker in partition.isr)
-            return settled(partition, standing, rules)
+            return settled(partition, availability, rules)
 
         try:
             await self._change_partitions("a broker's report", follow, everywhere=comes_anew, among=damaged)
@@ -243,7 +246,7 @@ class BrokerChanges:
         Moves that waited for somebody who may lead end, too.
         """
         await self._change_partitions(
-            reason, lambda partition, rules, standing, _: settled(partition, standing, rules)
+            reason, lambda partition, rules, availability, _: settled(partition, availability, rules)
         )
 
     async def settings_changed(self) -> None:
@@ -310,7 +313,7 @@ class BrokerChanges:
     def _stepped(
         self, liveness: Liveness, step: Step, *, everywhere: bool, among: frozenset[ReplicaId]
     ) -> Iterator[TopicImage]:
-        usual = liveness.standing()
+        usual = liveness.availability()
         special = liveness.special_replicas() | among
         for topic in self._changes.image.topics.values():
             rules: TopicRules | None = None
@@ -321,8 +324,8 @@ class BrokerChanges:
                 if not (everywhere or is_special) and _is_steady(partition, usual):
                     continue
                 rules = rules or self.rules_of(topic)
-                standing = liveness.standing_for(*replica) if is_special else usual
-                after = step(partition, rules, standing, replica)
+                availability = liveness.standing_for(*replica) if is_special else usual
+                after = step(partition, rules, availability, replica)
                 if after is not partition:
                     steps[index] = after
             if steps:
@@ -353,10 +356,10 @@ def tell_completed(name: TopicPartition, before: PartitionImage, after: Partitio
         _log.info("reassignment_completed", partition=name, replicas=after.replicas)
 
 
-def _is_steady(partition: PartitionImage, standing: Standing) -> bool:
+def _is_steady(partition: PartitionImage, availability: ReplicaAvailability) -> bool:
     return (
-        partition.leader in standing.staying
-        and standing.staying.issuperset(partition.isr)
+        partition.leader in availability.staying
+        and availability.staying.issuperset(partition.isr)
         and not partition.is_reassigned
     )
 

@@ -21,13 +21,13 @@ from odradek.cluster.brokers import BrokerChanges
 from odradek.cluster.changes import Changes
 from odradek.cluster.documents import BROKER_CONFIGS, RESOURCE_CONFIGS, Document
 from odradek.cluster.image import NO_LEADER, ClusterImage, TopicImage
-from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
+from odradek.cluster.maintenance import Maintenance, MaintenancePolicy
+from odradek.cluster.planning import ClusterDefaults, MorePartitions, TopicSpec
 from odradek.cluster.publishing import Apply, Publication
 from odradek.cluster.settings import SettingChanges
 from odradek.cluster.store import PRODUCER_ID_BLOCK, ClusterStore
 from odradek.cluster.sync import BrokerReport, SyncAnswer
 from odradek.cluster.topics import ConfigChange, TopicChanges
-from odradek.cluster.upkeep import Upkeep, UpkeepPolicy
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
@@ -37,7 +37,7 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.cluster import partitions
-    from odradek.cluster.isr_changes import IsrProposal
+    from odradek.cluster.isr_changes import ProposedIsr
     from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
     from odradek.cluster.reassignment import Reassignment
     from odradek.registry.election import Term
@@ -80,8 +80,8 @@ class Controller:
         self._brokers = BrokerChanges(self._changes, clock, defaults.rules)
         self._made_partitions: PartitionChanges | None = None
         self._looking_again: asyncio.Task[None] | None = None
-        self._upkeep: asyncio.Task[None] | None = None
-        self._policy: Callable[[], UpkeepPolicy] | None = None
+        self._maintenance: asyncio.Task[None] | None = None
+        self._policy: Callable[[], MaintenancePolicy] | None = None
         self._listening: asyncio.Task[None] | None = None
         """From the first question of another broker on."""
 
@@ -99,12 +99,12 @@ class Controller:
         clock: Clock,
         known: ClusterImage | None = None,
         on_deposed: Callable[[], None] = lambda: None,
-        upkeep: Callable[[], UpkeepPolicy] | None = None,
+        maintenance: Callable[[], MaintenancePolicy] | None = None,
     ) -> Controller:
         """The state that the registry holds. `apply` is not called for it: the caller opens what `image` names.
 
         `known` is the image that the broker ran on so far, whose brokers go on as they were. `on_deposed` is called when it
-        turns out that the term is over. What the controller does unasked, it does as `upkeep` says. RegistryError when the
+        turns out that the term is over. What the controller does unasked, it does as `maintenance` says. RegistryError when the
         registry cannot be read, NOT_CONTROLLER when the term is over already.
         """
         store = ClusterStore(registry, term, on_deposed)
@@ -120,8 +120,8 @@ class Controller:
         image = await store.load(empty)
         image = replace(image, version=term.epoch * _VERSIONS_PER_EPOCH + 1)
         controller = cls(store, Publication(image, apply), entropy, defaults, clock, broker_id)
-        if upkeep is not None:
-            controller._keep_up(clock, upkeep)
+        if maintenance is not None:
+            controller._keep_up(clock, maintenance)
         return controller
 
     @property
@@ -141,7 +141,7 @@ class Controller:
 
     async def close(self) -> None:
         """Let the changes under way come to their end; refuse all later ones."""
-        for task in (self._looking_again, self._upkeep, self._listening):
+        for task in (self._looking_again, self._maintenance, self._listening):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -157,7 +157,7 @@ class Controller:
     # -- topics and settings
 
     async def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+        self, wanted: Sequence[TopicSpec], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
         """One outcome for each, in order; a topic that cannot be made does not stop the others.
 
@@ -262,7 +262,7 @@ class Controller:
         if not self._brokers.is_settled(report):
             await self._changes.alone(lambda: self._brokers.hear(report))
         if report.controller_epoch == self.epoch:
-            self._publication.told_by(report.broker_id, report.version, report.opening)
+            self._publication.acknowledged_by(report.broker_id, report.version, report.opening)
         if report.broker_id == self._me:
             answer = await self._publication.applied_since(report.version, max_wait_s=max_wait_s)
         else:
@@ -275,7 +275,7 @@ class Controller:
     # -- partitions
 
     async def alter_partitions(
-        self, broker: BrokerId, epoch: int, proposals: Mapping[Place, IsrProposal]
+        self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
     ) -> IsrOutcomes:
         """Who is in sync, as leaders propose: a partition's next state, or why not, for each (topic id, partition).
 
@@ -304,13 +304,13 @@ class Controller:
             self._made_partitions = partitions.PartitionChanges(self._changes, self._brokers)
         return self._made_partitions
 
-    def _keep_up(self, clock: Clock, policy: Callable[[], UpkeepPolicy]) -> None:
+    def _keep_up(self, clock: Clock, policy: Callable[[], MaintenancePolicy]) -> None:
         self._policy = policy
-        upkeep = Upkeep(self._changes, self._brokers, lambda: self._partitions, clock, policy)
-        self._upkeep = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
+        maintenance = Maintenance(self._changes, self._brokers, lambda: self._partitions, clock, policy)
+        self._maintenance = asyncio.get_running_loop().create_task(maintenance.run(), name="upkeep")
 
-    async def _listen(self, policy: Callable[[], UpkeepPolicy]) -> None:
-        """Who is not heard any more must not lead: see `silence.py`."""
+    async def _listen(self, policy: Callable[[], MaintenancePolicy]) -> None:
+        """Who is not heard any more must not lead: see `heartbeat_monitor.py`."""
         while not self._store.is_deposed:
             await asyncio.sleep(_LISTEN_SECONDS)
             try:
@@ -325,7 +325,7 @@ class Controller:
 
     async def _confirm_office(self) -> None:
         try:
-            await self._changes.alone(self._store.confirm_office)
+            await self._changes.alone(self._store.confirm_term)
         finally:
             if self._store.is_deposed:
                 self._publication.end()

@@ -21,20 +21,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from odradek.cluster.availability import ReplicaAvailability, TopicRules
 from odradek.cluster.image import NO_LEADER, PartitionImage
-from odradek.cluster.standing import Standing, TopicRules
 from odradek.model.ids import BrokerId, LeaderEpoch
 
 
-def settled(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
+def settled(
+    partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
+) -> PartitionImage:
     """The partition as brokers stand now; the same object when nothing changes."""
-    if partition.leader in standing.staying and standing.staying.issuperset(partition.isr):
-        return completed(partition, standing)
-    draft = _with_isr(partition, _in_sync(partition, standing), rules)
-    return completed(renewed(partition, _with_leader(draft, standing, rules)), standing)
+    if partition.leader in availability.staying and availability.staying.issuperset(partition.isr):
+        return completed(partition, availability)
+    draft = _with_isr(partition, _in_sync(partition, availability), rules)
+    return completed(renewed(partition, _with_leader(draft, availability, rules)), availability)
 
 
-def completed(partition: PartitionImage, standing: Standing) -> PartitionImage:
+def completed(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
     """Without the replicas that are to go, if every other one is in sync and one of those can lead; else the same object."""
     if not partition.is_reassigned:
         return partition
@@ -50,7 +52,7 @@ def completed(partition: PartitionImage, standing: Standing) -> PartitionImage:
         removing=(),
     )
     if draft.leader not in target:
-        candidate = _first(target, standing.electable)
+        candidate = _first(target, availability.electable)
         if candidate == NO_LEADER:
             return partition
         draft = _led(draft, candidate)
@@ -58,7 +60,7 @@ def completed(partition: PartitionImage, standing: Standing) -> PartitionImage:
 
 
 def without_damaged(
-    partition: PartitionImage, broker: BrokerId, standing: Standing, rules: TopicRules
+    partition: PartitionImage, broker: BrokerId, availability: ReplicaAvailability, rules: TopicRules
 ) -> PartitionImage:
     """Without a replica that lost something committed, unless nobody else has it. It must not be eligible either.
 
@@ -70,30 +72,34 @@ def without_damaged(
     others = tuple(one for one in partition.isr if one != broker)
     eligible = tuple(one for one in partition.eligible if one != broker)
     if broker not in partition.isr:
-        return _led_anew(partition, replace(partition, eligible=eligible))
+        return _with_new_leader(partition, replace(partition, eligible=eligible))
     if not others:
         if not eligible:
             return partition
         others, eligible = eligible, ()
     draft = replace(partition, isr=others, eligible=eligible)
-    draft = _with_isr(draft, _in_sync(draft, standing), rules)
-    return _led_anew(partition, _with_leader(draft, standing, rules))
+    draft = _with_isr(draft, _in_sync(draft, availability), rules)
+    return _with_new_leader(partition, _with_leader(draft, availability, rules))
 
 
-def with_preferred_leader(partition: PartitionImage, standing: Standing) -> PartitionImage:
+def with_preferred_leader(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
     """Led by the first replica of its assignment, if that is in sync and may lead; else the same object."""
     preferred = partition.replicas[0]
-    if partition.leader == preferred or preferred not in partition.isr or preferred not in standing.electable:
+    if (
+        partition.leader == preferred
+        or preferred not in partition.isr
+        or preferred not in availability.electable
+    ):
         return partition
     return renewed(partition, replace(partition, leader=preferred))
 
 
-def with_unclean_leader(partition: PartitionImage, standing: Standing) -> PartitionImage:
+def with_unclean_leader(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
     """Led by the best replica that is there; the same object when none is."""
-    candidate = _least_bad(partition, standing)
+    candidate = _least_bad(partition, availability)
     if candidate == NO_LEADER:
         return partition
-    return completed(renewed(partition, _led_uncleanly(partition, candidate)), standing)
+    return completed(renewed(partition, _led_uncleanly(partition, candidate)), availability)
 
 
 def was_elected_uncleanly(before: PartitionImage, after: PartitionImage) -> bool:
@@ -113,7 +119,7 @@ def renewed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
     )
 
 
-def _led_anew(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+def _with_new_leader(before: PartitionImage, after: PartitionImage) -> PartitionImage:
     """`after` under another leader epoch, though its leader may be the same; without a leader, like `renewed`."""
     if after.leader == NO_LEADER:
         return renewed(before, after)
@@ -134,12 +140,15 @@ def eligible_after(
     return tuple(one for one in known if one not in isr and one in partition.replicas)
 
 
-def _in_sync(partition: PartitionImage, standing: Standing) -> tuple[BrokerId, ...]:
+def _in_sync(partition: PartitionImage, availability: ReplicaAvailability) -> tuple[BrokerId, ...]:
     """Who stays in sync: those that stay, if one of them is in service; else those that are alive, if one is; else all.
 
     A broker that did not report yet is no reason to let others go: its replica may be damaged.
     """
-    for kept, needed in ((standing.staying, standing.electable), (standing.alive, standing.serving)):
+    for kept, needed in (
+        (availability.staying, availability.electable),
+        (availability.alive, availability.serving),
+    ):
         if not needed.isdisjoint(partition.isr):
             return tuple(one for one in partition.isr if one in kept)
     return partition.isr
@@ -151,33 +160,35 @@ def _with_isr(partition: PartitionImage, isr: tuple[BrokerId, ...], rules: Topic
     return replace(partition, isr=isr, eligible=eligible_after(partition, isr, rules))
 
 
-def _with_leader(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
-    if partition.leader in partition.isr and partition.leader in standing.alive:
-        if partition.leader in standing.staying:
+def _with_leader(
+    partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
+) -> PartitionImage:
+    if partition.leader in partition.isr and partition.leader in availability.alive:
+        if partition.leader in availability.staying:
             return partition
-        candidate = _first(partition.replicas, standing.electable.intersection(partition.isr))
+        candidate = _first(partition.replicas, availability.electable.intersection(partition.isr))
         return partition if candidate == NO_LEADER else _led(partition, candidate)
-    candidate = _first(partition.replicas, standing.electable.intersection(partition.isr))
+    candidate = _first(partition.replicas, availability.electable.intersection(partition.isr))
     if candidate != NO_LEADER:
         return _led(partition, candidate)
-    candidate = _first(partition.replicas, standing.electable.intersection(partition.eligible))
+    candidate = _first(partition.replicas, availability.electable.intersection(partition.eligible))
     if candidate != NO_LEADER:
         alone = _with_isr(partition, (candidate,), rules)
         return _led(alone, candidate)
-    if rules.allows_unclean and standing.alive.isdisjoint((*partition.isr, *partition.eligible)):
-        candidate = _least_bad(partition, standing)
+    if rules.allows_unclean and availability.alive.isdisjoint((*partition.isr, *partition.eligible)):
+        candidate = _least_bad(partition, availability)
         if candidate != NO_LEADER:
             return _led_uncleanly(partition, candidate)
-    return _led_by_nobody(partition)
+    return _without_leader(partition)
 
 
 def _first(replicas: tuple[BrokerId, ...], among: frozenset[BrokerId]) -> BrokerId:
     return next((one for one in replicas if one in among), NO_LEADER)
 
 
-def _least_bad(partition: PartitionImage, standing: Standing) -> BrokerId:
+def _least_bad(partition: PartitionImage, availability: ReplicaAvailability) -> BrokerId:
     """Who leads where nobody may."""
-    for brokers in (standing.electable - standing.lacking, standing.electable, standing.lost):
+    for brokers in (availability.electable - availability.lacking, availability.electable, availability.lost):
         candidate = _first(partition.replicas, brokers)
         if candidate != NO_LEADER:
             return candidate
@@ -199,7 +210,7 @@ def _led_uncleanly(partition: PartitionImage, leader: BrokerId) -> PartitionImag
     )
 
 
-def _led_by_nobody(partition: PartitionImage) -> PartitionImage:
+def _without_leader(partition: PartitionImage) -> PartitionImage:
     if partition.leader == NO_LEADER:
         return partition
     return replace(partition, leader=NO_LEADER, last_known_leader=partition.leader)

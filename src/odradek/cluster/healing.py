@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from uuid import UUID
 
+from odradek.cluster.availability import ReplicaAvailability
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
 from odradek.cluster.placement import replacement_for
 from odradek.cluster.reassignment import Reassignment
-from odradek.cluster.standing import Standing
 from odradek.model.ids import BrokerId, TopicPartition
 
-StandingFor = Callable[[UUID, int], Standing]
+StandingFor = Callable[[UUID, int], ReplicaAvailability]
 
 
 def replicas_to_heal(
@@ -67,7 +67,7 @@ def healing_to_cancel(
     return moves
 
 
-def leaders_to_bring_back(
+def preferred_leaders_to_restore(
     image: ClusterImage, standing_for: StandingFor, *, percentage: int
 ) -> list[TopicPartition]:
     """Partitions that their preferred leader could lead, of each broker that lacks more than this share of its own."""

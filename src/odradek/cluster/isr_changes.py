@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from odradek.cluster.availability import Liveness, ReplicaAvailability, TopicRules
 from odradek.cluster.elections import completed, eligible_after, renewed
 from odradek.cluster.image import BrokerImage, PartitionImage
-from odradek.cluster.standing import Liveness, Standing, TopicRules
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrProposal:
+class ProposedIsr:
     """Who is to be in sync, with the epoch of each broker; `recovering` while an unclean leader has not recovered yet."""
 
     leader_epoch: int
@@ -29,11 +29,11 @@ class IsrProposal:
 
 def changed_isr(
     partition: PartitionImage,
-    proposal: IsrProposal,
+    proposal: ProposedIsr,
     *,
     proposer: BrokerId,
     liveness: Liveness,
-    standing: Standing,
+    availability: ReplicaAvailability,
     rules: TopicRules,
 ) -> PartitionImage:
     """The partition with the new ISR, and with a reassignment completed that waited for it.
@@ -41,7 +41,7 @@ def changed_isr(
     Raises KafkaError when the proposal is refused; the partition then stays as it is.
     """
     _check_state(partition, proposal, proposer)
-    _check_members(partition, proposal, liveness, standing)
+    _check_members(partition, proposal, liveness, availability)
     isr = tuple(broker for broker, _ in proposal.isr)
     draft = replace(
         partition,
@@ -49,10 +49,10 @@ def changed_isr(
         eligible=eligible_after(partition, isr, rules),
         recovering=proposal.recovering,
     )
-    return completed(renewed(partition, draft), standing)
+    return completed(renewed(partition, draft), availability)
 
 
-def _check_state(partition: PartitionImage, proposal: IsrProposal, proposer: BrokerId) -> None:
+def _check_state(partition: PartitionImage, proposal: ProposedIsr, proposer: BrokerId) -> None:
     ahead = (
         proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch
     )
@@ -76,7 +76,7 @@ def _check_state(partition: PartitionImage, proposal: IsrProposal, proposer: Bro
 
 
 def _check_members(
-    partition: PartitionImage, proposal: IsrProposal, liveness: Liveness, standing: Standing
+    partition: PartitionImage, proposal: ProposedIsr, liveness: Liveness, availability: ReplicaAvailability
 ) -> None:
     members = [broker for broker, _ in proposal.isr]
     strangers = [broker for broker in members if broker not in partition.replicas]
@@ -96,18 +96,20 @@ def _check_members(
         )
     for broker, epoch in proposal.isr:
         if broker not in partition.isr:
-            _check_joins(liveness.brokers.get(broker), broker, epoch, standing)
+            _check_joins(liveness.brokers.get(broker), broker, epoch, availability)
 
 
 def _named(brokers: Sequence[BrokerId]) -> str:
     return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
 
 
-def _check_joins(image: BrokerImage | None, broker: BrokerId, epoch: int, standing: Standing) -> None:
+def _check_joins(
+    image: BrokerImage | None, broker: BrokerId, epoch: int, availability: ReplicaAvailability
+) -> None:
     reason = None
     if image is None:
         reason = "is not in service"
-    elif broker not in standing.electable:
+    elif broker not in availability.electable:
         reason = "is leaving, or its log is offline"
     elif epoch != image.epoch:
         reason = f"has epoch {image.epoch}, not {epoch}: it was restarted"

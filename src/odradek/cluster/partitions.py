@@ -11,7 +11,7 @@ from odradek.cluster.brokers import BrokerChanges, tell_completed, with_partitio
 from odradek.cluster.changes import Changes
 from odradek.cluster.elections import settled, with_preferred_leader, with_unclean_leader
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
-from odradek.cluster.isr_changes import IsrProposal, changed_isr
+from odradek.cluster.isr_changes import ProposedIsr, changed_isr
 from odradek.cluster.reassignment import Reassignment, begun, cancelled, check_target
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
@@ -28,7 +28,7 @@ class _Asked:
 
     broker: BrokerId
     epoch: int
-    proposals: Mapping[Place, IsrProposal]
+    proposals: Mapping[Place, ProposedIsr]
     answer: asyncio.Future[IsrOutcomes]
 
 
@@ -43,7 +43,7 @@ class PartitionChanges:
     # -- who is in sync
 
     async def alter_isr(
-        self, broker: BrokerId, epoch: int, proposals: Mapping[Place, IsrProposal]
+        self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
     ) -> IsrOutcomes:
         """What is asked while a commit is under way shares the next one."""
         answer: asyncio.Future[IsrOutcomes] = asyncio.get_running_loop().create_future()
@@ -90,17 +90,17 @@ class PartitionChanges:
         for place, proposal in asked.proposals.items():
             try:
                 topic, partition = draft.partition(*place)
-                standing, rules = liveness.standing_for(*place), self._brokers.rules_of(topic)
+                availability, rules = liveness.standing_for(*place), self._brokers.rules_of(topic)
                 after = changed_isr(
                     partition,
                     proposal,
                     proposer=asked.broker,
                     liveness=liveness,
-                    standing=standing,
+                    availability=availability,
                     rules=rules,
                 )
-                if after.leader not in standing.staying:  # it could not hand over till now
-                    after = settled(after, standing, rules)
+                if after.leader not in availability.staying:  # it could not hand over till now
+                    after = settled(after, availability, rules)
                 draft.put(place, after)
                 tell_completed(TopicPartition(topic.name, place[1]), partition, after)
                 outcomes[place] = after
@@ -138,9 +138,9 @@ class PartitionChanges:
         for one in wanted:
             try:
                 topic, partition = draft.named(one.topic, one.partition)
-                standing = liveness.standing_for(topic.topic_id, one.partition)
+                availability = liveness.standing_for(topic.topic_id, one.partition)
                 if one.replicas is None:
-                    after = cancelled(partition, standing)
+                    after = cancelled(partition, availability)
                 else:
                     check_target(
                         partition,
@@ -148,8 +148,8 @@ class PartitionChanges:
                         frozenset(liveness.brokers),
                         allow_factor_change=allow_factor_change,
                     )
-                    after = begun(partition, one.replicas, standing)
-                after = settled(after, standing, self._brokers.rules_of(topic))
+                    after = begun(partition, one.replicas, availability)
+                after = settled(after, availability, self._brokers.rules_of(topic))
                 draft.put((topic.topic_id, one.partition), after)
                 outcomes.append(None)
             except KafkaError as error:
@@ -212,8 +212,8 @@ class PartitionChanges:
             raise KafkaError(
                 ErrorCode.ELECTION_NOT_NEEDED, f"the preferred replica, {preferred}, leads {name} already"
             )
-        standing = self._brokers.liveness().standing_for(topic.topic_id, name.partition)
-        after = with_preferred_leader(partition, standing)
+        availability = self._brokers.liveness().standing_for(topic.topic_id, name.partition)
+        after = with_preferred_leader(partition, availability)
         if after is partition:
             raise KafkaError(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -224,8 +224,8 @@ class PartitionChanges:
     def _unclean(self, topic: TopicImage, name: TopicPartition, partition: PartitionImage) -> PartitionImage:
         if partition.leader != NO_LEADER:
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"{name} has a leader, {partition.leader}")
-        standing = self._brokers.liveness().standing_for(topic.topic_id, name.partition)
-        after = with_unclean_leader(partition, standing)
+        availability = self._brokers.liveness().standing_for(topic.topic_id, name.partition)
+        after = with_unclean_leader(partition, availability)
         if after is partition:
             raise KafkaError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {name} is there to lead it"

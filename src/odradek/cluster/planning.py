@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from odradek.cluster.availability import DEFAULT_RULES, TopicRules
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.placement import check_assignment, place
-from odradek.cluster.standing import DEFAULT_RULES, TopicRules
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, check_topic_name
 from odradek.model.lazy import lazy
@@ -29,7 +29,7 @@ PARTITIONS_PER_CHANGE_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class TopicSpec:
     """What a client asks for; -1 means the broker's default; `assignment` is partition -> brokers."""
 
     name: str
@@ -62,7 +62,7 @@ class ClusterDefaults:
     """For topics that do not say otherwise."""
 
 
-class Planner:
+class TopicPlanner:
     """`planned` holds the topics planned so far, by name.
 
     `chance` is a float in [0, 1): where dealing begins, so that topics do not all begin at the same broker. `absent` are
@@ -88,7 +88,7 @@ class Planner:
         self._flat_names: dict[str, str] | None = None
         self.planned: dict[str, TopicImage] = {}
 
-    def topic(self, new: NewTopic, topic_id: UUID) -> TopicImage:
+    def topic(self, new: TopicSpec, topic_id: UUID) -> TopicImage:
         """A topic to be created. KafkaError where it cannot be: nothing is planned then."""
         check_topic_name(new.name)
         if new.name in self._image.topics or new.name in self.planned:
@@ -137,7 +137,7 @@ class Planner:
         fresh = tuple(self._fresh_partition(replicas) for replicas in replica_lists)
         return replace(topic, partitions=topic.partitions + fresh)
 
-    def _assigned(self, new: NewTopic) -> list[list[BrokerId]]:
+    def _assigned(self, new: TopicSpec) -> list[list[BrokerId]]:
         if new.partition_count != -1 or new.replication_factor != -1:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -152,7 +152,7 @@ class Planner:
         absent = [broker.broker_id for broker in self._absent]
         return check_assignment(assignment, self._brokers, first_partition=first_partition, absent=absent)
 
-    def _placed(self, new: NewTopic) -> list[list[BrokerId]]:
+    def _placed(self, new: TopicSpec) -> list[list[BrokerId]]:
         defaults = self._defaults
         count = defaults.partition_count if new.partition_count == -1 else new.partition_count
         if count < 1:

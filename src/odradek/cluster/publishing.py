@@ -105,7 +105,9 @@ class Publication:
             topic_id in topic_ids for topic_id, _ in opening
         )
 
-    def told_by(self, broker: BrokerId, version: int, opening: frozenset[ReplicaId] = frozenset()) -> None:
+    def acknowledged_by(
+        self, broker: BrokerId, version: int, opening: frozenset[ReplicaId] = frozenset()
+    ) -> None:
         """A broker says what it has applied, and which replicas it is still opening."""
         known = self._versions.get(broker, -1), self._opening.get(broker, frozenset())
         if known != (version, opening):

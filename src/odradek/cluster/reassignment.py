@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from odradek.cluster.availability import ReplicaAvailability
 from odradek.cluster.elections import renewed
 from odradek.cluster.image import NO_LEADER, PartitionImage
-from odradek.cluster.standing import Standing
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 
@@ -54,7 +54,9 @@ def check_target(
         )
 
 
-def begun(partition: PartitionImage, target: Sequence[BrokerId], standing: Standing) -> PartitionImage:
+def begun(
+    partition: PartitionImage, target: Sequence[BrokerId], availability: ReplicaAvailability
+) -> PartitionImage:
     """On its way to `target`; a move under way is given up for it. Checked by `check_target` before, to be `settled` next.
 
     INVALID_REPLICA_ASSIGNMENT when nobody who is in sync would be left.
@@ -67,10 +69,10 @@ def begun(partition: PartitionImage, target: Sequence[BrokerId], standing: Stand
         adding=tuple(one for one in target if one not in original),
         removing=removing,
     )
-    return renewed(partition, _within_replicas(draft, standing))
+    return renewed(partition, _within_replicas(draft, availability))
 
 
-def cancelled(partition: PartitionImage, standing: Standing) -> PartitionImage:
+def cancelled(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
     """Back to the replicas before the move. NO_REASSIGNMENT_IN_PROGRESS when there is none, else as `begun`."""
     if not partition.is_reassigned:
         raise KafkaError(
@@ -78,10 +80,10 @@ def cancelled(partition: PartitionImage, standing: Standing) -> PartitionImage:
             "the partition is not being reassigned, so there is nothing to cancel",
         )
     draft = replace(partition, replicas=original_of(partition), adding=(), removing=())
-    return renewed(partition, _within_replicas(draft, standing))
+    return renewed(partition, _within_replicas(draft, availability))
 
 
-def _within_replicas(draft: PartitionImage, standing: Standing) -> PartitionImage:
+def _within_replicas(draft: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
     """With ISR, eligible ones and leader out of its replicas."""
     isr = tuple(one for one in draft.isr if one in draft.replicas)
     if not isr:
@@ -92,7 +94,9 @@ def _within_replicas(draft: PartitionImage, standing: Standing) -> PartitionImag
     draft = replace(draft, isr=isr, eligible=eligible)
     if draft.leader in isr or draft.leader == NO_LEADER:
         return draft
-    candidate = next((one for one in draft.replicas if one in isr and one in standing.electable), NO_LEADER)
+    candidate = next(
+        (one for one in draft.replicas if one in isr and one in availability.electable), NO_LEADER
+    )
     if candidate == NO_LEADER:
         raise _invalid(
             "its leader would be dropped, and nobody else who is in sync is there to lead: try again later"

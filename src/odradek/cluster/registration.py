@@ -4,7 +4,7 @@ The number that the store gives the node when it is made is the broker's epoch: 
 what an earlier incarnation still has under way is told apart by it.
 
 A node that is made again begins at version 0 again, so a version does not say whose registration it is that one is about to
-remove. The node at /brokers/lives/N does: each registration writes it, and who removes one checks it (`Removal`).
+remove. The node at /brokers/lives/N does: each registration writes it, and who removes one checks it (`RegistrationRemoval`).
 
 That node stays, with what the broker said last: a broker that is down is still one of the cluster, until it is unregistered
 (`unregistered`). What earlier versions wrote there is empty.
@@ -168,7 +168,7 @@ def _duplicate(registration: Registration, node: Node, how: str) -> KafkaError:
     )
 
 
-class Removal(NamedTuple):
+class RegistrationRemoval(NamedTuple):
     """A registration as it was read, and what removes it in a commit, but no registration that came after it."""
 
     registration: Registration
@@ -176,14 +176,14 @@ class Removal(NamedTuple):
     operations: tuple[Operation, ...]
 
 
-async def removal(registry: Registry, broker: BrokerId) -> Removal | None:
+async def removal(registry: Registry, broker: BrokerId) -> RegistrationRemoval | None:
     """None when the broker is not registered. RegistryError."""
     lives = await registry.get(f"{LIVES}/{broker}")  # first: a life that begins after this fails the check
     node = await registry.get(f"{BROKERS}/{broker}")
     if node is None or lives is None:
         return None
     guard = Check(path=f"{LIVES}/{broker}", version=lives.version)
-    return Removal(
+    return RegistrationRemoval(
         registration_from(broker, node.data),
         node.created,
         (guard, Delete(path=f"{BROKERS}/{broker}", version=node.version)),

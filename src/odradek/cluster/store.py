@@ -110,7 +110,7 @@ class ClusterStore:
             self._versions[path] = node.version
         return node
 
-    async def confirm_office(self) -> None:
+    async def confirm_term(self) -> None:
         """NOT_CONTROLLER when the term is over, KAFKA_STORAGE_ERROR when the registry cannot be read."""
         try:
             await self._registry.sync()

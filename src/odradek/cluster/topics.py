@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
+from odradek.cluster.availability import TopicRules, rules_of
 from odradek.cluster.changes import Changes
 from odradek.cluster.elections import eligible_after, renewed
 from odradek.cluster.image import BrokerImage, TopicImage
-from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic, Planner
-from odradek.cluster.standing import TopicRules, rules_of
+from odradek.cluster.planning import ClusterDefaults, MorePartitions, TopicPlanner, TopicSpec
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.runtime.ports import Entropy
@@ -43,7 +43,7 @@ class TopicChanges:
         self._absent = absent
 
     async def create(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool
+        self, wanted: Sequence[TopicSpec], *, validate_only: bool
     ) -> list[TopicImage | KafkaError]:
         outcomes = await self._changes.applied(lambda: self._create(wanted, validate_only=validate_only))
         made = [] if validate_only else [one for one in outcomes if isinstance(one, TopicImage)]
@@ -85,12 +85,12 @@ class TopicChanges:
                 timeout_s=_APPLY_SECONDS,
             )
 
-    def _planner(self) -> Planner:
+    def _planner(self) -> TopicPlanner:
         chance = self._entropy.uniform()
-        return Planner(self._changes.image, self._defaults, chance=chance, absent=self._absent())
+        return TopicPlanner(self._changes.image, self._defaults, chance=chance, absent=self._absent())
 
     async def _create(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool
+        self, wanted: Sequence[TopicSpec], *, validate_only: bool
     ) -> list[TopicImage | KafkaError]:
         planner = self._planner()
         outcomes: list[TopicImage | KafkaError] = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
 from odradek.config.coordinator import GroupConfig, OffsetsConfig, ShareCoordinatorConfig, TransactionConfig
-from odradek.config.definition import Importance, Scope, Setting, SettingType, Update, by_key
+from odradek.config.definition import DynamicUpdate, Importance, Scope, Setting, SettingType, by_key
 from odradek.config.network import NetworkConfig, QuotaConfig
 from odradek.config.section import Path, Section, declared, section, value_at
 from odradek.config.server import CleanerConfig, ServerConfig, StorageConfig, TopicCreationConfig
@@ -109,7 +109,7 @@ def _twin(topic: Setting, position: int) -> Setting:
         meaning=f"For topics that do not set {topic.key}. {topic.meaning}",
         valid=topic.valid,
         importance=topic.importance,
-        dynamic=Update.CLUSTER_WIDE if position == 0 else Update.READ_ONLY,
+        dynamic=DynamicUpdate.CLUSTER_WIDE if position == 0 else DynamicUpdate.READ_ONLY,
         synonyms=topic.synonyms[position + 1 :],
         effective=topic.effective,
     )

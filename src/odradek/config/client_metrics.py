@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.config.definition import Setting, SettingType, Update, between
-from odradek.config.describe import ConfigSource, DescribedSetting, Synonym
+from odradek.config.definition import DynamicUpdate, Setting, SettingType, between
+from odradek.config.describe import DescribedSetting, Synonym, ValueSource
 from odradek.model.errors import ConfigError
 
 CLIENT_METRICS_SETTINGS: Final = {
@@ -23,21 +23,21 @@ CLIENT_METRICS_SETTINGS: Final = {
             default=300_000,
             meaning="How often clients push, in milliseconds.",
             valid=between(100, 3_600_000),
-            dynamic=Update.CLUSTER_WIDE,
+            dynamic=DynamicUpdate.CLUSTER_WIDE,
         ),
         Setting(
             key="match",
             type=SettingType.LIST,
             default=(),
             meaning="Which clients: NAME=PATTERN of their properties, separated by commas. Nothing: all of them.",
-            dynamic=Update.CLUSTER_WIDE,
+            dynamic=DynamicUpdate.CLUSTER_WIDE,
         ),
         Setting(
             key="metrics",
             type=SettingType.LIST,
             default=(),
             meaning="Which metrics: beginnings of their names, separated by commas. '*': all of them.",
-            dynamic=Update.CLUSTER_WIDE,
+            dynamic=DynamicUpdate.CLUSTER_WIDE,
         ),
     )
 }
@@ -86,12 +86,12 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedSetti
     described = []
     for setting in CLIENT_METRICS_SETTINGS.values():
         value = overrides.get(setting.key)
-        own = Synonym(key=setting.key, value=value, source=ConfigSource.CLIENT_METRICS)
+        own = Synonym(key=setting.key, value=value, source=ValueSource.CLIENT_METRICS)
         described.append(
             DescribedSetting(
                 key=setting.key,
                 value=setting.default_text if value is None else value,
-                source=ConfigSource.DEFAULT if value is None else ConfigSource.CLIENT_METRICS,
+                source=ValueSource.DEFAULT if value is None else ValueSource.CLIENT_METRICS,
                 type=setting.type,
                 documentation=setting.meaning,
                 read_only=False,

@@ -57,7 +57,7 @@ class Scope(Enum):
     BROKER = "broker"
 
 
-class Update(Enum):
+class DynamicUpdate(Enum):
     """Whether a running broker takes a new value (KIP-226), and for whom."""
 
     READ_ONLY = "read-only"
@@ -113,7 +113,7 @@ class Setting:
     valid: Bounds | None = None
     importance: Importance = Importance.MEDIUM
     scope: Scope = Scope.BROKER
-    dynamic: Update = Update.READ_ONLY
+    dynamic: DynamicUpdate = DynamicUpdate.READ_ONLY
     as_started: bool = False
     """A running broker takes a new value, as Kafka's does, but goes on with the one that it was started with."""
     synonyms: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from typing import Final
 
 from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
 from odradek.config.data_directory import default_data_directory
-from odradek.config.definition import Setting, SettingType, Update
+from odradek.config.definition import DynamicUpdate, Setting, SettingType
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, topic_config
 
 SINCE_KAFKA_4_4: Final = frozenset(
@@ -32,7 +32,7 @@ SINCE_KAFKA_4_4: Final = frozenset(
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
-class ConfigSource(IntEnum):
+class ValueSource(IntEnum):
     """Where a value comes from; the numbers are those of DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
@@ -51,7 +51,7 @@ class Synonym:
 
     key: str
     value: str | None
-    source: ConfigSource
+    source: ValueSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class DescribedSetting:
 
     key: str
     value: str | None
-    source: ConfigSource
+    source: ValueSource
     type: SettingType
     documentation: str
     read_only: bool
@@ -86,7 +86,7 @@ def describe_topic(
                 value=_as_given(setting, overrides[setting.key])
                 if setting.key in overrides
                 else setting.text(getattr(config, TOPIC_ATTRIBUTES[setting.key])),
-                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                source=synonyms[0].source if synonyms else ValueSource.DEFAULT,
                 type=setting.type,
                 documentation=_documentation(setting),
                 read_only=False,
@@ -113,10 +113,10 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
             DescribedSetting(
                 key=setting.key,
                 value=own.value if own else None,
-                source=own.source if own else ConfigSource.DEFAULT,
+                source=own.source if own else ValueSource.DEFAULT,
                 type=setting.type,
                 documentation=_documentation(setting),
-                read_only=setting.dynamic is Update.READ_ONLY,
+                read_only=setting.dynamic is DynamicUpdate.READ_ONLY,
                 sensitive=setting.sensitive,
                 synonyms=synonyms,
             )
@@ -130,7 +130,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
     for key, text in sorted(_defaults_of_all(broker).items()):
         setting = settingbroker_synonyms(key)
         value = None if setting.sensitive else text
-        own = Synonym(key=key, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        own = Synonym(key=key, value=value, source=ValueSource.DYNAMIC_DEFAULT_BROKER)
         described.append(
             DescribedSetting(
                 key=key,
@@ -138,7 +138,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
                 source=own.source,
                 type=setting.type,
                 documentation=_documentation(setting),
-                read_only=setting.dynamic is Update.READ_ONLY,
+                read_only=setting.dynamic is DynamicUpdate.READ_ONLY,
                 sensitive=setting.sensitive,
                 synonyms=(own,),
             )
@@ -176,7 +176,7 @@ def _of_topic(
 ) -> Iterator[Synonym]:
     if setting.key in overrides:
         value = _as_given(setting, overrides[setting.key])
-        yield Synonym(key=setting.key, value=value, source=ConfigSource.DYNAMIC_TOPIC)
+        yield Synonym(key=setting.key, value=value, source=ValueSource.DYNAMIC_TOPIC)
     yield from broker_synonyms(names, broker)
 
 
@@ -206,10 +206,10 @@ def _defaults_of_all(broker: BrokerConfig) -> Mapping[str, str]:
 def broker_synonyms(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]:
     """Strongest first: what changed on the running broker, what it was started with, defaults."""
     given = (
-        (ConfigSource.DYNAMIC_BROKER, broker.dynamic),
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER, _defaults_of_all(broker)),
-        (ConfigSource.STATIC_BROKER, broker.originals),
-        (ConfigSource.DEFAULT, {key: broker_default(key) for key in keys}),
+        (ValueSource.DYNAMIC_BROKER, broker.dynamic),
+        (ValueSource.DYNAMIC_DEFAULT_BROKER, _defaults_of_all(broker)),
+        (ValueSource.STATIC_BROKER, broker.originals),
+        (ValueSource.DEFAULT, {key: broker_default(key) for key in keys}),
     )
     for source, values in given:
         for key in keys:

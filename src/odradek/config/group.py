@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.config.broker import BROKER_PATHS, BrokerConfig, value_of
-from odradek.config.definition import Bounds, Setting, SettingType, Update, at_least, between, one_of
-from odradek.config.describe import ConfigSource, DescribedSetting, Synonym, broker_synonyms
+from odradek.config.definition import Bounds, DynamicUpdate, Setting, SettingType, at_least, between, one_of
+from odradek.config.describe import DescribedSetting, Synonym, ValueSource, broker_synonyms
 from odradek.model.errors import ConfigError
 
 INT, STRING, BOOLEAN = SettingType.INT, SettingType.STRING, SettingType.BOOLEAN
@@ -49,7 +49,12 @@ def _family(
     limit = rest.removesuffix(".limit") + ".limit" if rest.endswith(".limit") else rest
     return _Family(
         setting=Setting(
-            key=key, type=type_, default=default, meaning=meaning, valid=valid, dynamic=Update.CLUSTER_WIDE
+            key=key,
+            type=type_,
+            default=default,
+            meaning=meaning,
+            valid=valid,
+            dynamic=DynamicUpdate.CLUSTER_WIDE,
         ),
         broker_key=f"group.{key}" if shared else None,
         least=None if least is None else (f"group.{kind}.min.{limit}", least),
@@ -193,10 +198,10 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
         setting, inherited = family.setting, _inherited(family, broker)
         synonyms = []
         if setting.key in overrides:
-            synonyms.append(Synonym(key=setting.key, value=overrides[setting.key], source=ConfigSource.GROUP))
+            synonyms.append(Synonym(key=setting.key, value=overrides[setting.key], source=ValueSource.GROUP))
         of_broker = list(broker_synonyms((family.broker_key,), broker)) if family.broker_key else []
         default = Synonym(
-            key=family.broker_key or setting.key, value=setting.text(inherited), source=ConfigSource.DEFAULT
+            key=family.broker_key or setting.key, value=setting.text(inherited), source=ValueSource.DEFAULT
         )
         synonyms += of_broker or [default]
         described.append(

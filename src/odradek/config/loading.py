@@ -16,7 +16,7 @@ from odradek.config.broker import (
     value_of,
 )
 from odradek.config.data_directory import absolute_directory, default_data_directory
-from odradek.config.definition import Update, nearest
+from odradek.config.definition import DynamicUpdate, nearest
 from odradek.config.listeners import (
     Listener,
     check_advertised,
@@ -66,9 +66,9 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
         setting = BROKER_SETTINGS.get(key)
         if setting is None:  # kept without effect, as Kafka keeps it for its plugins
             continue
-        if setting.dynamic is Update.READ_ONLY:
+        if setting.dynamic is DynamicUpdate.READ_ONLY:
             raise ConfigError(f"{key} cannot change while the broker runs")
-        if setting.dynamic is Update.PER_BROKER and key in defaults:
+        if setting.dynamic is DynamicUpdate.PER_BROKER and key in defaults:
             raise ConfigError(f"{key} can change on one broker only: name its id")
     loaded, _ = load({**config.originals, **defaults, **own})
     changed = config.dynamic.keys() | config.dynamic_defaults.keys() | defaults.keys() | own.keys()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast, dataclass_transform
 
-from odradek.config.definition import Bounds, Importance, Scope, Setting, SettingType, Update
+from odradek.config.definition import Bounds, DynamicUpdate, Importance, Scope, Setting, SettingType
 
 # What a row's type is to Kafka, besides what it is to Python.
 Boolean: TypeAlias = bool
@@ -28,7 +28,7 @@ Short: TypeAlias = int
 String: TypeAlias = str
 
 HIGH, LOW = Importance.HIGH, Importance.LOW
-CLUSTER_WIDE, PER_BROKER = Update.CLUSTER_WIDE, Update.PER_BROKER
+CLUSTER_WIDE, PER_BROKER = DynamicUpdate.CLUSTER_WIDE, DynamicUpdate.PER_BROKER
 LIST, STRING = SettingType.LIST, SettingType.STRING
 
 _TYPES: Final = {
@@ -51,7 +51,7 @@ def setting(
     meaning: str,
     valid: Bounds | None = None,
     importance: Importance = Importance.MEDIUM,
-    dynamic: Update = Update.READ_ONLY,
+    dynamic: DynamicUpdate = DynamicUpdate.READ_ONLY,
     as_started: bool = False,
     synonyms: tuple[str, ...] = (),
     broker: str = "",

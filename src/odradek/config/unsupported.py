@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from odradek.config.definition import Setting, SettingType, Update
+from odradek.config.definition import DynamicUpdate, Setting, SettingType
 
 
 class Area(NamedTuple):
@@ -301,10 +301,10 @@ def is_secret(key: str) -> bool:
     return key.endswith(_SECRET_ENDINGS)
 
 
-def _dynamic(key: str) -> Update:
+def _dynamic(key: str) -> DynamicUpdate:
     if key in DYNAMIC_PER_BROKER:
-        return Update.PER_BROKER
-    return Update.CLUSTER_WIDE if key in DYNAMIC_FOR_ALL else Update.READ_ONLY
+        return DynamicUpdate.PER_BROKER
+    return DynamicUpdate.CLUSTER_WIDE if key in DYNAMIC_FOR_ALL else DynamicUpdate.READ_ONLY
 
 
 def unsupported_settings() -> list[tuple[Setting, str]]:

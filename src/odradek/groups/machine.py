@@ -17,7 +17,7 @@ from odradek.groups.formats import version_of
 from odradek.groups.kinds import Group, GroupKind
 from odradek.groups.offsets.table import OffsetTable
 from odradek.groups.settings import GroupSettings
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.protocol import MalformedMessage, UnknownVersion
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
@@ -47,7 +47,7 @@ class MachineTimer(Enum):
 CLEANUP: Final = Due(MachineTimer.CLEANUP, "")
 
 
-class Topics(Protocol):
+class ClusterTopics(Protocol):
     """The cluster's topics, as they are now."""
 
     def topic_id(self, name: str) -> UUID | None: ...
@@ -65,11 +65,11 @@ class Topics(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class GroupDependencies:
     """What machines are given, the same for all of a broker."""
 
     settings: Callable[[], GroupSettings]
-    topics: Topics
+    topics: ClusterTopics
     new_uuid: Callable[[], UUID]
     batch_bytes_max: Callable[[], int]
     large_targets: LargeTargets | None = None
@@ -77,7 +77,7 @@ class Surroundings:
 
 
 Replay = Callable[["GroupMachine", StoredRecord], None]
-Expire = Callable[["GroupMachine", "Due", "Step"], None]
+Expire = Callable[["GroupMachine", "Due", "GroupStep"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,8 @@ class KindParts:
 class GroupMachine:
     """Implements `shards.Machine`. Kinds are installed before anything is replayed."""
 
-    def __init__(self, surroundings: Surroundings, kinds: Iterable[KindParts] = ()) -> None:
-        self.surroundings: Final = surroundings
+    def __init__(self, dependencies: GroupDependencies, kinds: Iterable[KindParts] = ()) -> None:
+        self.dependencies: Final = dependencies
         self.deadlines: Final = Deadlines()
         self.groups: Final[dict[str, Group]] = {}
         self.offsets: Final = OffsetTable()
@@ -104,7 +104,7 @@ class GroupMachine:
         self.given_ids: Final[dict[tuple[str, str], None]] = {}
         """(Group, member id) that were given to classic members (KIP-394), the oldest first; some are in use by now."""
         self._replays: dict[int, Replay] = {}
-        self._expires: dict[Enum, Callable[[GroupMachine, Due, Step], None]] = {}
+        self._expires: dict[Enum, Callable[[GroupMachine, Due, GroupStep], None]] = {}
         for parts in kinds:
             self.install(parts)
 
@@ -114,15 +114,15 @@ class GroupMachine:
 
     @property
     def settings(self) -> GroupSettings:
-        return self.surroundings.settings()
+        return self.dependencies.settings()
 
     def fits(self, records: Sequence[NewRecord]) -> bool:
         """Whether the records can be one batch."""
-        return _weight(records) + _BATCH_OVERHEAD_BYTES <= self.surroundings.batch_bytes_max()
+        return _weight(records) + _BATCH_OVERHEAD_BYTES <= self.dependencies.batch_bytes_max()
 
     def may_fit(self, records: Sequence[NewRecord]) -> bool:
         """Whether keys and values alone are less than a batch: a quick look, before the batch is built."""
-        bytes_max = self.surroundings.batch_bytes_max()
+        bytes_max = self.dependencies.batch_bytes_max()
         return sum(len(key) + len(value or b"") for key, value in records) <= bytes_max
 
     def group_of_kind(self, group_id: str, kind: GroupKind) -> Group | None:
@@ -165,9 +165,9 @@ class GroupMachine:
     def tick(self, now: Moment) -> Outcome[None]:
         """Deadlines that are due, in order. It ends early before a group that this tick already wrote about: what it decided
         must be replayed before the next decision."""
-        step = Step(now)
+        step = GroupStep(now)
         written: set[str] = set()
-        room = self.surroundings.batch_bytes_max() // _PART_OF_A_BATCH
+        room = self.dependencies.batch_bytes_max() // _PART_OF_A_BATCH
         for _ in range(_DUE_A_TICK):
             due = self.deadlines.peek(now.monotonic_ms)
             if (

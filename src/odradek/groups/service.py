@@ -10,6 +10,7 @@ from uuid import UUID
 
 from odradek.groups.classic import operations as classic
 from odradek.groups.consumer.kind import ConsumerGroups
+from odradek.groups.descriptions import Described, Listed, describe_classic, list_groups
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets import committing, fetching, removing
@@ -18,7 +19,6 @@ from odradek.groups.offsets.fetching import FetchedOffset, Wanted
 from odradek.groups.offsets.table import Place
 from odradek.groups.share.group import StateTopic
 from odradek.groups.share.kind import ShareGroups
-from odradek.groups.showing import Described, Listed, describe_classic, list_groups
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_describe import DescribedGroup
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (

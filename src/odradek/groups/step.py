@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from odradek.shards import Answer, Moment, NewRecord, Outcome, Ticket
+from odradek.shards import DeferredReply, Moment, NewRecord, Outcome, Ticket
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Step:
+class GroupStep:
     """One operation, or one tick: its time, and what it has decided so far."""
 
     now: Moment
     records: list[NewRecord] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[DeferredReply] = field(default_factory=list)
 
     def answer(self, ticket: Ticket, response: object) -> None:
         """Released once the step's records are durable."""
-        self.answers.append(Answer(ticket, response))
+        self.answers.append(DeferredReply(ticket, response))
 
     def outcome(self, reply: T) -> Outcome[T]:
         return Outcome(reply, records=self.records, answers=self.answers)

@@ -215,14 +215,14 @@ class ConfigError(OdradekError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class ErrorContent:
     """What a `KafkaError` says, to be kept: see `ErrorValue`."""
 
     code: ErrorCode
     message: str
 
     @classmethod
-    def of(cls, error: KafkaError) -> Refusal:
+    def of(cls, error: KafkaError) -> ErrorContent:
         return cls(code=error.code, message=error.message)
 
     def error(self) -> KafkaError:

@@ -8,7 +8,7 @@ A connection that sends many requests at once is served for a millisecond or so,
 (`runtime/turns.py`), so that it holds up nobody else.
 
 Limits keep memory bounded. A connection with `in_flight_max` unanswered requests, one whose peer does not read what was
-written, or one that waits for a `Held` reply (a long poll, whose answer may be large) is not served, nor read from, until
+written, or one that waits for a `HeldReply` reply (a long poll, whose answer may be large) is not served, nor read from, until
 that is over. Frames already received wait in `_backlog`, at most one buffer's worth. (Who makes such a reply may want to know
 that there are some, see `on_next`: then one buffer is read.) A frame larger than the receive buffer is received as far as the
 server's budget for all connections allows (`request_budget.py`), and counts there until its request is answered.
@@ -54,7 +54,7 @@ _PARKED_BYTES_MAX: Final = 1024 * 1024
 Chunks = list[Buffer]
 
 
-class Held:
+class HeldReply:
     """A reply that comes later, before which no other request of the connection is served."""
 
     __slots__ = ("chunks",)
@@ -63,7 +63,7 @@ class Held:
         self.chunks = chunks
 
 
-Reply = Chunks | None | Awaitable[Chunks | None] | Held
+Reply = Chunks | None | Awaitable[Chunks | None] | HeldReply
 """Ready bytes, nothing at all (acks=0), or either of them later."""
 
 
@@ -166,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         self.on_finished: dict[object, Callable[[], None]] = {}
         """What to do when the peer sends nothing more, though it may still read."""
         self.on_next: dict[object, Callable[[], None]] = {}
-        """What to do when the peer asks for something else, while it waits for a `Held` reply: by who makes that reply."""
+        """What to do when the peer asks for something else, while it waits for a `HeldReply` reply: by who makes that reply."""
         self._dropped = False
 
     # -- asyncio's side
@@ -520,7 +520,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(reply, list):
             self._settle(slot, reply)
             return False
-        if isinstance(reply, Held):
+        if isinstance(reply, HeldReply):
             self._held = slot
             reply = reply.chunks
         if share is None and self._keeps_frame:

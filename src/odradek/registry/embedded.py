@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from odradek.registry.journal import line_of
 from odradek.registry.port import Node, Operation, RegistryError, SessionExpired
-from odradek.registry.session_files import SessionFiles, Silence
+from odradek.registry.session_files import SessionFiles, SessionMonitor
 from odradek.registry.shared_journal import JOURNAL_NAME, News, SharedJournal
 from odradek.registry.tree import Change
 from odradek.registry.watching import Watches
@@ -46,7 +46,7 @@ class EmbeddedRegistry:
         self._runtime = runtime
         self._journal = journal
         self._files = files
-        self._silence = Silence()
+        self._silence = SessionMonitor()
         self._beat_seconds = min(1.0, session_timeout_s / 5)
         self._beat_at = float("-inf")
         self._watches = Watches()
@@ -243,7 +243,7 @@ class EmbeddedRegistry:
             self._has_begun = True
         elif self._has_begun and not self._is_over:
             self._is_over = True
-            self._files.let_go()
+            self._files.relinquish()
             if not self._is_closed:
                 _log.warning("registry_session_expired", session=f"{self._session:016x}")
                 asyncio.get_running_loop().call_soon(self._tell_expired)

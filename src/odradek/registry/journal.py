@@ -20,7 +20,7 @@ from odradek.registry.tree import Change, Tree
 _CRC_LENGTH: Final = len(b"00000000 ")
 
 
-class State:
+class JournalState:
     """What a journal says up to some place in it."""
 
     __slots__ = ("generation", "sessions", "tree")

@@ -55,7 +55,7 @@ class SessionFiles:
                 self._disk.remove(self._path(self._own))
             lock.release()
 
-    def let_go(self) -> None:
+    def relinquish(self) -> None:
         """Give the session up, without waiting for a disk: the file stays, and whoever looks next removes it."""
         lock, self._lock = self._lock, None
         file, self._file = self._file, None
@@ -112,7 +112,7 @@ def _is_name(name: str) -> bool:
     return len(name) == _NAME_LENGTH and all(digit in "0123456789abcdef" for digit in name)
 
 
-class Silence:
+class SessionMonitor:
     """How long each session has given no sign of life while somebody looked on."""
 
     __slots__ = ("_heard", "_looked_at", "_silent_s")

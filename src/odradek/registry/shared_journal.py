@@ -18,7 +18,7 @@ import posixpath
 import zlib
 from typing import Final, NamedTuple
 
-from odradek.registry.journal import State, body_of, lines_of
+from odradek.registry.journal import JournalState, body_of, lines_of
 from odradek.registry.port import RegistryError
 from odradek.registry.tree import changes_between
 from odradek.runtime.ports import DirectoryLock, Disk, DiskFile
@@ -48,7 +48,7 @@ class News(NamedTuple):
     """Where they end."""
     file: DiskFile | None = None
     """The journal from now on, if another than before."""
-    state: State | None = None
+    state: JournalState | None = None
     """What it says before `bodies`, if that is not what the state says already."""
     generation: int | None = None
     """The state was rewritten under this number."""
@@ -62,7 +62,7 @@ class SharedJournal:
     def __init__(self, disk: Disk, directory: str) -> None:
         self.path = posixpath.join(directory, JOURNAL_NAME)
         self.lock_path = posixpath.join(directory, LOCK_NAME)
-        self.state = State()
+        self.state = JournalState()
         self.position = 0
         self.is_loaded = False
         self.touched: dict[str, None] = {}
@@ -143,7 +143,7 @@ class SharedJournal:
         except (OSError, RegistryError):
             file.close()
             raise
-        state = State()
+        state = JournalState()
         for body in bodies:
             state.apply(body)
         snapshot_length = content.index(b"\n") + 1 if state.generation else 0

@@ -26,7 +26,7 @@ from odradek.registry.port import (
 )
 from odradek.registry.watching import Watches
 from odradek.registry.zookeeper_session import Refused, Session
-from odradek.registry.zookeeper_steps import Plan, Refusal, Step, ancestors, decode, encode
+from odradek.registry.zookeeper_steps import CommitPlan, StepRefusal, ZooKeeperStep, ancestors, decode, encode
 from odradek.runtime.ports import Runtime
 from odradek.telemetry import events
 
@@ -96,7 +96,7 @@ class ZooKeeperRegistry:
 
     async def commit(self, operations: Sequence[Operation]) -> None:
         session = self._session  # a commit of one session never goes on in the next
-        plan = Plan(operations, await self._encoded(operations))
+        plan = CommitPlan(operations, await self._encoded(operations))
         for _ in range(_AMENDMENTS_MAX):
             refused = await session.multi([self._placed(step) for step in plan.steps()])
             if refused is None:
@@ -205,7 +205,7 @@ class ZooKeeperRegistry:
         await self._session.sync(self._znode("/"))
         for path in (*ancestors(self._chroot + "/any"),) if self._chroot else ():
             if not await self._session.exists(path):
-                await self._session.multi([Step(operation=None, path=path, creates=True, data=b"")])
+                await self._session.multi([ZooKeeperStep(operation=None, path=path, creates=True, data=b"")])
         if self._config.set_acl:
             await self._restrict()
         mark = await self.get(_MARK)
@@ -252,8 +252,8 @@ class ZooKeeperRegistry:
     def _znode(self, path: str) -> str:
         return (self._chroot + path.rstrip("/")) or "/"
 
-    def _placed(self, step: Step) -> Step:
-        return Step(
+    def _placed(self, step: ZooKeeperStep) -> ZooKeeperStep:
+        return ZooKeeperStep(
             operation=step.operation,
             path=self._znode(step.path),
             creates=step.creates,
@@ -273,10 +273,10 @@ class ZooKeeperRegistry:
             return _encode_all(values)
         return await self._runtime.offload.run(_encode_all, values)
 
-    async def _amend(self, plan: Plan, operations: Sequence[Operation], refused: Refused) -> None:
+    async def _amend(self, plan: CommitPlan, operations: Sequence[Operation], refused: Refused) -> None:
         """Learn from a refusal. `RegistryConflict` where there is nothing to learn."""
         step, why = refused.step, refused.why
-        if why is Refusal.CHILD_OF_EPHEMERAL:
+        if why is StepRefusal.CHILD_OF_EPHEMERAL:
             raise RegistryError(
                 f"{step.path} cannot be made: ZooKeeper allows no children of ephemeral nodes"
             )
@@ -285,27 +285,27 @@ class ZooKeeperRegistry:
             return
         number, operation = step.operation, operations[step.operation]
         match operation:
-            case Create(path=path) if why is Refusal.MISSING:
+            case Create(path=path) if why is StepRefusal.MISSING:
                 plan.parents_are_missing(await self._missing(ancestors(path)))
             case Create() if plan.is_no_longer_mere_parent(number):
                 pass
-            case Create(path=path, ephemeral=ephemeral) if why is Refusal.EXISTS:
+            case Create(path=path, ephemeral=ephemeral) if why is StepRefusal.EXISTS:
                 znode = await self._session.get(self._znode(path))
                 if znode is not None and (znode.data or ephemeral):
                     raise RegistryConflict(f"{path} exists")
                 if znode is not None:
                     plan.is_mere_parent(number, znode.version)
-            case Delete() if why is Refusal.HAS_CHILDREN:
+            case Delete() if why is StepRefusal.HAS_CHILDREN:
                 plan.has_children(number)
             case Create(path=path):
                 raise RegistryConflict(f"{path} changes")
             case Put() | Delete() | Check():
-                found = "is missing" if why is Refusal.MISSING else "has another version"
+                found = "is missing" if why is StepRefusal.MISSING else "has another version"
                 raise RegistryConflict(f"{operation.path} {found}, not version {operation.version}")
 
-    async def _amend_parents(self, plan: Plan, step: Step, why: Refusal) -> None:
+    async def _amend_parents(self, plan: CommitPlan, step: ZooKeeperStep, why: StepRefusal) -> None:
         path = step.path[len(self._chroot) :]
-        if why is Refusal.EXISTS:
+        if why is StepRefusal.EXISTS:
             plan.parent_exists(path)
         else:
             plan.parents_are_missing(await self._missing([*ancestors(path), path]))

@@ -25,7 +25,7 @@ def new_client(config: ZooKeeperConfig) -> tuple[Any, Threads]:
     """A client that was not started, and its threads. ConfigError for files and names that cannot be used."""
     connect = parse_connect(config.connect or "")
     session_s = config.session_timeout_ms / 1000
-    threads = Threads(_tls_context(config), patience_s=session_s / max(4, 2 * len(connect.servers)))
+    threads = Threads(_tls_context(config), api_timeout_s=session_s / max(4, 2 * len(connect.servers)))
     client = KazooClient(
         hosts=connect.addresses,
         timeout=session_s,
@@ -41,15 +41,15 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads, but for how they connect.
 
     - TLS is our own: kazoo's would trust every authority of the system beside the one given.
-    - A server has `patience_s` to accept a connection and to answer the first request. kazoo would give it the whole of the
+    - A server has `api_timeout_s` to accept a connection and to answer the first request. kazoo would give it the whole of the
       session's timeout, and a host that is off, or a server that is caught starting (it may then keep the connection open and
       never answer), would cost the session.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None, *, patience_s: float) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, *, api_timeout_s: float) -> None:
         super().__init__()
         self._tls = tls
-        self._patience_s = patience_s
+        self._api_timeout_s = api_timeout_s
         self.trouble = ""
         """Why there is no connection, in a few words."""
         self.is_greeted = False
@@ -58,7 +58,7 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, address: tuple[str, int], hostname: str = "", **_: object) -> socket.socket:
         self.is_greeted = False
         try:
-            connection = socket.create_connection(address, self._patience_s)
+            connection = socket.create_connection(address, self._api_timeout_s)
         except OSError as error:
             self.trouble = error.strerror or str(error)
             raise
@@ -81,7 +81,7 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
         if held:
             return held, [], []
         if not self.is_greeted:
-            timeout = self._patience_s if timeout is None else min(timeout, self._patience_s)
+            timeout = self._api_timeout_s if timeout is None else min(timeout, self._api_timeout_s)
         ready: tuple[list[Any], list[Any], list[Any]] = super().select(
             readable, writable, exceptional, timeout
         )
@@ -129,7 +129,7 @@ def _credentials(config: ZooKeeperConfig) -> dict[str, Any]:
     return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": user, "password": password}}
 
 
-class _Ear(logging.Handler):
+class _LogHandler(logging.Handler):
     """kazoo's log, of which only what tells a person something new is kept: names that cannot be resolved."""
 
     def __init__(self, threads: Threads) -> None:
@@ -145,5 +145,5 @@ class _Ear(logging.Handler):
 def _quiet_logger(threads: Threads) -> logging.Logger:
     """Apart from all others: at finer levels kazoo writes passwords into its log."""
     logger = logging.Logger("odradek.registry.kazoo", logging.WARNING)
-    logger.addHandler(_Ear(threads))
+    logger.addHandler(_LogHandler(threads))
     return logger

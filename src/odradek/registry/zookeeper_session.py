@@ -24,7 +24,7 @@ from typing import Any, Final
 from odradek.config.zookeeper import ZooKeeperConfig, parse_connect
 from odradek.registry.port import RegistryError, SessionExpired
 from odradek.registry.zookeeper_client import new_client
-from odradek.registry.zookeeper_steps import Refusal, Step
+from odradek.registry.zookeeper_steps import StepRefusal, ZooKeeperStep
 from odradek.telemetry import events
 
 from kazoo import exceptions as refusals  # isort: skip - the import above explains itself where kazoo is missing
@@ -39,11 +39,11 @@ _IN_FLIGHT_MAX: Final = 200
 _MAY_READ: Final = 1
 _Send = Callable[[Any], Any]
 _REFUSALS: Final = {
-    refusals.NodeExistsError: Refusal.EXISTS,
-    refusals.NoNodeError: Refusal.MISSING,
-    refusals.BadVersionError: Refusal.VERSION,
-    refusals.NotEmptyError: Refusal.HAS_CHILDREN,
-    refusals.NoChildrenForEphemeralsError: Refusal.CHILD_OF_EPHEMERAL,
+    refusals.NodeExistsError: StepRefusal.EXISTS,
+    refusals.NoNodeError: StepRefusal.MISSING,
+    refusals.BadVersionError: StepRefusal.VERSION,
+    refusals.NotEmptyError: StepRefusal.HAS_CHILDREN,
+    refusals.NoChildrenForEphemeralsError: StepRefusal.CHILD_OF_EPHEMERAL,
 }
 _NOT_THE_REASON: Final = (refusals.RolledBackError, refusals.RuntimeInconsistency)
 """What ZooKeeper says of the steps before and after the one that it refused."""
@@ -65,8 +65,8 @@ class Znode:
 class Refused:
     """Which step of a multi was not taken; nothing was changed."""
 
-    step: Step
-    why: Refusal
+    step: ZooKeeperStep
+    why: StepRefusal
 
 
 class Session:
@@ -184,7 +184,7 @@ class Session:
         """Leave this znode to those who log in as this session did."""
         await self._read(lambda client: client.set_acls_async(path, self._acl))
 
-    async def multi(self, steps: Sequence[Step]) -> Refused | None:
+    async def multi(self, steps: Sequence[ZooKeeperStep]) -> Refused | None:
         """All of the steps or none. RegistryError where nobody knows."""
         connection = self._connection
         try:
@@ -213,7 +213,7 @@ class Session:
             self._waiting.extend(self._arming(path, EventType.NONE))
             self._pump()
 
-    def _transaction(self, client: Any, steps: Sequence[Step]) -> Any:
+    def _transaction(self, client: Any, steps: Sequence[ZooKeeperStep]) -> Any:
         transaction = client.transaction()
         for step in steps:
             if step.creates:

@@ -61,7 +61,7 @@ def decode(stored: bytes, path: str) -> bytes | None:
     return data
 
 
-class Refusal(Enum):
+class StepRefusal(Enum):
     """Why ZooKeeper did not take a step."""
 
     EXISTS = auto()
@@ -73,7 +73,7 @@ class Refusal(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ZooKeeperStep:
     """One operation of a multi. Creations have no version; others without one take any."""
 
     operation: int | None
@@ -87,7 +87,7 @@ class Step:
     version: int = -1
 
 
-class Plan:
+class CommitPlan:
     """A commit, and what was learned about it from ZooKeeper's refusals. `encoded` are the values of its operations."""
 
     def __init__(self, operations: Sequence[Operation], encoded: Mapping[int, bytes]) -> None:
@@ -97,9 +97,9 @@ class Plan:
         self._emptied: set[int] = set()
         self._filled: dict[int, int] = {}
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ZooKeeperStep]:
         """RegistryError for more than ZooKeeper takes at once."""
-        steps = [Step(operation=None, path=path, creates=True, data=b"") for path in self._parents]
+        steps = [ZooKeeperStep(operation=None, path=path, creates=True, data=b"") for path in self._parents]
         steps += [self._step(number, operation) for number, operation in enumerate(self._operations)]
         size = sum(_STEP_BYTES + len(step.path.encode()) + len(step.data or b"") for step in steps)
         if size > PACKET_BYTES_MAX:
@@ -110,14 +110,16 @@ class Plan:
             )
         return steps
 
-    def _step(self, number: int, operation: Operation) -> Step:
+    def _step(self, number: int, operation: Operation) -> ZooKeeperStep:
         path = operation.path
         match operation:
             case Create(ephemeral=ephemeral):
                 version = 0 if path in self._parents else self._filled.get(number)
                 if version is not None and not ephemeral:
-                    return Step(operation=number, path=path, data=self._encoded[number], version=version)
-                return Step(
+                    return ZooKeeperStep(
+                        operation=number, path=path, data=self._encoded[number], version=version
+                    )
+                return ZooKeeperStep(
                     operation=number,
                     path=path,
                     creates=True,
@@ -125,13 +127,13 @@ class Plan:
                     data=self._encoded[number],
                 )
             case Put(version=version):
-                return Step(operation=number, path=path, data=self._encoded[number], version=version)
+                return ZooKeeperStep(operation=number, path=path, data=self._encoded[number], version=version)
             case Delete(version=version) if number in self._emptied:
-                return Step(operation=number, path=path, data=b"", version=version)
+                return ZooKeeperStep(operation=number, path=path, data=b"", version=version)
             case Delete(version=version):
-                return Step(operation=number, path=path, deletes=True, version=version)
+                return ZooKeeperStep(operation=number, path=path, deletes=True, version=version)
             case Check(version=version):
-                return Step(operation=number, path=path, version=version)
+                return ZooKeeperStep(operation=number, path=path, version=version)
 
     # -- what was learned
 

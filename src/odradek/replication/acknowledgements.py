@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from odradek.model.errors import Refusal
+from odradek.model.errors import ErrorContent
 
 
 class Acknowledgements:
@@ -38,7 +38,7 @@ class Acknowledgements:
             if not future.done():
                 future.set_result(None)
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: ErrorContent) -> None:
         """All who wait get the error."""
         waiting, self._waiting = self._waiting, deque()
         for _, future in waiting:

@@ -70,7 +70,7 @@ class EpochLog(Protocol):
         """It may begin later than it seems."""
 
 
-class Replica(Protocol):
+class FollowedReplica(Protocol):
     """What deciding needs of a partition: how far its log goes, and under which leader."""
 
     @property
@@ -91,7 +91,7 @@ class Replica(Protocol):
     def log(self) -> EpochLog: ...
 
 
-class Wish(NamedTuple):
+class FetchPosition(NamedTuple):
     """What the leader is asked about one partition. A tuple: compared for each partition of each answer."""
 
     leader_epoch: int
@@ -105,7 +105,7 @@ class Wish(NamedTuple):
 class Followed:
     """A partition, as it is followed under one leader epoch."""
 
-    replica: Replica
+    replica: FollowedReplica
     leader_epoch: LeaderEpoch
     failures: int = 0
     due_at: float = 0.0
@@ -115,9 +115,9 @@ class Followed:
     def key(self) -> PartitionKey:
         return self.replica.topic_id, self.replica.name.partition
 
-    def wish(self) -> Wish:
+    def wish(self) -> FetchPosition:
         replica = self.replica
-        return Wish(
+        return FetchPosition(
             self.leader_epoch,
             replica.durable_offset,
             replica.log.latest_epoch,
@@ -126,7 +126,7 @@ class Followed:
         )
 
 
-class Verdict(Enum):
+class FetchResultAction(Enum):
     """What a leader's answer about one partition calls for."""
 
     TAKE = auto()
@@ -139,12 +139,12 @@ class Verdict(Enum):
     """It cannot be fetched now: try again later."""
 
 
-def verdict(data: PartitionData) -> Verdict:
+def verdict(data: PartitionData) -> FetchResultAction:
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return Verdict.BEGIN_AGAIN
+        return FetchResultAction.BEGIN_AGAIN
     if data.error_code != ErrorCode.NONE:
-        return Verdict.PAUSE
-    return Verdict.CUT if data.diverging_epoch.epoch >= 0 else Verdict.TAKE
+        return FetchResultAction.PAUSE
+    return FetchResultAction.CUT if data.diverging_epoch.epoch >= 0 else FetchResultAction.TAKE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class FetchState:
         self._followed: dict[PartitionKey, Followed] = {}
         self._dirty: dict[PartitionKey, None] = {}
         self._paused: dict[PartitionKey, None] = {}
-        self._asked: dict[PartitionKey, tuple[Followed, Wish]] = {}
+        self._asked: dict[PartitionKey, tuple[Followed, FetchPosition]] = {}
         """What the leader's session holds."""
         self._session_id = _NO_SESSION
         self._epoch = _FULL
@@ -182,7 +182,7 @@ class FetchState:
 
     # -- what is followed
 
-    def follow(self, replica: Replica) -> bool:
+    def follow(self, replica: FollowedReplica) -> bool:
         """Begin, or begin anew under the replica's present leader epoch. False when it is followed under that already."""
         key = replica.topic_id, replica.name.partition
         known = self._followed.get(key)
@@ -194,7 +194,7 @@ class FetchState:
         self._dirty[key] = None
         return True
 
-    def unfollow(self, replica: Replica) -> None:
+    def unfollow(self, replica: FollowedReplica) -> None:
         key = replica.topic_id, replica.name.partition
         if (known := self._followed.get(key)) is not None and known.replica is replica:
             del self._followed[key]
@@ -219,7 +219,7 @@ class FetchState:
     def next(self, now: float, terms: FetchTerms) -> FetchRequest | None:
         """The next request; None when there is nothing to ask for at present."""
         self._resume_due(now)
-        wishes: dict[PartitionKey, Wish] = {}
+        wishes: dict[PartitionKey, FetchPosition] = {}
         forgotten: list[PartitionKey] = []
         if self._epoch == _FULL:
             self._asked.clear()
@@ -273,7 +273,7 @@ class FetchState:
                 self._paused[key] = None
                 self._dirty[key] = None
 
-    def name_again(self, chosen: Iterable[Followed]) -> None:
+    def resend(self, chosen: Iterable[Followed]) -> None:
         """Say again how far they are, though the leader was told: a request of ours that was given up may have reached it late,
         and what it says of an earlier time is what the leader believes since. It does not look at what rests."""
         for followed in chosen:
@@ -287,7 +287,11 @@ class FetchState:
         return max(0.0, min(self._followed[key].due_at for key in self._paused) - now)
 
     def _request(
-        self, wishes: dict[PartitionKey, Wish], forgotten: list[PartitionKey], terms: FetchTerms, wait_ms: int
+        self,
+        wishes: dict[PartitionKey, FetchPosition],
+        forgotten: list[PartitionKey],
+        terms: FetchTerms,
+        wait_ms: int,
     ) -> FetchRequest:
         topics: dict[UUID, list[FetchPartition]] = {}
         for (topic_id, index), wish in wishes.items():

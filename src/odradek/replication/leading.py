@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.records import BatchHeader
 from odradek.records.batch import TRANSACTIONAL_BIT
@@ -141,7 +141,7 @@ class LeadingReplica(Replica):
         wanted = self.config.min_insync_replicas
         if self._acknowledgements and in_sync is not None and not in_sync.is_enough(wanted):
             self._acknowledgements.refuse(
-                Refusal(
+                ErrorContent(
                     code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                     message=f"{self.name} was written, but only {self.in_sync_count} replica(s) are in sync now; "
                     f"{self._wanted_in_sync()}",

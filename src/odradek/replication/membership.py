@@ -23,7 +23,7 @@ class IsrProposals(Protocol):
     def propose(self, partition: Partition, proposal: IsrProposal) -> None: ...
 
 
-class Membership(NamedTuple):
+class ReplicationContext(NamedTuple):
     """This broker as a member of a cluster, which all of its partitions share."""
 
     broker_id: BrokerId

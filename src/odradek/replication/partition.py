@@ -19,19 +19,19 @@ from uuid import UUID
 
 from odradek.cluster.image import INTERNAL_TOPICS, PartitionImage
 from odradek.config.topic import LogConfig
-from odradek.model.errors import KafkaError, Refusal
+from odradek.model.errors import ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.arrivals import Arrivals
 from odradek.replication.follower import FollowingReplica
 from odradek.replication.in_sync import InSync, IsrProposal
 from odradek.replication.leading import LeadingReplica
-from odradek.replication.membership import Flushing, IsrProposals, Membership
+from odradek.replication.membership import Flushing, IsrProposals, ReplicationContext
 from odradek.replication.readers import AppendWatcher, Readers, Watcher
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 
-__all__ = ["AppendWatcher", "Flushing", "IsrProposals", "Membership", "Partition", "Watcher"]
+__all__ = ["AppendWatcher", "Flushing", "IsrProposals", "Partition", "ReplicationContext", "Watcher"]
 
 _log = events.get("replication")
 _TRY_AGAIN_S: Final = 1.0
@@ -55,7 +55,7 @@ class Partition(LeadingReplica, FollowingReplica):
         leader_epoch: LeaderEpoch,
         flushing: Flushing,
         *,
-        member: Membership | None = None,
+        member: ReplicationContext | None = None,
         high_watermark: int | None = None,
     ) -> None:
         self.name = name
@@ -64,7 +64,7 @@ class Partition(LeadingReplica, FollowingReplica):
         self.leader_epoch = leader_epoch
         self.is_leader = member is None
         self.state: PartitionImage | None = None
-        self.retired: Refusal | None = None
+        self.retired: ErrorContent | None = None
         self._member = member
         self._flushing = flushing
         self._acknowledgements = Acknowledgements()
@@ -106,7 +106,7 @@ class Partition(LeadingReplica, FollowingReplica):
         else:
             self._in_sync = None
         if is_new:
-            self._send_away(Refusal.of(self._not_leader(state.leader)))
+            self._send_away(ErrorContent.of(self._not_leader(state.leader)))
         self._isr_changed()
 
     def _has_followers(self, state: PartitionImage) -> bool:
@@ -135,7 +135,7 @@ class Partition(LeadingReplica, FollowingReplica):
             self._begin_role(state, leads=False)
         self.state = state
         if is_new:
-            self._send_away(Refusal.of(self._not_leader(state.leader)))
+            self._send_away(ErrorContent.of(self._not_leader(state.leader)))
 
     def _is_older(self, state: PartitionImage) -> bool:
         known = self.state
@@ -202,7 +202,7 @@ class Partition(LeadingReplica, FollowingReplica):
     def seal(self, error: KafkaError) -> None:
         """Take no more appends: the log is about to be closed, to be opened elsewhere. Who waits goes on waiting until
         `release`."""
-        self.retired = Refusal.of(error)
+        self.retired = ErrorContent.of(error)
 
     def release(self) -> None:
         """A sealed log was closed with everything durable: if that is all it takes, acknowledge it. Readers come again, and
@@ -215,7 +215,7 @@ class Partition(LeadingReplica, FollowingReplica):
 
     def retire(self, error: KafkaError) -> None:
         """The partition is gone or failed: everyone who waits gets `error`, and so does everyone who comes later."""
-        self.retired = Refusal.of(error)
+        self.retired = ErrorContent.of(error)
         self._send_away(self.retired)
 
     def _settle(self) -> None:

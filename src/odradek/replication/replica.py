@@ -9,12 +9,12 @@ from uuid import UUID
 
 from odradek.cluster.image import NO_LEADER, PartitionImage
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.arrivals import Arrivals
 from odradek.replication.in_sync import FollowerState, InSync
-from odradek.replication.membership import Flushing, Membership
+from odradek.replication.membership import Flushing, ReplicationContext
 from odradek.replication.readers import AppendWatcher, Readers, Watcher
 from odradek.storage.log.log import Log
 
@@ -53,9 +53,9 @@ class Replica(ABC):
     is_leader: bool
     state: PartitionImage | None
     """What the controller last said."""
-    retired: Refusal | None
+    retired: ErrorContent | None
     high_watermark: Offset
-    _member: Membership | None
+    _member: ReplicationContext | None
     _flushing: Flushing
     _acknowledgements: Acknowledgements
     _arrivals: Arrivals | None
@@ -203,7 +203,7 @@ class Replica(ABC):
             if not future.done():
                 future.set_result(None)
 
-    def _send_away(self, refusal: Refusal) -> None:
+    def _send_away(self, refusal: ErrorContent) -> None:
         """Nobody who waits is answered by what happens from now on, under another leader epoch or none."""
         self._acknowledgements.refuse(refusal)
         self._durable.refuse(refusal)

@@ -34,14 +34,14 @@ from odradek.records import BatchHeader
 from odradek.replication.fetched_batches import Batches, check_epochs, checked
 from odradek.replication.following import (
     IDLE_FROM,
+    FetchResultAction,
     FetchState,
     FetchTerms,
     Followed,
-    Verdict,
     verdict,
 )
 from odradek.replication.partition import Partition
-from odradek.replication.throttle import Throttle
+from odradek.replication.throttle import ReplicationThrottle
 from odradek.runtime.ports import Runtime
 from odradek.security.buckets import Window
 from odradek.storage.log.leader_epochs import EpochEnd
@@ -68,7 +68,7 @@ _HELD_S_MAX: Final = 1.0
 """So long is held back what goes too fast; the rate may change meanwhile."""
 
 
-class Asking(Protocol):
+class PeerRequests(Protocol):
     """How other brokers are asked: `net.peers.Peers`."""
 
     def ask(
@@ -90,7 +90,7 @@ class ReplicaFetchers:
     def __init__(
         self,
         runtime: Runtime,
-        asking: Asking,
+        asking: PeerRequests,
         *,
         me: BrokerId,
         broker_epoch: Callable[[], int],
@@ -101,7 +101,7 @@ class ReplicaFetchers:
         self.me = me
         self.broker_epoch = broker_epoch
         self.config = config
-        self.throttle: Final = Throttle(
+        self.throttle: Final = ReplicationThrottle(
             me, lambda: config().follower_replication_throttled_rate, self._window
         )
         self._loops: dict[tuple[BrokerId, int], _FetchLoop] = {}
@@ -244,7 +244,7 @@ class _FetchLoop:
             self._state.hold(self._may_be_held, now + min(max(throttled_s, _HELD_S_MIN), _HELD_S_MAX))
         if self._state.idle_count > IDLE_FROM and (out_of_sync := self._out_of_sync()):
             terms = replace(terms, idle_wait_ms_max=terms.wait_ms_max)
-            self._state.name_again(out_of_sync)
+            self._state.resend(out_of_sync)
         request = self._state.next(now, terms)
         if request is None:
             await self._wait(self._state.due_in(now))
@@ -358,7 +358,7 @@ class _FetchLoop:
 
     async def _checked(self, answers: list[tuple[Followed, PartitionData]]) -> list[Batches | KafkaError]:
         """The batches of each answer, or what is wrong with them."""
-        records = [data.records if verdict(data) is Verdict.TAKE else None for _, data in answers]
+        records = [data.records if verdict(data) is FetchResultAction.TAKE else None for _, data in answers]
         if sum(len(one) for one in records if one) <= _INLINE_BYTES:
             return checked(records)
         return await self._fetchers.runtime.offload.run(checked, records)
@@ -368,10 +368,10 @@ class _FetchLoop:
             raise found
         partition = _partition_of(followed)
         match verdict(data):
-            case Verdict.TAKE:
+            case FetchResultAction.TAKE:
                 if found:
                     check_epochs(found, followed.leader_epoch)
-                    if partition.log.begins_inside(found[0][0]):
+                    if partition.log.starts_inside_batch(found[0][0]):
                         await self._make_room(followed, partition, found[0][0])
                     now_ms = self._fetchers.runtime.clock.wall_ms()
                     partition.append_fetched(found, now_ms=now_ms)
@@ -379,12 +379,12 @@ class _FetchLoop:
                 if data.log_start_offset > partition.log.end_offset:
                     partition.restart_at(data.log_start_offset)
                 partition.learned(data.high_watermark, data.log_start_offset)
-            case Verdict.CUT:
+            case FetchResultAction.CUT:
                 end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 partition.truncate(end)
-            case Verdict.BEGIN_AGAIN:
+            case FetchResultAction.BEGIN_AGAIN:
                 await self._begin_again(followed, partition, data.log_start_offset)
-            case Verdict.PAUSE:
+            case FetchResultAction.PAUSE:
                 code = ErrorCode.of(data.error_code)
                 raise KafkaError(code, f"{partition.name}: the leader says: {code.meaning}")
         self._state.took(followed)

@@ -19,7 +19,7 @@ from odradek.security.buckets import Bucket, Window
 _ALL: Final = "*"
 
 
-class Throttle:
+class ReplicationThrottle:
     """One side. `rate` gives the bytes a second that are allowed now."""
 
     def __init__(self, me: BrokerId, rate: Callable[[], int], window: Callable[[], Window]) -> None:

@@ -40,7 +40,7 @@ _WHOLE: Final = {
 """Limits that are whole numbers, and their maxima."""
 
 
-class Change(NamedTuple):
+class QuotaChange(NamedTuple):
     """One limit set (or, with None, removed)."""
 
     key: str
@@ -78,7 +78,7 @@ def _address(name: str) -> str:
         raise _refused(f"{name!r} is not an IP address") from None
 
 
-def check_change(entity: Entity, change: Change) -> None:
+def check_change(entity: Entity, change: QuotaChange) -> None:
     """INVALID_REQUEST for a limit that the entity cannot have, or a value that means nothing."""
     allowed = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     if change.key not in allowed:
@@ -99,7 +99,7 @@ def check_change(entity: Entity, change: Change) -> None:
         raise _refused(f"quota {change.key} must be a whole number, not {value:g}")
 
 
-def changed(before: Mapping[str, float], changes: Sequence[Change]) -> dict[str, float]:
+def changed(before: Mapping[str, float], changes: Sequence[QuotaChange]) -> dict[str, float]:
     """The limits after `changes`, in order."""
     after = dict(before)
     for change in changes:

@@ -1,21 +1,21 @@
 """Replicated state machines whose log is a partition: what groups and transactions are built on."""
 
 from odradek.shards.log import ShardLog
-from odradek.shards.machine import Machine, StoredRecord
-from odradek.shards.outcome import Answer, BatchProducer, Moment, NewRecord, Outcome, Ticket
+from odradek.shards.machine import ShardMachine, StoredRecord
+from odradek.shards.outcome import BatchProducer, DeferredReply, Moment, NewRecord, Outcome, Ticket
 from odradek.shards.shard import PATIENCE_SECONDS, Shard
 from odradek.shards.shards import Shards, decided, java_hash, partition_of
 
 __all__ = [
     "PATIENCE_SECONDS",
-    "Answer",
     "BatchProducer",
-    "Machine",
+    "DeferredReply",
     "Moment",
     "NewRecord",
     "Outcome",
     "Shard",
     "ShardLog",
+    "ShardMachine",
     "Shards",
     "StoredRecord",
     "Ticket",

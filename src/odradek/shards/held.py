@@ -10,7 +10,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards.outcome import Outcome
 
 
-class Held(NamedTuple):
+class HeldOutcome(NamedTuple):
     """An outcome, and the future of its reply."""
 
     outcome: Outcome[Any]
@@ -33,7 +33,7 @@ class Held(NamedTuple):
 
 def release_when(
     committed: asyncio.Future[None],
-    waiting: Sequence[Held],
+    waiting: Sequence[HeldOutcome],
     *,
     name: str,
     patience_seconds: float,

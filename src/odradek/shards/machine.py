@@ -9,7 +9,7 @@ from odradek.shards.outcome import Moment, Outcome, Ticket
 
 
 class StoredRecord(NamedTuple):
-    """A record of the shard's log, as `Machine.replay` sees it: just written, or read back."""
+    """A record of the shard's log, as `ShardMachine.replay` sees it: just written, or read back."""
 
     key: bytes
     value: bytes | None
@@ -24,7 +24,7 @@ class StoredRecord(NamedTuple):
     knows. Wall clocks differ, and jump."""
 
 
-class Machine(Protocol):
+class ShardMachine(Protocol):
     """Replicated state changes in `replay` and `replay_marker` alone, so that a restart and normal running are the same code.
 
     Soft state (sessions, requests that wait) may change in operations and in `tick`; it is lost with the machine.

@@ -34,7 +34,7 @@ class BatchProducer(NamedTuple):
 
 
 class Ticket:
-    """A request that waits for its answer. Cores keep tickets and name them in an `Answer`; only the shard fills them."""
+    """A request that waits for its answer. Cores keep tickets and name them in a `DeferredReply`; only the shard fills them."""
 
     __slots__ = ("_answered",)
 
@@ -57,7 +57,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeferredReply:
     """The response to an earlier request, released with the outcome that holds it."""
 
     ticket: Ticket
@@ -71,5 +71,5 @@ class Outcome(Generic[T]):
 
     reply: T
     records: Sequence[NewRecord] = ()
-    answers: Sequence[Answer] = ()
+    answers: Sequence[DeferredReply] = ()
     producer: BatchProducer | None = None

@@ -26,11 +26,11 @@ from odradek.records import (
     split_batches,
 )
 from odradek.runtime.ports import Clock
-from odradek.shards.held import Held, release_when, unavailable
+from odradek.shards.held import HeldOutcome, release_when, unavailable
 from odradek.shards.log import ShardLog
-from odradek.shards.machine import Machine, StoredRecord
+from odradek.shards.machine import ShardMachine, StoredRecord
 from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome
-from odradek.shards.turn import Turn
+from odradek.shards.turn import OutcomeOrder
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("shards")
@@ -43,7 +43,7 @@ _TICK_AGAIN_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 30.0
 """So long a reply may be held, unless somebody says otherwise: as long as most clients wait for one."""
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=ShardMachine)
 T = TypeVar("T")
 Operation = Callable[[M, Moment], Outcome[T]]
 
@@ -75,7 +75,7 @@ class Shard(Generic[M]):
         self._tick_refused = False
         self._last_offset = log.end_offset - 1
         """Of the machine's last record, whether it is in the log yet or in `_turn`."""
-        self._turn: Turn | None = None
+        self._turn: OutcomeOrder | None = None
         self._loading = asyncio.get_running_loop().create_task(self._load(delay_seconds=0.0))
 
     @property
@@ -172,7 +172,7 @@ class Shard(Generic[M]):
         """Whether the records go with those of others; not those that are too many for any turn."""
         if self._turn is not None and self._turn.take(outcome.records, now.wall_ms):
             return True
-        turn = Turn(self.batch_bytes_max)
+        turn = OutcomeOrder(self.batch_bytes_max)
         if not turn.take(outcome.records, now.wall_ms):
             return False
         self._end_turn_before(outcome)
@@ -206,7 +206,7 @@ class Shard(Generic[M]):
             raise unavailable(error) from error
         self._replay_written(outcome, now)
 
-    def _end_turn(self, turn: Turn | None = None) -> None:
+    def _end_turn(self, turn: OutcomeOrder | None = None) -> None:
         """Append what the turn wrote, if it has not ended yet."""
         ending = self._turn
         if ending is None or (turn is not None and turn is not ending):
@@ -234,7 +234,7 @@ class Shard(Generic[M]):
         else:
             self._release_when(committed, ending.waiting)
 
-    def _release_when(self, committed: asyncio.Future[None], waiting: Sequence[Held]) -> None:
+    def _release_when(self, committed: asyncio.Future[None], waiting: Sequence[HeldOutcome]) -> None:
         release_when(
             committed,
             waiting,
@@ -265,7 +265,7 @@ class Shard(Generic[M]):
     def _released(self, outcome: Outcome[T]) -> asyncio.Future[T]:
         """Reply and answers, once everything that they may show is durable."""
         released: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        held = Held(outcome, released)
+        held = HeldOutcome(outcome, released)
         if self._turn is not None:
             self._turn.waiting.append(held)
             return released
@@ -405,7 +405,7 @@ class Shard(Generic[M]):
 _NOBODY: Final = BatchProducer(-1, -1)
 
 
-def _replay_batch(machine: Machine, header: BatchHeader, batch: memoryview, age_ms: int | None) -> None:
+def _replay_batch(machine: ShardMachine, header: BatchHeader, batch: memoryview, age_ms: int | None) -> None:
     if header.is_control:
         # A marker without its record: compaction took all of its transaction.
         kind = read_control(batch).kind if header.record_count else None

@@ -9,11 +9,11 @@ from typing import Any, Final, Generic, TypeVar
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Clock
 from odradek.shards.log import ShardLog
-from odradek.shards.machine import Machine
+from odradek.shards.machine import ShardMachine
 from odradek.shards.outcome import Moment, Outcome
 from odradek.shards.shard import PATIENCE_SECONDS, Operation, Shard
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=ShardMachine)
 T = TypeVar("T")
 
 

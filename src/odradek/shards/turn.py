@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.records import BatchBuilder
-from odradek.shards.held import Held
+from odradek.shards.held import HeldOutcome
 from odradek.shards.outcome import NewRecord
 
 _RECORD_BYTES_MAX: Final = 48
@@ -17,7 +17,7 @@ _RECORD_BYTES_MAX: Final = 48
 _BATCH_BYTES: Final = 61
 
 
-class Turn:
+class OutcomeOrder:
     """Outcomes in their order. Those without records wait for those before them, as their replies may show them."""
 
     __slots__ = ("_builder", "_bytes_max", "_left_bytes", "record_count", "waiting")
@@ -27,7 +27,7 @@ class Turn:
         self._bytes_max = bytes_max
         self._left_bytes = bytes_max - _BATCH_BYTES
         self.record_count = 0
-        self.waiting: list[Held] = []
+        self.waiting: list[HeldOutcome] = []
 
     def take(self, records: Sequence[NewRecord], now_ms: int) -> bool:
         """Whether there is room for all of them."""

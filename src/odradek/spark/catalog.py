@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.options import NoNewerRecord, Topics
-from odradek.spark.positions import EARLIEST, LATEST, Position, Wish, option_name, wishes
+from odradek.spark.options import NoNewerRecord, TopicSelection
+from odradek.spark.positions import EARLIEST, LATEST, Position, WantedPosition, option_name, wishes
 
 NO_SUCH_RECORD: Final = -1
 """ListOffsets' answer to a time after the last record."""
@@ -34,7 +34,7 @@ class Catalog(Protocol):
         """
 
 
-def subscribed(topics: Topics, catalog: Catalog) -> list[TopicPartition]:
+def subscribed(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]:
     """The partitions to read at present, in order. A topic or partition that was named but is missing is
     left out.
     """
@@ -50,7 +50,7 @@ def subscribed(topics: Topics, catalog: Catalog) -> list[TopicPartition]:
     return [TopicPartition(name, number) for name in sorted(counts) for number in range(counts[name])]
 
 
-def subscribed_at_start(topics: Topics, catalog: Catalog) -> list[TopicPartition]:
+def subscribed_at_start(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]:
     """The same, but ConfigError when something that was named does not exist."""
     found = subscribed(topics, catalog)
     missing_topics = sorted(set(topics.names) - {each.topic for each in found})
@@ -88,7 +88,7 @@ def resolve(
     return given | answers | ends
 
 
-def _ask(wanted: Mapping[TopicPartition, Wish], catalog: Catalog) -> dict[TopicPartition, int]:
+def _ask(wanted: Mapping[TopicPartition, WantedPosition], catalog: Catalog) -> dict[TopicPartition, int]:
     questions = {each: wish.question for each, wish in wanted.items() if wish.question is not None}
     return catalog.offsets(questions) if questions else {}
 

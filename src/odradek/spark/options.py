@@ -34,7 +34,7 @@ _EXACTLY_ONCE_ONLY: Final = ("sinkId", "idempotenceKey", "takeOver", "publishOff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topics:
+class TopicSelection:
     """Which partitions to read: exactly one of the three is set."""
 
     names: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class NoNewerRecord(StrEnum):
     LATEST = "latest"
 
 
-class Delivery(StrEnum):
+class DeliveryGuarantee(StrEnum):
     AT_LEAST_ONCE = "at_least_once"
     EXACTLY_ONCE = "exactly_once"
 
@@ -84,7 +84,7 @@ class ReadOptions:
     """A checked read, batch or streaming."""
 
     client: Mapping[str, str]
-    topics: Topics
+    topics: TopicSelection
     starting: Position
     ending: Position
     no_newer_record: NoNewerRecord
@@ -168,7 +168,7 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
 
 
 def _exactly_once(given: GivenOptions, use: Use) -> ExactlyOnceOptions | None:
-    if _choice(given, "delivery", Delivery.AT_LEAST_ONCE) is Delivery.AT_LEAST_ONCE:
+    if _choice(given, "delivery", DeliveryGuarantee.AT_LEAST_ONCE) is DeliveryGuarantee.AT_LEAST_ONCE:
         needless = [name for name in _EXACTLY_ONCE_ONLY if given.get(name) is not None]
         if needless:
             raise ConfigError(f"option {needless[0]} is only of use with delivery=exactly_once")
@@ -201,7 +201,7 @@ def _exactly_once(given: GivenOptions, use: Use) -> ExactlyOnceOptions | None:
     )
 
 
-def _topics(given: GivenOptions) -> Topics:
+def _topics(given: GivenOptions) -> TopicSelection:
     ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.get(name) is not None]
     if len(ways) != 1:
         found = f"{' and '.join(ways)} are both given" if ways else "none is given"
@@ -213,21 +213,21 @@ def _topics(given: GivenOptions) -> Topics:
         partitions = partition_lists(text, "assign")
         for each in partitions:
             _topic_name(each.topic, "assign")
-        return Topics(partitions=partitions)
+        return TopicSelection(partitions=partitions)
     if ways[0] == "subscribe":
         names = tuple(
             sorted({_topic_name(each.strip(), "subscribe") for each in text.split(",") if each.strip()})
         )
         if not names:
             raise ConfigError("option subscribe names no topic")
-        return Topics(names=names)
+        return TopicSelection(names=names)
     try:
         re.compile(text)
     except re.error as error:
         raise ConfigError(f"option subscribePattern is not a regular expression: {error}") from None
     if not text:
         raise ConfigError("option subscribePattern is empty")
-    return Topics(pattern=text)
+    return TopicSelection(pattern=text)
 
 
 def _topic_name(name: str, option: str) -> str:

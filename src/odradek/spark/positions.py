@@ -1,6 +1,6 @@
 """Where a read starts and ends: the four ways that Spark's Kafka connector has of saying it.
 
-A position is turned into one `Wish` per partition, and a wish is either an offset already or a question for
+A position is turned into one `WantedPosition` per partition, and a wish is either an offset already or a question for
 the brokers (earliest, latest, first record at or after a time). Nothing here talks to a broker.
 """
 
@@ -22,7 +22,7 @@ PartitionNumbers = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class WantedPosition:
     """What one partition should start or end with: exactly one of the two is set."""
 
     offset: int | None = None
@@ -70,18 +70,18 @@ def option_name(position: Position, side: str) -> str:
 
 def wishes(
     position: Position, partitions: Iterable[TopicPartition], option: str
-) -> dict[TopicPartition, Wish]:
+) -> dict[TopicPartition, WantedPosition]:
     """One wish per partition; ConfigError when the position names too few partitions, or others."""
     if isinstance(position, Everywhere):
-        return {each: Wish(question=position.bound) for each in partitions}
+        return {each: WantedPosition(question=position.bound) for each in partitions}
     if isinstance(position, AtTime):
-        return {each: Wish(question=position.timestamp_ms) for each in partitions}
+        return {each: WantedPosition(question=position.timestamp_ms) for each in partitions}
     if isinstance(position, AtTimes):
         _must_match(position.timestamps_ms, partitions, option)
-        return {each: Wish(question=moment) for each, moment in position.timestamps_ms.items()}
+        return {each: WantedPosition(question=moment) for each, moment in position.timestamps_ms.items()}
     _must_match(position.offsets, partitions, option)
     return {
-        each: Wish(question=offset) if offset < 0 else Wish(offset=offset)
+        each: WantedPosition(question=offset) if offset < 0 else WantedPosition(offset=offset)
         for each, offset in position.offsets.items()
     }
 

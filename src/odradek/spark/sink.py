@@ -35,7 +35,7 @@ log: Final = logging.getLogger("odradek.spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written(WriterCommitMessage):
+class WrittenRows(WriterCommitMessage):
     """What a task did."""
 
     record_count: int
@@ -79,14 +79,14 @@ class AcknowledgedWrite:
         self.options = options
         self._layout = layout
 
-    def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> Written:
+    def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> WrittenRows:
         count = 0
         with connections.sending(self.options.client) as send:
             for batch in batches:
                 for record in outgoing_records(batch, self._layout, marks=marks, first_sequence=count):
                     send(record)
                 count += batch.num_rows
-        return Written(record_count=count)
+        return WrittenRows(record_count=count)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing is left to do."""

@@ -27,7 +27,7 @@ LARGE_WRITE_BYTES: Final = 128 * 1024 * 1024
 """An append is one write of the loop into the page cache, as large as a request may be."""
 
 
-class Place(NamedTuple):
+class AllowedPlace(NamedTuple):
     """A function that may block the loop, with everything that it calls."""
 
     module: str
@@ -37,22 +37,22 @@ class Place(NamedTuple):
 
 
 ALLOWED: Final = (
-    Place("odradek.broker.stores", "open_stores", "start-up: nothing is served yet"),
-    Place(
-        "odradek.storage.directories.log_manager", "LogDirectories.open", "start-up: nothing is served yet"
+    AllowedPlace("odradek.broker.stores", "open_stores", "start-up: nothing is served yet"),
+    AllowedPlace(
+        "odradek.storage.directories.log_manager", "LogManager.open", "start-up: nothing is served yet"
     ),
-    Place("odradek.registry.embedded", "EmbeddedRegistry.open", "start-up: nothing is served yet"),
-    Place(
+    AllowedPlace("odradek.registry.embedded", "EmbeddedRegistry.open", "start-up: nothing is served yet"),
+    AllowedPlace(
         "odradek.storage.directories.log_manager",
-        "LogDirectories.close",
+        "LogManager.close",
         "the end: nothing is served any more",
     ),
-    Place(
+    AllowedPlace(
         "odradek.storage.cleaning.access",
         "CleaningAccess.abort",
         "a truncation meets a compaction that is putting a segment in place: three renames, before the segments change",
     ),
-    Place(
+    AllowedPlace(
         "odradek.storage.log.log",
         "Log.open",
         "for tests and tools: a broker opens logs with `Log.opening`, on threads",

@@ -28,7 +28,7 @@ from odradek.transactions.state import (
     NO_EPOCH,
     NO_PRODUCER,
     NOT_STARTED,
-    Identity,
+    ProducerIdentity,
     Transaction,
     TransactionState,
     TransactionVersion,
@@ -44,7 +44,7 @@ class NeedsProducerId(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TransactionChange:
     """What is to be written, and the last epoch from then on."""
 
     transaction: Transaction
@@ -59,10 +59,10 @@ def init_producer(
     last_epoch: int,
     *,
     timeout_ms: int,
-    expected: Identity | None,
+    expected: ProducerIdentity | None,
     fresh_producer_id: int | None,
     now_ms: int,
-) -> Change:
+) -> TransactionChange:
     """A producer begins under the id, or goes on after an error (`expected`: who it was). The id must not be ONGOING.
 
     PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -76,7 +76,7 @@ def init_producer(
             timeout_ms=timeout_ms,
             updated_ms=now_ms,
         )
-        return Change(transaction=begun, last_epoch=NO_EPOCH)
+        return TransactionChange(transaction=begun, last_epoch=NO_EPOCH)
     _check_not_prepared(current)
     identity, last_epoch = _next_identity(current, last_epoch, expected, fresh_producer_id)
     begun = replace(
@@ -91,10 +91,10 @@ def init_producer(
         started_ms=NOT_STARTED,
         updated_ms=now_ms,
     )
-    return Change(transaction=begun, last_epoch=last_epoch)
+    return TransactionChange(transaction=begun, last_epoch=last_epoch)
 
 
-def check_expected(current: Transaction, expected: Identity | None) -> None:
+def check_expected(current: Transaction, expected: ProducerIdentity | None) -> None:
     """PRODUCER_FENCED unless `expected` is the producer that the id has, or had before its epochs were used up.
 
     With a transaction under way it must be the very one: a zombie must not abort its successor's transaction. While one is
@@ -112,8 +112,8 @@ def check_expected(current: Transaction, expected: Identity | None) -> None:
 
 
 def _next_identity(
-    current: Transaction, last_epoch: int, expected: Identity | None, fresh_producer_id: int | None
-) -> tuple[Identity, int]:
+    current: Transaction, last_epoch: int, expected: ProducerIdentity | None, fresh_producer_id: int | None
+) -> tuple[ProducerIdentity, int]:
     """(who the producer is from now on, the last epoch)."""
     epoch = current.producer_epoch
     if expected is not None and expected.producer_epoch not in (epoch, last_epoch):
@@ -122,13 +122,13 @@ def _next_identity(
         return current.identity, last_epoch
     last_epoch = NO_EPOCH if expected is None else epoch
     if current.epochs_used_up:
-        return Identity(producer_id=_fresh(fresh_producer_id), producer_epoch=0), last_epoch
-    return Identity(producer_id=current.producer_id, producer_epoch=epoch + 1), last_epoch
+        return ProducerIdentity(producer_id=_fresh(fresh_producer_id), producer_epoch=0), last_epoch
+    return ProducerIdentity(producer_id=current.producer_id, producer_epoch=epoch + 1), last_epoch
 
 
 def fence(
     current: Transaction, *, level: TransactionVersion, fresh_producer_id: int | None, now_ms: int
-) -> Change:
+) -> TransactionChange:
     """Abort the transaction under way in the coordinator's name: no producer has the epoch that does it."""
     assert current.producer_epoch < EPOCH_MAX, "an epoch is left for fencing"
     if level.bumps_epochs:
@@ -148,13 +148,13 @@ def fence(
         updated_ms=now_ms,
         client_version=TransactionVersion.CLASSIC,
     )
-    return Change(transaction=fenced, last_epoch=NO_EPOCH)
+    return TransactionChange(transaction=fenced, last_epoch=NO_EPOCH)
 
 
 # -- AddPartitionsToTxn, AddOffsetsToTxn
 
 
-def check_producer(current: Transaction | None, who: Identity) -> Transaction:
+def check_producer(current: Transaction | None, who: ProducerIdentity) -> Transaction:
     """The state, if `who` may write under the id. INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
     if current is None or current.producer_id != who.producer_id:
         raise _not_mapped(current, who)
@@ -165,7 +165,7 @@ def check_producer(current: Transaction | None, who: Identity) -> Transaction:
 
 def add_partitions(
     current: Transaction | None,
-    who: Identity,
+    who: ProducerIdentity,
     partitions: AbstractSet[TopicPartition],
     *,
     client_version: TransactionVersion,
@@ -192,7 +192,7 @@ def add_partitions(
 
 
 def verify_partitions(
-    current: Transaction | None, who: Identity, partitions: AbstractSet[TopicPartition]
+    current: Transaction | None, who: ProducerIdentity, partitions: AbstractSet[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """For each partition NONE or, if it is not part of the transaction, TRANSACTION_ABORTABLE. Raises as `add_partitions`."""
     current = check_producer(current, who)
@@ -207,7 +207,7 @@ def verify_partitions(
 
 
 def end_classic(
-    current: Transaction | None, who: Identity, *, commit: bool, now_ms: int
+    current: Transaction | None, who: ProducerIdentity, *, commit: bool, now_ms: int
 ) -> Transaction | None:
     """EndTxn up to version 4: the prepared state, or None if the transaction ended in this way already.
 
@@ -231,12 +231,12 @@ def end_classic(
 
 def end_with_new_epoch(
     current: Transaction | None,
-    who: Identity,
+    who: ProducerIdentity,
     *,
     commit: bool,
     fresh_producer_id: int | None,
     now_ms: int,
-) -> Change | None:
+) -> TransactionChange | None:
     """EndTxn from version 5: the prepared state, or None for a repeated request whose transaction ended in this way.
 
     A client that does not know whether its transaction had begun may abort: that ends an empty one.
@@ -262,7 +262,7 @@ def end_with_new_epoch(
     )
 
 
-def _is_repeated(current: Transaction, who: Identity) -> bool:
+def _is_repeated(current: Transaction, who: ProducerIdentity) -> bool:
     """Whether the request ended the epoch before the current one."""
     if who.producer_id == current.producer_id:
         return current.producer_epoch == who.producer_epoch + 1
@@ -273,7 +273,7 @@ def _is_repeated(current: Transaction, who: Identity) -> bool:
     )
 
 
-def _check_epoch(current: Transaction, who: Identity, *, repeated: bool) -> None:
+def _check_epoch(current: Transaction, who: ProducerIdentity, *, repeated: bool) -> None:
     if current.state in (ONGOING, EMPTY):
         allowed = who.producer_epoch == current.producer_epoch and who.producer_id == current.producer_id
     else:
@@ -289,7 +289,7 @@ def _prepared(
     started_ms: int,
     fresh_producer_id: int | None,
     now_ms: int,
-) -> Change:
+) -> TransactionChange:
     """Decided, under the next epoch; when that is the last, a fresh producer id stands ready."""
     prepared = replace(
         current,
@@ -301,7 +301,7 @@ def _prepared(
         updated_ms=now_ms,
         client_version=TransactionVersion.EPOCH_FOR_EACH,
     )
-    return Change(transaction=prepared, last_epoch=current.producer_epoch)
+    return TransactionChange(transaction=prepared, last_epoch=current.producer_epoch)
 
 
 # -- all markers are written
@@ -323,10 +323,10 @@ def completed(prepared: Transaction, *, now_ms: int) -> Transaction:
     )
 
 
-def identity_after(prepared: Transaction) -> Identity:
+def identity_after(prepared: Transaction) -> ProducerIdentity:
     """Who the producer is once the prepared transaction is complete: what EndTxn 5 is answered with."""
     if prepared.client_version.bumps_epochs and prepared.next_producer_id != NO_PRODUCER:
-        return Identity(producer_id=prepared.next_producer_id, producer_epoch=0)
+        return ProducerIdentity(producer_id=prepared.next_producer_id, producer_epoch=0)
     return prepared.identity
 
 
@@ -358,7 +358,7 @@ def _check_not_prepared(current: Transaction | None) -> None:
         )
 
 
-def _not_mapped(current: Transaction | None, who: Identity) -> KafkaError:
+def _not_mapped(current: Transaction | None, who: ProducerIdentity) -> KafkaError:
     known = "is not known" if current is None else f"belongs to producer {current.producer_id}"
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -366,7 +366,7 @@ def _not_mapped(current: Transaction | None, who: Identity) -> KafkaError:
     )
 
 
-def _fenced(current: Transaction, who: Identity) -> KafkaError:
+def _fenced(current: Transaction, who: ProducerIdentity) -> KafkaError:
     return KafkaError(
         ErrorCode.PRODUCER_FENCED,
         f"the transactional id is at producer {current.producer_id}, epoch {current.producer_epoch}; "

@@ -19,7 +19,7 @@ from typing import Final
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.errors import MalformedMessage
-from odradek.shards import Answer, Moment, NewRecord, Outcome, StoredRecord, Ticket
+from odradek.shards import DeferredReply, Moment, NewRecord, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
 from odradek.transactions import decisions
 from odradek.transactions.formats import decode_key, decode_value, encode_key, encode_value
@@ -27,7 +27,7 @@ from odradek.transactions.state import (
     MAY_FOLLOW,
     NO_EPOCH,
     TIMEOUT_NEVER,
-    Identity,
+    ProducerIdentity,
     Transaction,
     TransactionState,
     TransactionVersion,
@@ -43,7 +43,7 @@ _PREPARED_BYTES_MORE: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class TransactionTerms:
     """The settings that the machine goes by."""
 
     id_expiration_ms: int
@@ -59,7 +59,7 @@ class Terms:
 class TransactionMachine:
     """A `shards.Machine`."""
 
-    def __init__(self, terms: Callable[[], Terms]) -> None:
+    def __init__(self, terms: Callable[[], TransactionTerms]) -> None:
         self._terms = terms
         self._transactions: dict[str, Transaction] = {}
         self._idle: dict[str, None] = {}
@@ -154,7 +154,7 @@ class TransactionMachine:
         self._worker = ticket
         return Outcome(None)
 
-    def _handed_out(self) -> Sequence[Answer]:
+    def _handed_out(self) -> Sequence[DeferredReply]:
         if self._worker is None or not (self._unclaimed or self._overdue):
             return ()
         ids = list(islice(self._unclaimed, _HANDED_OUT_MAX))
@@ -166,7 +166,7 @@ class TransactionMachine:
             del self._unclaimed[one]
         self._overdue.clear()
         ticket, self._worker = self._worker, None
-        return (Answer(ticket, work),)
+        return (DeferredReply(ticket, work),)
 
     def _decision(self, transactional_id: str) -> Prepared:
         return Prepared(
@@ -207,10 +207,10 @@ class TransactionMachine:
         transactional_id: str,
         *,
         timeout_ms: int,
-        expected: Identity | None,
+        expected: ProducerIdentity | None,
         fresh_producer_id: int | None,
         now: Moment,
-    ) -> Outcome[Identity | None]:
+    ) -> Outcome[ProducerIdentity | None]:
         """Who the producer is from now on; None if a transaction is under way, which is aborted first: it must ask again.
 
         Raises as `decisions.init_producer` does, and NeedsProducerId.
@@ -236,7 +236,7 @@ class TransactionMachine:
     def add_partitions(
         self,
         transactional_id: str,
-        who: Identity,
+        who: ProducerIdentity,
         partitions: AbstractSet[TopicPartition],
         *,
         client_version: TransactionVersion,
@@ -265,7 +265,7 @@ class TransactionMachine:
             )
 
     def verify_partitions(
-        self, transactional_id: str, who: Identity, partitions: AbstractSet[TopicPartition]
+        self, transactional_id: str, who: ProducerIdentity, partitions: AbstractSet[TopicPartition]
     ) -> Outcome[dict[TopicPartition, ErrorCode]]:
         current = self._transactions.get(transactional_id)
         return Outcome(decisions.verify_partitions(current, who, partitions))
@@ -273,13 +273,13 @@ class TransactionMachine:
     def end(
         self,
         transactional_id: str,
-        who: Identity,
+        who: ProducerIdentity,
         *,
         commit: bool,
         client_version: TransactionVersion,
         fresh_producer_id: int | None,
         now: Moment,
-    ) -> Outcome[Identity]:
+    ) -> Outcome[ProducerIdentity]:
         """Commit or abort; the reply is who the producer is from then on."""
         current = self._transactions.get(transactional_id)
         if not client_version.bumps_epochs:
@@ -337,7 +337,7 @@ class TransactionMachine:
     def _level(self) -> TransactionVersion:
         return self._terms().level
 
-    def _changed(self, transactional_id: str, change: decisions.Change) -> list[NewRecord]:
+    def _changed(self, transactional_id: str, change: decisions.TransactionChange) -> list[NewRecord]:
         self._last_epochs[transactional_id] = change.last_epoch
         return [self._record(transactional_id, change.transaction)]
 

@@ -16,9 +16,9 @@ from odradek.model.ids import TopicPartition
 from odradek.shards import Shards
 from odradek.transactions.finisher import Finisher
 from odradek.transactions.formats import ID_BYTES_MAX
-from odradek.transactions.machine import Terms, TransactionMachine
+from odradek.transactions.machine import TransactionMachine, TransactionTerms
 from odradek.transactions.markers import Markers
-from odradek.transactions.state import TIMEOUT_NEVER, Identity, Transaction, TransactionVersion
+from odradek.transactions.state import TIMEOUT_NEVER, ProducerIdentity, Transaction, TransactionVersion
 from odradek.transactions.workers import Decision, Workers, decided
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ _ATTEMPTS_MAX: Final = 4
 class TransactionSettings:
     """What the service goes by, read anew for each request."""
 
-    terms: Terms
+    terms: TransactionTerms
     timeout_ms_max: int
     two_phase_commit: bool
     verification: bool
@@ -40,7 +40,7 @@ class TransactionSettings:
     """and waits at most so long."""
 
 
-class Transactions:
+class TransactionCoordinator:
     """Used on the event loop only. The shards are made with `new_machine`; `close` before they are closed."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Transactions:
     def new_machine(self, index: int) -> TransactionMachine:
         """The machine of a shard that is made, or loaded again; its worker starts with the first."""
         assert self._workers is not None, "begin() comes first"
-        self._workers.employ(index)
+        self._workers.start_worker(index)
         return TransactionMachine(lambda: self._settings().terms)
 
     async def close(self) -> None:
@@ -78,10 +78,10 @@ class Transactions:
         transactional_id: str,
         *,
         timeout_ms: int,
-        expected: Identity | None,
+        expected: ProducerIdentity | None,
         enable_2pc: bool = False,
         keep_prepared: bool = False,
-    ) -> Identity:
+    ) -> ProducerIdentity:
         """InitProducerId with a transactional id: who the producer is from now on.
 
         INVALID_REQUEST, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is off), UNSUPPORTED_VERSION (a prepared
@@ -90,7 +90,7 @@ class Transactions:
         self._check_id(transactional_id)
         self._check_terms(timeout_ms, enable_2pc=enable_2pc, keep_prepared=keep_prepared)
 
-        async def attempt() -> Identity:
+        async def attempt() -> ProducerIdentity:
             identity = await self._decided(
                 transactional_id,
                 lambda machine, now, fresh: machine.init_producer(
@@ -113,46 +113,51 @@ class Transactions:
     async def add_partitions(
         self,
         transactional_id: str,
-        who: Identity,
+        who: ProducerIdentity,
         partitions: AbstractSet[TopicPartition],
         *,
         client_version: TransactionVersion = TransactionVersion.CLASSIC,
-        patiently: bool = True,
+        until_timeout: bool = True,
     ) -> None:
-        """INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (at once, unless `patiently`), INVALID_REQUEST,
-        and the shard's."""
+        """INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (at once, unless `until_timeout`),
+        INVALID_REQUEST, and the shard's."""
         self._check_id(transactional_id)
         await self._decide(
             transactional_id,
             lambda machine, now, _: machine.add_partitions(
                 transactional_id, who, partitions, client_version=client_version, now=now
             ),
-            patiently=patiently,
+            until_timeout=until_timeout,
         )
 
     async def verify_partitions(
         self,
         transactional_id: str,
-        who: Identity,
+        who: ProducerIdentity,
         partitions: AbstractSet[TopicPartition],
         *,
-        patiently: bool = True,
+        until_timeout: bool = True,
     ) -> dict[TopicPartition, ErrorCode]:
         """NONE or TRANSACTION_ABORTABLE for each partition. Raises as `add_partitions`."""
         self._check_id(transactional_id)
         return await self._decide(
             transactional_id,
             lambda machine, _now, _fresh: machine.verify_partitions(transactional_id, who, partitions),
-            patiently=patiently,
+            until_timeout=until_timeout,
         )
 
-    async def add_offsets(self, transactional_id: str, who: Identity, group_id: str) -> None:
+    async def add_offsets(self, transactional_id: str, who: ProducerIdentity, group_id: str) -> None:
         """A group's offsets join the transaction: the partition of `__consumer_offsets` that holds them."""
         await self.add_partitions(transactional_id, who, {self._offsets_partition(group_id)})
 
     async def end(
-        self, transactional_id: str, who: Identity, *, commit: bool, client_version: TransactionVersion
-    ) -> Identity:
+        self,
+        transactional_id: str,
+        who: ProducerIdentity,
+        *,
+        commit: bool,
+        client_version: TransactionVersion,
+    ) -> ProducerIdentity:
         """Decide the transaction; returns as soon as the decision is durable, with who the producer is from then on.
 
         INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, and the shard's.
@@ -186,7 +191,7 @@ class Transactions:
         INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, and the codes of a coordinator that is not there.
         """
         wanted = frozenset(partitions)
-        who = Identity(producer_id=producer_id, producer_epoch=producer_epoch)
+        who = ProducerIdentity(producer_id=producer_id, producer_epoch=producer_epoch)
         if not add and not self._settings().verification:
             return dict.fromkeys(wanted, ErrorCode.NONE)
         try:
@@ -227,8 +232,8 @@ class Transactions:
         assert self._shards is not None, "begin() comes first"
         return self._shards
 
-    async def _decide(self, transactional_id: str, decision: Decision[T], *, patiently: bool = True) -> T:
-        if not patiently:
+    async def _decide(self, transactional_id: str, decision: Decision[T], *, until_timeout: bool = True) -> T:
+        if not until_timeout:
             return await self._decided(transactional_id, decision)
         return await self._patiently(transactional_id, lambda: self._decided(transactional_id, decision))
 

@@ -80,7 +80,7 @@ PREPARE_ABORT in one step, and an id that expires gets a tombstone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class ProducerIdentity:
     """Who a producer says it is."""
 
     producer_id: int
@@ -108,8 +108,8 @@ class Transaction:
     """How the client speaks that caused the last change."""
 
     @property
-    def identity(self) -> Identity:
-        return Identity(producer_id=self.producer_id, producer_epoch=self.producer_epoch)
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(producer_id=self.producer_id, producer_epoch=self.producer_epoch)
 
     @property
     def epochs_used_up(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.transactions.state import Identity, Transaction
+from odradek.transactions.state import ProducerIdentity, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Overdue:
     """A transaction that took longer than its producer said it would."""
 
     transactional_id: str
-    identity: Identity
+    identity: ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

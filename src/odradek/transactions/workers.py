@@ -56,7 +56,7 @@ class Workers:
         """(shard, transactional id) -> the leader epoch and the offset of the decision, and who carries it out."""
         self._closed = False
 
-    def employ(self, index: int) -> None:
+    def start_worker(self, index: int) -> None:
         """See that the shard has a worker. It stops by itself when the shard is gone."""
         worker = self._workers.get(index)
         if not self._closed and (worker is None or worker.done()):

@@ -182,9 +182,9 @@ def _note(outcome: Outcome, found: Finding) -> None:
 def _compare_replicas(home: Path, outcome: Outcome) -> None:
     if any(damage.kind == REGISTRY for damage in outcome.damages) and outcome.refusal:
         return  # nobody runs, nothing heals
-    homes = [home / f"broker-{number + 1}" for number in range(BROKERS)]
+    placement = [home / f"broker-{number + 1}" for number in range(BROKERS)]
     for topic in (LEDGER, TRANSFERS):
-        outcome.finding.misplaced += differing_replicas(homes, topic, PARTITIONS)
+        outcome.finding.misplaced += differing_replicas(placement, topic, PARTITIONS)
 
 
 def _one_line(error: OdradekError) -> str:

@@ -181,9 +181,9 @@ def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result
         witnesses.finish(0.0)
     cluster.end()
     if was_cut_alone:
-        homes = [cluster.directory / broker for broker in BROKERS]
+        placement = [cluster.directory / broker for broker in BROKERS]
         differing = [
-            line for topic in (LEDGER, TRANSFERS) for line in differing_replicas(homes, topic, PARTITIONS)
+            line for topic in (LEDGER, TRANSFERS) for line in differing_replicas(placement, topic, PARTITIONS)
         ]
         if differing:
             result.bad[f"{name}, replicas differ"] = {"misplaced": differing}

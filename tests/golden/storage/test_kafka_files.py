@@ -19,8 +19,8 @@ from odradek.records import decode_batch, split_batches
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real import PosixDisk, SystemClock, SystemEntropy, ThreadOffload
 from odradek.storage.directories import checkpoints
-from odradek.storage.directories.log_directory import Identity
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_directory import MetaProperties
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.dump import check_segment, read_snapshot
 from odradek.storage.log.log import Log
 from odradek.storage.producers.snapshot import decode_snapshot, encode_snapshot
@@ -91,7 +91,7 @@ def test_small_files_are_read_and_written_alike() -> None:
     assert checkpoints.format_epochs(checkpoints.parse_epochs(content)) == content
     content = (GOLDEN / "gold-0/partition.metadata").read_bytes()
     assert checkpoints.format_partition_metadata(checkpoints.parse_partition_metadata(content)) == content
-    identity = Identity.parse((GOLDEN / "meta.properties").read_bytes(), "meta.properties")
+    identity = MetaProperties.parse((GOLDEN / "meta.properties").read_bytes(), "meta.properties")
     assert (identity.cluster_id, identity.node_id) == ("AYnSt1-KfD6AAPv______w", 1)
 
 
@@ -125,7 +125,7 @@ def test_kafkas_log_opens_and_reads_without_a_repair(
 
 
 async def test_kafkas_data_directory_is_taken_over(runtime: Runtime, data: Path) -> None:
-    directories = LogDirectories.open(runtime, [str(data)], node_id=1)
+    directories = LogManager.open(runtime, [str(data)], node_id=1)
     assert directories.cluster_id == "AYnSt1-KfD6AAPv______w"
     log = await directories.open_log(GOLD, TOPIC_ID, CONFIG)
     assert log.end_offset == END_OFFSET

@@ -99,9 +99,9 @@ def _try(stage: Stage, blowing: Blowing, case: Case) -> Came:
     )
     frame = request_frame(message, case.version)
     del message
-    patience_s = 2.0 if case.api.name in _PATIENCE else _ANSWER_SECONDS
+    api_timeout_s = 2.0 if case.api.name in _PATIENCE else _ANSWER_SECONDS
     began = time.monotonic()
-    peer = stage.connect(timeout_s=patience_s)
+    peer = stage.connect(timeout_s=api_timeout_s)
     try:
         peer.send(frame)
         peer.receive()

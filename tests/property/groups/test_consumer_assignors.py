@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.groups.consumer.assignors import ASSIGNORS, Assignment, Candidate, ranges, uniform
+from odradek.groups.consumer.assignors import ASSIGNORS, Assignment, AssignorMember, ranges, uniform
 
 TOPICS = [UUID(int=number) for number in range(1, 7)]
 
@@ -18,11 +18,13 @@ subscriptions = st.frozensets(st.sampled_from(TOPICS))
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> tuple[dict[str, Candidate], dict[UUID, int], dict[str, Assignment]]:
+def groups(draw: st.DrawFn) -> tuple[dict[str, AssignorMember], dict[UUID, int], dict[str, Assignment]]:
     """Members with any subscriptions, and a target that may be out of date in every way."""
     counts = draw(counts_of_topics)
     candidates = {
-        member: Candidate(topics=draw(subscriptions), instance_id=draw(st.none() | st.just("i" + member)))
+        member: AssignorMember(
+            topics=draw(subscriptions), instance_id=draw(st.none() | st.just("i" + member))
+        )
         for member in draw(st.sets(member_ids, max_size=8))
     }
     partitions = st.frozensets(st.integers(0, 14), max_size=6)
@@ -88,7 +90,7 @@ def test_a_target_that_fits_is_left_alone(name, group):
 @settings(max_examples=80, deadline=None)
 @given(counts=counts_of_topics, members=st.sets(member_ids, min_size=1), topics=subscriptions, group=groups())
 def test_uniform_balances_within_one_when_all_subscribe_alike(counts, members, topics, group):
-    target = uniform({member: Candidate(topics=topics) for member in members}, counts, group[2])
+    target = uniform({member: AssignorMember(topics=topics) for member in members}, counts, group[2])
     sizes = [size(share) for share in target.values()]
     assert max(sizes) - min(sizes) <= 1
 
@@ -120,7 +122,7 @@ def test_range_balances_every_topic_on_its_own(group):
 @given(members=st.sets(member_ids, min_size=1), count=st.integers(1, 20))
 @settings(max_examples=50, deadline=None)
 def test_range_gives_runs_and_the_same_numbers_of_co_partitioned_topics(members, count):
-    candidates = {member: Candidate(topics=frozenset(TOPICS[:3])) for member in members}
+    candidates = {member: AssignorMember(topics=frozenset(TOPICS[:3])) for member in members}
     target = ranges(candidates, dict.fromkeys(TOPICS, count), {})
     for share in target.values():
         numbers = {tuple(sorted(share.get(topic, ()))) for topic in TOPICS[:3]}
@@ -133,8 +135,10 @@ def test_range_gives_runs_and_the_same_numbers_of_co_partitioned_topics(members,
 @given(counts=counts_of_topics, members=st.sets(member_ids, min_size=1, max_size=10), newcomer=member_ids)
 def test_uniform_moves_only_what_a_newcomer_gets(counts, members, newcomer):
     topics = frozenset(TOPICS)
-    before = uniform({member: Candidate(topics=topics) for member in members - {newcomer}}, counts, {})
-    after = uniform({member: Candidate(topics=topics) for member in members | {newcomer}}, counts, before)
+    before = uniform({member: AssignorMember(topics=topics) for member in members - {newcomer}}, counts, {})
+    after = uniform(
+        {member: AssignorMember(topics=topics) for member in members | {newcomer}}, counts, before
+    )
     assert moves(before, after) == (size(after[newcomer]) if before else 0)
 
 
@@ -143,8 +147,8 @@ def test_uniform_moves_only_what_a_newcomer_gets(counts, members, newcomer):
 def test_uniform_moves_only_what_a_leaver_had(counts, members, data):
     leaver = data.draw(st.sampled_from(sorted(members)))
     topics = frozenset(TOPICS)
-    before = uniform({member: Candidate(topics=topics) for member in members}, counts, {})
-    after = uniform({member: Candidate(topics=topics) for member in members - {leaver}}, counts, before)
+    before = uniform({member: AssignorMember(topics=topics) for member in members}, counts, {})
+    after = uniform({member: AssignorMember(topics=topics) for member in members - {leaver}}, counts, before)
     assert moves(before, after) == size(before[leaver])
 
 
@@ -152,8 +156,8 @@ def test_a_static_member_keeps_its_run_of_partitions_when_its_member_id_changes(
     topic = TOPICS[0]
     subscribed = frozenset([topic])
     members = {
-        "zz": Candidate(topics=subscribed, instance_id="1"),
-        "aa": Candidate(topics=subscribed, instance_id="2"),
+        "zz": AssignorMember(topics=subscribed, instance_id="1"),
+        "aa": AssignorMember(topics=subscribed, instance_id="2"),
     }
     renamed = {"bb": members["zz"], "aa": members["aa"]}
     assert ranges(members, {topic: 4}, {})["zz"] == ranges(renamed, {topic: 4}, {})["bb"]
@@ -162,9 +166,9 @@ def test_a_static_member_keeps_its_run_of_partitions_when_its_member_id_changes(
 def test_500_members_and_1000_partitions_are_assigned_and_stay_where_they_are():
     topics = [UUID(int=number) for number in range(10)]
     counts = dict.fromkeys(topics, 100)
-    alike = {f"m{number}": Candidate(topics=frozenset(topics)) for number in range(500)}
+    alike = {f"m{number}": AssignorMember(topics=frozenset(topics)) for number in range(500)}
     mixed = {
-        f"m{number}": Candidate(topics=frozenset(topics[number % 3 : number % 3 + 6]))
+        f"m{number}": AssignorMember(topics=frozenset(topics[number % 3 : number % 3 + 6]))
         for number in range(500)
     }
     for candidates in (alike, mixed):

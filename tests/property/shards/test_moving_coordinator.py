@@ -20,7 +20,7 @@ from tests.unit.groups.group_bench import BenchTopics
 from odradek.groups.classic.kind import CLASSIC
 from odradek.groups.formats import OffsetCommitValue, read
 from odradek.groups.kinds import Committer
-from odradek.groups.machine import GroupMachine, Surroundings
+from odradek.groups.machine import GroupDependencies, GroupMachine
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
 from odradek.groups.offsets.fetching import fetch
 from odradek.groups.offsets.kind import OFFSETS
@@ -125,13 +125,13 @@ class Clock:
 
 
 def machine(_: int) -> GroupMachine:
-    surroundings = Surroundings(
+    dependencies = GroupDependencies(
         settings=GroupSettings,
         topics=BenchTopics({"t": 1}),
         new_uuid=lambda: UUID(int=1),
         batch_bytes_max=lambda: 100_000,
     )
-    return GroupMachine(surroundings, (CLASSIC, OFFSETS))
+    return GroupMachine(dependencies, (CLASSIC, OFFSETS))
 
 
 class Cluster:

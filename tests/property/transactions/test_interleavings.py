@@ -15,11 +15,11 @@ from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.shards import Moment, Outcome, StoredRecord
 from odradek.transactions.decisions import NeedsProducerId
-from odradek.transactions.machine import Terms, TransactionMachine
+from odradek.transactions.machine import TransactionMachine, TransactionTerms
 from odradek.transactions.state import (
     EPOCH_MAX,
     MAY_FOLLOW,
-    Identity,
+    ProducerIdentity,
     Transaction,
     TransactionState,
     TransactionVersion,
@@ -35,7 +35,7 @@ class End:
     """An EndTxn that a client sent: it may arrive now, later, twice, or never."""
 
     name: str
-    who: Identity
+    who: ProducerIdentity
     commit: bool
     tag: TopicPartition
 
@@ -43,7 +43,7 @@ class End:
 @dataclass
 class Client:
     name: str
-    who: Identity | None = None
+    who: ProducerIdentity | None = None
     tag: TopicPartition | None = None
     """Of the transaction that it has begun and not ended."""
 
@@ -63,7 +63,9 @@ class World:
         self.machine = self.fresh()
 
     def fresh(self) -> TransactionMachine:
-        terms = Terms(id_expiration_ms=10**12, timeout_check_ms=1, expiration_check_ms=10**12, level=BUMPING)
+        terms = TransactionTerms(
+            id_expiration_ms=10**12, timeout_check_ms=1, expiration_check_ms=10**12, level=BUMPING
+        )
         machine = TransactionMachine(lambda: terms)
         for record in self.records:
             machine.replay(record)

@@ -9,10 +9,10 @@ from typing import Final
 
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
+from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.world import Host, Life
+from odradek.testing.sim.world import Host, HostLifetime
 
 _LIVES_MAX: Final = 80
 
@@ -46,7 +46,7 @@ class BrokerKeeper:
             await asyncio.sleep(self._rng.uniform(0.01, 0.5))
         raise ViolationError(f"the broker does not come up: {_LIVES_MAX} lives ended")
 
-    async def _serve(self, life: Life) -> None:
+    async def _serve(self, life: HostLifetime) -> None:
         """One life. After a disk error the operator restarts it, cleanly or not."""
         config, _ = BrokerConfig.load(self._settings)
         broker = Broker(config, life.runtime)

@@ -29,9 +29,9 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.record_source import RecordSource
 
 from odradek.model.ids import TopicPartition
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.disk_errors import is_disk_trouble
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.world import Host, World
 

@@ -53,7 +53,7 @@ class ClusterContext(ClientContext):
         return await self.dial(self.rng.choice(self.brokers))
 
     async def dial(self, address: Address) -> WireClient:
-        return await WireClient.connect(*address, patience_s=_PATIENCE_S)
+        return await WireClient.connect(*address, api_timeout_s=_PATIENCE_S)
 
     def name_of(self, topic_id: UUID) -> str:
         return next(name for name, known in self.topic_ids.items() if known == topic_id)

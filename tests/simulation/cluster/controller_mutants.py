@@ -13,10 +13,10 @@ from tests.simulation.mutant import Patches, mutant
 from odradek.broker.cluster.link import ClusterLink
 from odradek.cluster import brokers as broker_changes
 from odradek.cluster import elections, isr_changes, partitions
+from odradek.cluster.availability import ReplicaAvailability, TopicRules
 from odradek.cluster.elections import renewed
 from odradek.cluster.image import ClusterImage, PartitionImage
 from odradek.cluster.publishing import Publication
-from odradek.cluster.standing import Standing, TopicRules
 from odradek.cluster.store import ClusterStore
 from odradek.cluster.sync import BrokerReport
 from odradek.model.ids import BrokerId
@@ -33,8 +33,10 @@ _SCENARIO = "cluster"
 def unclean_elections() -> Patches:
     real = elections._with_leader
 
-    def with_leader(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
-        return real(partition, standing, rules._replace(allows_unclean=True))
+    def with_leader(
+        partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
+    ) -> PartitionImage:
+        return real(partition, availability, rules._replace(allows_unclean=True))
 
     yield patch.object(elections, "_with_leader", with_leader)
 
@@ -43,10 +45,12 @@ def unclean_elections() -> Patches:
 def elects_whoever_lives() -> Patches:
     real = elections._with_leader
 
-    def with_leader(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
-        found = real(partition, standing, rules)
-        candidate = elections._first(partition.replicas, standing.electable)
-        if found.leader == partition.leader or candidate not in standing.electable:
+    def with_leader(
+        partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
+    ) -> PartitionImage:
+        found = real(partition, availability, rules)
+        candidate = elections._first(partition.replicas, availability.electable)
+        if found.leader == partition.leader or candidate not in availability.electable:
             return found
         isr = found.isr if candidate in found.isr else (*found.isr, candidate)
         return replace(found, leader=candidate, isr=isr)
@@ -66,7 +70,9 @@ def leader_epoch_not_raised() -> Patches:
 
 @mutant("row 59: where the leader died nobody is elected", _SCENARIO)
 def leaders_never_move() -> Patches:
-    def settled(partition: PartitionImage, standing: Standing, rules: TopicRules) -> PartitionImage:
+    def settled(
+        partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
+    ) -> PartitionImage:
         return partition
 
     yield patch.object(broker_changes, "settled", settled)
@@ -89,7 +95,7 @@ def everybody_is_eligible() -> Patches:
     aside="the leader, old or new, proposes itself to remove who does not fetch: it takes a little longer",
 )
 def dead_stay_in_sync() -> Patches:
-    def in_sync(partition: PartitionImage, standing: Standing) -> tuple[BrokerId, ...]:
+    def in_sync(partition: PartitionImage, availability: ReplicaAvailability) -> tuple[BrokerId, ...]:
         return partition.isr
 
     yield patch.object(elections, "_in_sync", in_sync)
@@ -129,7 +135,7 @@ def deposed_leader_decides() -> Patches:
     aside="it has what is committed, and holds back the rest until it is removed for lagging: it takes a little longer",
 )
 def joins_in_any_life() -> Patches:
-    def check_joins(image: Any, broker: BrokerId, epoch: int, standing: Standing) -> None:
+    def check_joins(image: Any, broker: BrokerId, epoch: int, availability: ReplicaAvailability) -> None:
         return None
 
     def may_join(self: InSync, broker: BrokerId, follower: FollowerState) -> bool:
@@ -141,7 +147,7 @@ def joins_in_any_life() -> Patches:
 
 @mutant("row 32: replicas that are to go are dropped before the new ones are in sync", _SCENARIO)
 def drops_before_in_sync() -> Patches:
-    def completed(partition: PartitionImage, standing: Standing) -> PartitionImage:
+    def completed(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
         target = partition.target
         if not partition.is_reassigned:
             return partition
@@ -158,7 +164,7 @@ def drops_before_in_sync() -> Patches:
 
 @mutant("row 32: a move never ends", _SCENARIO)
 def moves_never_end() -> Patches:
-    def completed(partition: PartitionImage, standing: Standing) -> PartitionImage:
+    def completed(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
         return partition
 
     yield patch.object(isr_changes, "completed", completed)
@@ -280,7 +286,7 @@ def former_roles_are_taken() -> Patches:
 
 @mutant("row 23: a broker that comes anew keeps what its former self led, under the same epoch", _SCENARIO)
 def restart_is_not_noticed() -> Patches:
-    yield patch.object(broker_changes, "without", lambda standing, brokers: standing)
+    yield patch.object(broker_changes, "without", lambda availability, brokers: availability)
 
 
 @mutant(

@@ -15,7 +15,7 @@ from typing import Final
 
 from tests.simulation.cluster.plays import draw_plays, profile_of
 
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.entropy import stream
 
 ROLES: Final = ("leader", "heir", "follower", "last", "controller", "group", "txn", "fresh", "any")
 """`heir`: who leads next when the leader dies. `last`: the one that is alone in sync, or a leader where none is. `fresh`: who

@@ -13,11 +13,11 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.errors import OdradekError
 from odradek.testing.sim.disk_faults import CrashKind
 from odradek.testing.sim.failures import HostCrashed, ViolationError
-from odradek.testing.sim.world import Host, Life
+from odradek.testing.sim.world import Host, HostLifetime
 
 _LIVES_MAX: Final = 120
 _LOOK_S: Final = 0.1
-OpenBroker = Callable[[BrokerConfig, Life], Broker]
+OpenBroker = Callable[[BrokerConfig, HostLifetime], Broker]
 
 
 class ClusterKeeper:
@@ -49,7 +49,7 @@ class ClusterKeeper:
         return self.broker is not None and self.host.life.is_alive
 
     @property
-    def life(self) -> Life | None:
+    def life(self) -> HostLifetime | None:
         """Of a process that exists, started or not."""
         life = self.host.current
         return life if life is not None and life.is_alive else None
@@ -99,7 +99,7 @@ class ClusterKeeper:
         ):
             raise outcome
 
-    async def _serve(self, life: Life) -> None:
+    async def _serve(self, life: HostLifetime) -> None:
         config, _ = BrokerConfig.load(self._settings)
         broker = self._open_broker(config, life)
         await broker.start()

@@ -14,7 +14,7 @@ from odradek.broker.cluster import disk_identity
 from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.fetch import reading as fetch_reading
 from odradek.broker.replicas import opening as replica_opening
-from odradek.broker.replicas.loss_evidence import ALL_THERE, Judgement
+from odradek.broker.replicas.loss_evidence import ALL_THERE, LossFinding
 from odradek.broker.replicas.opening import ReplicaOpening, Wanted
 from odradek.cluster.image import PartitionImage
 from odradek.cluster.known_brokers import DiskClaim, KnownBroker
@@ -23,7 +23,7 @@ from odradek.model.ids import BrokerId, Offset, TopicPartition
 from odradek.records import BatchHeader
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.follower import FollowingReplica
-from odradek.replication.following import FetchState, Followed, Wish
+from odradek.replication.following import FetchPosition, FetchState, Followed
 from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
 from odradek.replication.partition import Partition
 from odradek.replication.replica_fetchers import _FetchLoop
@@ -50,9 +50,9 @@ def replicas_never_sync() -> Patches:
 
 @mutant("row 11: a follower acknowledges what it merely appended", _SCENARIO)
 def follower_acknowledges_unflushed() -> Patches:
-    def wish(self: Followed) -> Wish:
+    def wish(self: Followed) -> FetchPosition:
         log: Any = self.replica.log
-        return Wish(
+        return FetchPosition(
             self.leader_epoch,
             log.end_offset,
             log.latest_epoch,
@@ -443,7 +443,7 @@ def one_step_and_no_more() -> Patches:
 
 @mutant("row 10: a replica whose log is gone passes for a whole one", _SCENARIO)
 def lost_replica_is_whole() -> Patches:
-    whole = Judgement(repairable=True, if_absent=Absent.MAKE)
+    whole = LossFinding(repairable=True, if_absent=Absent.MAKE)
     yield patch.object(replica_opening, "judged", lambda *_, **__: whole)
 
 

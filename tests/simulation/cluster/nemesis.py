@@ -17,8 +17,8 @@ from tests.simulation.cluster.view import ClusterView
 
 from odradek.cluster.image import TopicImage
 from odradek.storage.directories.naming import parse_partition_directory
-from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import GROWING, SYNCS, WRITES, CrashAt, CrashKind, DiskFault, FailAt
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.medium import Folder, Inode, Medium
 from odradek.testing.sim.registry import RegistryConditions, SimRegistryStore
 from odradek.testing.sim.world import Host, World

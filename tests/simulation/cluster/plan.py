@@ -11,8 +11,8 @@ from tests.simulation.cluster.faults import LOSSES, ClusterFaults
 from tests.simulation.cluster.plays import profile_of
 from tests.simulation.groups.consumer_group_members import SESSION_MS
 
-from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind
+from odradek.testing.sim.entropy import stream
 
 _WORKLOADS: Final = ("transactions", "group", "keyed", "churn", "reassign")
 _ENDINGS: Final = ("power", "power", "clean")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.entropy import stream
 
 Line = tuple[str, str, float, float]
 """Kind, role, at which second of the run, for how long."""

@@ -30,12 +30,12 @@ from tests.simulation.cluster.work import Setting, Work
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.registry import Registry
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.disk_errors import is_disk_trouble
 from odradek.testing.sim.disk_faults import CrashKind
-from odradek.testing.sim.disk_trouble import is_disk_trouble
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.registry import RegistryConditions, SimRegistryStore
-from odradek.testing.sim.world import Life, World
+from odradek.testing.sim.world import HostLifetime, World
 
 _BOOT_S_MAX: Final = 60.0
 _DRAIN_S_MAX: Final = 90.0
@@ -107,7 +107,7 @@ class ClusterScenario:
         self._works: list[Work] = [self._plain, *(_WORK[name](setting) for name in plan.workloads)]
         self._guards: list[asyncio.Task[None]] = []
 
-    def _open_broker(self, config: BrokerConfig, life: Life) -> Broker:
+    def _open_broker(self, config: BrokerConfig, life: HostLifetime) -> Broker:
         async def open_registry(*_ignored: object) -> Registry:
             return await self._registry.connect(life.host.name)
 

@@ -12,7 +12,7 @@ from tests.simulation.cluster.plan import ClusterPlan
 from tests.simulation.ledger import Ledger
 
 from odradek.model.ids import TopicPartition
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.world import Host
 
 T = TypeVar("T")

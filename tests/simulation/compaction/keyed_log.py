@@ -29,13 +29,13 @@ from odradek.records import (
 )
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.service import LogCleaner
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import AppendResult, Log
 from odradek.storage.producers.producer_state import Marker
 from odradek.testing.guarded_disk import GuardedDisk, off_loop
-from odradek.testing.sim.chance import SimEntropy
 from odradek.testing.sim.disk import SimDisk
 from odradek.testing.sim.disk_faults import CrashKind
+from odradek.testing.sim.entropy import SimEntropy
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.medium import Medium
 
@@ -145,7 +145,7 @@ class KeyedLog:
         runtime = Runtime(
             clock=self, entropy=SimEntropy(self.rng), disk=GuardedDisk(self.disk), offload=_Inline()
         )
-        self.directories = LogDirectories.open(runtime, [HOME], node_id=1)
+        self.directories = LogManager.open(runtime, [HOME], node_id=1)
         self.log = _run(self.directories.open_log(PARTITION, _TOPIC_ID, self.config))
         self.cleaner = LogCleaner(runtime, self.directories)
 

@@ -10,7 +10,7 @@ from tests.simulation.mutant import Patches, mutant
 
 from odradek.records.batch import BatchHeader
 from odradek.storage.cleaning.access import CleaningAccess
-from odradek.storage.cleaning.fates import Fates, Terms
+from odradek.storage.cleaning.fates import CompactionTerms, Fates
 from odradek.storage.cleaning.keys import KeyReading
 from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.cleaning.target import CleanedSegment
@@ -60,12 +60,12 @@ def compacted_log_not_synced() -> Patches:
 
 @mutant("a tombstone is dropped by the second compaction, whatever its time", "compaction")
 def tombstone_dropped_early() -> Patches:
-    real = Terms.of
+    real = CompactionTerms.of
 
-    def of(*arguments: Any, **rest: Any) -> Terms:
+    def of(*arguments: Any, **rest: Any) -> CompactionTerms:
         return replace(real(*arguments, **rest), delete_horizon_ms=0)
 
-    yield patch.object(Terms, "of", of)
+    yield patch.object(CompactionTerms, "of", of)
 
 
 @mutant("a marker is dropped while records of its transaction are left", "compaction")

@@ -26,12 +26,12 @@ from odradek.records import decode_batch, split_batches
 from odradek.replication.partition import Partition
 from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.directories import naming
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.disk_faults import CrashAt, CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.offload import OffloadDelays
-from odradek.testing.sim.world import Host, Life, World
+from odradek.testing.sim.world import Host, HostLifetime, World
 
 _LIVES_MAX: Final = 12
 _ANY_OFFSET: Final = 1 << 62
@@ -173,7 +173,7 @@ class CompactionScenario:
                     self._host.medium.folder(folder).unlink(file_name)
                     self._host.medium.folder(folder).sync()
 
-    async def _live(self, life: Life) -> bool:
+    async def _live(self, life: HostLifetime) -> bool:
         """One boot until all is sent and closed cleanly; False when it crashed or had to be restarted."""
         task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
@@ -190,7 +190,7 @@ class CompactionScenario:
             raise outcome
         return True
 
-    async def _open(self, life: Life) -> Store:
+    async def _open(self, life: HostLifetime) -> Store:
         store = Store(life.runtime, ("/data",), lambda: self._directory_failed(life))
         await store.open(self._names, self._plan.config)
         self._check(store, life)
@@ -199,17 +199,17 @@ class CompactionScenario:
             history.offered_below = min(history.offered_below, partition.log.end_offset)
         return store
 
-    def _directory_failed(self, life: Life) -> None:
+    def _directory_failed(self, life: HostLifetime) -> None:
         """What an operator does: restart. Some pull the plug."""
         kind = self._rng.choice((CrashKind.PROCESS_KILL, CrashKind.POWER_LOSS))
         self._world.loop.call_later(self._rng.uniform(0.01, 0.2), life.crash, kind)
 
-    def _check(self, store: Store, life: Life) -> None:
+    def _check(self, store: Store, life: HostLifetime) -> None:
         for partition in store.partitions:
             history = self._histories[partition.name]
             history.check(partition.log, partition.last_stable_offset, life.clock.wall_ms())
 
-    async def _serve(self, life: Life) -> None:
+    async def _serve(self, life: HostLifetime) -> None:
         store = await self._open(life)
         cleaner = LogCleaner(life.runtime, store.directories)
         writers = [
@@ -227,7 +227,7 @@ class CompactionScenario:
     def _all_sent(self) -> bool:
         return all(writer.is_done for writers in self._writers.values() for writer in writers)
 
-    async def _inspect(self, life: Life) -> None:
+    async def _inspect(self, life: HostLifetime) -> None:
         store = await self._open(life)
         for partition in store.partitions:
             for writer in self._writers[partition.name]:
@@ -258,7 +258,7 @@ class CompactionScenario:
             if reason:
                 raise ViolationError(f"{partition.name} cannot be compacted: {reason}")
 
-    async def _keep(self, life: Life, store: Store) -> None:
+    async def _keep(self, life: HostLifetime, store: Store) -> None:
         """Retention, delete-records, checkpoints, and repair after a full disk."""
         while not self._all_sent():
             await asyncio.sleep(self._rng.uniform(0.001, 0.03))
@@ -286,7 +286,7 @@ class CompactionScenario:
             case _:
                 await store.write_checkpoints()
 
-    async def _read(self, life: Life, store: Store) -> None:
+    async def _read(self, life: HostLifetime, store: Store) -> None:
         """At random below the high watermark: what was there stays what it was."""
         while not self._all_sent():
             await asyncio.sleep(self._rng.uniform(0.001, 0.01))
@@ -321,7 +321,7 @@ class CompactionScenario:
         await asyncio.sleep(seconds)
         medium.capacity_bytes = None
 
-    async def _compact_all(self, life: Life, store: Store, cleaner: LogCleaner) -> None:
+    async def _compact_all(self, life: HostLifetime, store: Store, cleaner: LogCleaner) -> None:
         """Twice, with all the memory and time that it needs: what is left is compact."""
         broker = BrokerConfig(cleaner=replace(self._plan.broker.cleaner, dedupe_buffer_size=1 << 20))
         for _ in range(2):

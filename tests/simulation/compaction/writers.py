@@ -73,9 +73,9 @@ class Writer:
             try:
                 return partition.append([(read_header(built), memoryview(built))], now_ms=now_ms)
             except KafkaError as error:
-                await self.pass_over(error)
+                await self.acknowledge_gaps(error)
 
-    async def pass_over(self, error: KafkaError) -> None:
+    async def acknowledge_gaps(self, error: KafkaError) -> None:
         """A full disk, or an operator who is on his way; anything else is a violation."""
         if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
             raise ViolationError(f"{self.history.name}: {self.name} was refused: {error}") from error
@@ -194,7 +194,7 @@ class TransactionalWriter(Writer):
                 )
                 break
             except KafkaError as error:
-                await self.pass_over(error)
+                await self.acknowledge_gaps(error)
         await self.durable(partition, result.last_offset)
         self.history.ended(self._name, result.first_offset, now_ms, is_commit=is_commit)
         self._name = ""

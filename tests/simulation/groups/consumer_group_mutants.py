@@ -11,7 +11,7 @@ from tests.simulation.mutant import Patches, mutant
 from odradek.groups.consumer import group as group_module
 from odradek.groups.consumer import reconcile as reconcile_module
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import Holding, Member
+from odradek.groups.consumer.member import ConsumerGroupMember, Holding
 from odradek.groups.consumer.reconcile import Owned
 from odradek.groups.kinds import CheckPartition, Committer
 from odradek.shards import Moment
@@ -37,7 +37,9 @@ def revocation_is_not_awaited() -> Patches:
 
 @mutant("commits in any epoch are accepted from members of a consumer group", _SCENARIO)
 def commit_in_any_epoch() -> Patches:
-    def check(group_id: str, members: Mapping[str, Member], committer: Committer) -> CheckPartition | None:
+    def check(
+        group_id: str, members: Mapping[str, ConsumerGroupMember], committer: Committer
+    ) -> CheckPartition | None:
         return None
 
     yield patch.object(group_module, "check_commit", check)

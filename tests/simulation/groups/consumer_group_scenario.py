@@ -8,7 +8,7 @@ from tests.simulation.groups.consumer_group_members import SESSION_MS, ConsumerG
 from tests.simulation.groups.history import GroupHistory
 from tests.simulation.groups.scenario import TOPIC, GroupScenario, SimulatedMember
 
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.world import World
 
 

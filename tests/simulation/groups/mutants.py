@@ -11,11 +11,11 @@ from odradek.broker.coordinators.runtime import PartitionLog
 from odradek.groups.classic import operations, syncing
 from odradek.groups.classic.answers import assigned
 from odradek.groups.classic.group import ClassicGroup
-from odradek.groups.classic.states import State
+from odradek.groups.classic.states import ClassicGroupState
 from odradek.groups.kinds import Committer
 from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets.table import CommittedOffset, OffsetTable, Place
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
 from odradek.shards import Moment, Ticket
 
@@ -43,10 +43,10 @@ def old_assignment_in_a_new_generation() -> Patches:
     real = syncing.sync
 
     def sync(
-        machine: GroupMachine, group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, step: Step
+        machine: GroupMachine, group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, step: GroupStep
     ) -> None:
         member = group.members.get(request.member_id)
-        early = group.state is State.COMPLETING and group.leader_id != request.member_id
+        early = group.state is ClassicGroupState.COMPLETING and group.leader_id != request.member_id
         if early and member is not None and request.generation_id == group.generation:
             step.answer(ticket, assigned(group, member.assignment))
         else:

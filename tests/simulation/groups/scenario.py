@@ -24,9 +24,9 @@ from tests.simulation.groups.members import (
     find_coordinator,
 )
 
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.disk_errors import is_disk_trouble
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.world import Host, World

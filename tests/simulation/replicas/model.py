@@ -31,13 +31,13 @@ from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol.messages.data.fetch import FetchRequest, PartitionData
 from odradek.records import BatchBuilder, split_batches
 from odradek.replication.in_sync import IsrProposal
-from odradek.replication.partition import Membership, Partition
+from odradek.replication.partition import Partition, ReplicationContext
 from odradek.runtime.ports import Runtime
 from odradek.storage.log.log import EpochEnd, FlushJob, Log
 from odradek.testing.guarded_disk import GuardedDisk, off_loop
-from odradek.testing.sim.chance import SimEntropy
 from odradek.testing.sim.disk import SimDisk
 from odradek.testing.sim.disk_faults import CrashKind
+from odradek.testing.sim.entropy import SimEntropy
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.medium import Medium
 
@@ -136,7 +136,9 @@ class ReplicasModel:
             raise ViolationError(
                 f"broker {replica.broker} lost what was below its high watermark {replica.checkpoint}: {log.end_offset}"
             )
-        member = Membership(broker_id=replica.broker, lag_s_max=_LAG_S, proposals=_Proposals(self, replica))
+        member = ReplicationContext(
+            broker_id=replica.broker, lag_s_max=_LAG_S, proposals=_Proposals(self, replica)
+        )
         replica.partition = Partition(
             NAME,
             UUID(int=1),

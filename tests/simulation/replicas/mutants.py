@@ -9,7 +9,7 @@ from unittest.mock import patch
 from tests.simulation.mutant import Mutant, Patches
 
 from odradek.cluster.image import PartitionImage
-from odradek.model.errors import KafkaError, Refusal
+from odradek.model.errors import ErrorContent, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.in_sync import InSync, IsrAnswer, IsrProposal
@@ -107,7 +107,7 @@ def truncates_by_the_leaders_epochs_alone() -> Patches:
 def acknowledges_across_a_leader_change() -> Patches:
     right = Partition._send_away
 
-    def send_away(self: Partition, refusal: Refusal) -> None:
+    def send_away(self: Partition, refusal: ErrorContent) -> None:
         waiting, self._acknowledgements = self._acknowledgements, Acknowledgements()
         right(self, refusal)
         self._acknowledgements = waiting

@@ -33,7 +33,7 @@ from odradek.protocol.messages.topics.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.wire_client import WireClient
 from odradek.testing.sim.world import Host, World
@@ -148,7 +148,7 @@ class RudeScenario:
 
     async def _be_polite(self, rng: Random) -> None:
         try:
-            client = await WireClient.connect("broker", PORT, patience_s=_ANSWER_S_MAX)
+            client = await WireClient.connect("broker", PORT, api_timeout_s=_ANSWER_S_MAX)
             for _ in range(rng.randint(2, 6)):
                 await client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
                 size = rng.choice((100, 100_000, _MEBIBYTE, FRAME_BYTES_MAX - 1000))

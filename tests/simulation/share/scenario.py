@@ -45,7 +45,7 @@ from odradek.protocol.messages.share.describe_share_group_offsets import (
     TopicAsked,
 )
 from odradek.records import BatchBuilder
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.wire_client import WireClient
 from odradek.testing.sim.world import World

@@ -19,15 +19,15 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import check_crc, split_batches
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.flush_jobs import FlushJob
 from odradek.storage.log.log import Log
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.offload import OffloadDelays
-from odradek.testing.sim.world import Host, Life, World
+from odradek.testing.sim.world import Host, HostLifetime, World
 
 _LIVES_MAX: Final = 12
 _RETRY_S: Final = 0.05
@@ -114,7 +114,7 @@ class FollowerScenario:
         self._host.crash(CrashKind.POWER_LOSS)
         await self._host.spawn(self._inspect(self._host.boot()))
 
-    async def _live(self, life: Life) -> bool:
+    async def _live(self, life: HostLifetime) -> bool:
         """One boot until all is copied and closed cleanly; False when it crashed or had to be restarted."""
         task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
@@ -129,7 +129,7 @@ class FollowerScenario:
             raise outcome
         return True
 
-    async def _inspect(self, life: Life) -> None:
+    async def _inspect(self, life: HostLifetime) -> None:
         _, log = await self._open(life)
         mine, theirs = (
             [one for one in batches if one.next_offset > max(log.start_offset, self._leader.start_offset)]
@@ -139,8 +139,8 @@ class FollowerScenario:
             shown = [[(one.base_offset, one.epoch) for one in batches] for batches in (mine, theirs)]
             raise ViolationError(f"the replica has {shown[0]}, its leader {shown[1]}")
 
-    async def _open(self, life: Life) -> tuple[LogDirectories, Log]:
-        directories = LogDirectories.open(life.runtime, ["/data"], node_id=1)
+    async def _open(self, life: HostLifetime) -> tuple[LogManager, Log]:
+        directories = LogManager.open(life.runtime, ["/data"], node_id=1)
         directories.on_failure = lambda path, error: self._failed(life)
         log = await directories.open_log(_NAME, _TOPIC_ID, self._plan.config)
         found = self._batches(log)
@@ -183,13 +183,13 @@ class FollowerScenario:
         check_log(log, found, self._now)
         check_lookups(log, read_all(log), self._rng)
 
-    def _failed(self, life: Life) -> None:
+    def _failed(self, life: HostLifetime) -> None:
         kind = self._rng.choice((CrashKind.PROCESS_KILL, CrashKind.POWER_LOSS))
         self._host.world.loop.call_later(self._rng.uniform(0.01, 0.2), life.crash, kind)
 
     # -- copying ---------------------------------------------------------------------------------------------
 
-    async def _serve(self, life: Life) -> None:
+    async def _serve(self, life: HostLifetime) -> None:
         self._flushes.clear()
         directories, log = await self._open(life)
         while not self._is_done(log):
@@ -207,7 +207,7 @@ class FollowerScenario:
                     await directories.repair(one)
         await self._close(life, directories, log)
 
-    async def _close(self, life: Life, directories: LogDirectories, log: Log) -> None:
+    async def _close(self, life: HostLifetime, directories: LogManager, log: Log) -> None:
         await asyncio.gather(*self._flushes)
         if not self._before:
             self._check(log)
@@ -227,7 +227,7 @@ class FollowerScenario:
         )
         return is_same and leader.count >= self._plan.batch_count
 
-    async def _step(self, life: Life, directories: LogDirectories, log: Log) -> None:
+    async def _step(self, life: HostLifetime, directories: LogManager, log: Log) -> None:
         if self._leader.count < self._plan.batch_count:
             for _ in range(self._rng.randint(0, 3)):
                 self._leader.append()
@@ -265,7 +265,7 @@ class FollowerScenario:
             self._leader.begin_at(offset)
             self._removable_below = max(self._removable_below, offset)
 
-    def _fetch(self, life: Life, log: Log) -> None:
+    def _fetch(self, life: HostLifetime, log: Log) -> None:
         """As a follower does: find out where the logs part, then copy."""
         leader = self._leader
         if log.end_offset < log.start_offset:
@@ -291,7 +291,7 @@ class FollowerScenario:
             self._append(life, log, batches)
         self._learn(min(log.flushed_offset, leader.end_offset))
 
-    def _append_too_early(self, life: Life, log: Log) -> None:
+    def _append_too_early(self, life: HostLifetime, log: Log) -> None:
         """The files have not followed a truncation: the log refuses, and waits for no disk."""
         batches = self._leader.fetch(log.end_offset)
         if not batches or log.failed is not None:
@@ -308,14 +308,14 @@ class FollowerScenario:
     def _makes_room(self, log: Log, first: Copied) -> bool:
         """Whether the batch begins before an empty log does, so that its files have something to follow."""
         header = first.to_send()[0]
-        if not log.begins_inside(header):
+        if not log.starts_inside_batch(header):
             return False
         begin_offset = first.base_offset
         version = replace(self._now, begin_offset=begin_offset, durable_offset=begin_offset)
         self._change(version, lambda _: log.begin_with(header), begin_offset)
         return True
 
-    def _take_first(self, life: Life, log: Log) -> None:
+    def _take_first(self, life: HostLifetime, log: Log) -> None:
         """The files made room for a batch in whose middle the log begins. The leader may have another by now."""
         batches = self._leader.fetch(log.start_offset) if log.start_offset < self._leader.end_offset else []
         if batches and batches[0].base_offset == log.end_offset:
@@ -323,7 +323,7 @@ class FollowerScenario:
         else:
             self._begin(log, log.start_offset)
 
-    def _append(self, life: Life, log: Log, batches: list[Copied]) -> None:
+    def _append(self, life: HostLifetime, log: Log, batches: list[Copied]) -> None:
         before, old_end = self._now, log.end_offset
         self._now = replace(self._now, batches=(*self._now.batches, *batches))
         try:
@@ -374,13 +374,13 @@ class FollowerScenario:
 
     # -- durability ------------------------------------------------------------------------------------------
 
-    async def _retain(self, directories: LogDirectories, log: Log) -> None:
+    async def _retain(self, directories: LogManager, log: Log) -> None:
         if self._plan.config.retention_bytes >= 0:
             self._removable_below = max(self._removable_below, self._now.high_watermark)
         now_ms = self._host.clock.wall_ms()
         await directories.apply_retention(log, now_ms, below=self._now.high_watermark)
 
-    def _flush(self, life: Life, directories: LogDirectories, log: Log) -> None:
+    def _flush(self, life: HostLifetime, directories: LogManager, log: Log) -> None:
         """A job of its own, which may end when the log was cut meanwhile."""
         if self._rng.random() < 0.3 or (job := log.flush_job()) is None:
             return
@@ -389,7 +389,7 @@ class FollowerScenario:
         task.add_done_callback(lambda done: self._flushes.pop(done, None))
 
     async def _run(
-        self, life: Life, directories: LogDirectories, log: Log, job: FlushJob, truncations: int
+        self, life: HostLifetime, directories: LogManager, log: Log, job: FlushJob, truncations: int
     ) -> None:
         try:
             await life.runtime.offload.run(job.run)
@@ -408,7 +408,7 @@ class FollowerScenario:
         self._now = self._durable(max(self._now.durable_offset, log.flushed_offset))
         self._pull_plug(life, 0.3 if job.truncation is not None else 0.05)
 
-    def _pull_plug(self, life: Life, chance: float) -> None:
+    def _pull_plug(self, life: HostLifetime, chance: float) -> None:
         if self._plug_pulls and self._rng.random() < chance:
             self._plug_pulls -= 1
             life.crash(CrashKind.POWER_LOSS)

@@ -34,12 +34,12 @@ from odradek.replication.partition import Partition
 from odradek.storage.directories import naming
 from odradek.storage.log.damage import LostRecordsError
 from odradek.storage.producers.verification import UNVERIFIED
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble, raise_unless_of_crash
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.offload import OffloadDelays
-from odradek.testing.sim.world import Host, Life, World
+from odradek.testing.sim.world import Host, HostLifetime, World
 
 Source = RecordSource | TransactionSource
 _LIVES_MAX: Final = 12
@@ -197,12 +197,12 @@ class StorageScenario:
         if not isinstance(outcome, LostRecordsError):
             raise ViolationError(f"{name}: {theft.what}, and nobody noticed: {outcome!r}")
 
-    async def _open(self, life: Life) -> Store:
+    async def _open(self, life: HostLifetime) -> Store:
         store = Store(life.runtime, self._plan.paths, lambda: None)
         await store.open(self._names, self._plan.config)
         return store
 
-    async def _live(self, life: Life) -> bool:
+    async def _live(self, life: HostLifetime) -> bool:
         """One boot until all is sent and closed cleanly; False when it crashed or had to be restarted."""
         task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
@@ -219,7 +219,7 @@ class StorageScenario:
             raise outcome
         return True
 
-    async def _inspect(self, life: Life) -> None:
+    async def _inspect(self, life: HostLifetime) -> None:
         self._check(await self._open(life))
 
     def _check(self, store: Store) -> None:
@@ -232,7 +232,7 @@ class StorageScenario:
             check_lookups(log, found, self._rng)
             check_at_rest(partition, self._transactional[partition.name], self._rng)
 
-    async def _serve(self, life: Life) -> None:
+    async def _serve(self, life: HostLifetime) -> None:
         store = Store(life.runtime, self._plan.paths, lambda: self._directory_failed(life))
         await store.open(self._names, self._plan.config)
         self._check(store)
@@ -255,14 +255,14 @@ class StorageScenario:
         await store.close()
         self._noted.update(ends)
 
-    def _directory_failed(self, life: Life) -> None:
+    def _directory_failed(self, life: HostLifetime) -> None:
         """What an operator does: restart. Some pull the plug."""
         kind = self._rng.choice((CrashKind.PROCESS_KILL, CrashKind.POWER_LOSS))
         self._world.loop.call_later(self._rng.uniform(0.01, 0.2), life.crash, kind)
 
     # -- those who write -------------------------------------------------------------------------------------
 
-    async def _write(self, life: Life, partition: Partition, source: RecordSource) -> None:
+    async def _write(self, life: HostLifetime, partition: Partition, source: RecordSource) -> None:
         """Send until all is acknowledged."""
         for batch in source.to_send_again():
             offset = await self._append(life, partition, source, batch)
@@ -277,7 +277,7 @@ class StorageScenario:
             if self._rng.random() < 0.5:
                 await asyncio.sleep(self._rng.uniform(0, 0.02))
 
-    async def _transact(self, life: Life, partition: Partition, source: TransactionSource) -> None:
+    async def _transact(self, life: HostLifetime, partition: Partition, source: TransactionSource) -> None:
         """One transaction after another, each until its marker is acknowledged."""
         while not source.is_done:
             transaction = source.current()
@@ -297,7 +297,7 @@ class StorageScenario:
             self._send_late(life, partition, source)
             await asyncio.sleep(self._rng.uniform(0, 0.01))
 
-    async def _mark(self, life: Life, partition: Partition, source: TransactionSource) -> int:
+    async def _mark(self, life: HostLifetime, partition: Partition, source: TransactionSource) -> int:
         """The offset of the marker, once the log takes it."""
         while True:
             source.marks(partition.log.end_offset)
@@ -312,7 +312,7 @@ class StorageScenario:
                 return offset
 
     def _append_marker(
-        self, life: Life, partition: Partition, source: TransactionSource, coordinator_epoch: int
+        self, life: HostLifetime, partition: Partition, source: TransactionSource, coordinator_epoch: int
     ) -> int:
         return partition.append_marker(
             source.producer_id,
@@ -323,7 +323,7 @@ class StorageScenario:
             now_ms=life.clock.wall_ms(),
         ).first_offset
 
-    def _mark_as_a_zombie(self, life: Life, partition: Partition, source: TransactionSource) -> None:
+    def _mark_as_a_zombie(self, life: HostLifetime, partition: Partition, source: TransactionSource) -> None:
         """A coordinator that was replaced must end nothing: the log has seen a marker of the newer one."""
         if not source.has_newer_marker or self._rng.random() < 0.5:
             return
@@ -335,7 +335,7 @@ class StorageScenario:
             raise ViolationError(f"{partition.name}: a zombie's marker: {error}") from error
         raise ViolationError(f"{partition.name}: the marker of an older coordinator was taken")
 
-    def _send_late(self, life: Life, partition: Partition, source: TransactionSource) -> None:
+    def _send_late(self, life: HostLifetime, partition: Partition, source: TransactionSource) -> None:
         """A batch that comes when its transaction is over must not begin another one, which nobody would end."""
         if source.is_done or self._rng.random() < 0.5:
             return
@@ -349,7 +349,7 @@ class StorageScenario:
             raise ViolationError(f"{partition.name}: a late batch: {error}") from error
         raise ViolationError(f"{partition.name}: a batch began a transaction that nobody ends")
 
-    async def _append(self, life: Life, partition: Partition, source: Source, batch: Batch) -> int:
+    async def _append(self, life: HostLifetime, partition: Partition, source: Source, batch: Batch) -> int:
         """The offset that the batch got, once the log takes it."""
         while True:
             now_ms = life.clock.wall_ms()
@@ -401,7 +401,7 @@ class StorageScenario:
                 return
             durable = {partition.name: partition.log.flushed_offset for partition in store.partitions}
             await store.write_extents()
-            if not any(directory.owes_extents for directory in store.directories.all()):
+            if not any(directory.has_unwritten_extents for directory in store.directories.all()):
                 self._noted.update(durable)
 
     def _actions(self) -> list[Callable[[Store, Partition], Awaitable[None]]]:
@@ -433,7 +433,7 @@ class StorageScenario:
         partition.log.begin_epoch(partition.leader_epoch + 1)
         partition.leader_epoch = type(partition.leader_epoch)(partition.leader_epoch + 1)
 
-    async def _read(self, life: Life, store: Store) -> None:
+    async def _read(self, life: HostLifetime, store: Store) -> None:
         """Read at random below the high watermark: what is asked for comes first."""
         while not self._all_sent():
             await asyncio.sleep(self._rng.uniform(0.001, 0.01))
@@ -455,7 +455,7 @@ class StorageScenario:
                 self._ledgers[partition.name].observe(found, high_watermark)
                 self._read_committed(life, partition)
 
-    def _read_committed(self, life: Life, partition: Partition) -> None:
+    def _read_committed(self, life: HostLifetime, partition: Partition) -> None:
         """The same for one who must see nothing but what is committed."""
         stable = partition.last_stable_offset
         if partition.start_offset >= stable:

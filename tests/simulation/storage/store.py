@@ -18,7 +18,7 @@ from odradek.model.ids import LeaderEpoch, TopicPartition
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import Log
 from odradek.testing.sim.failures import ViolationError
 
@@ -30,12 +30,12 @@ class Store:
         self._runtime = runtime
         self._on_failure = on_failure
         self._flusher = Flusher(runtime.offload, self._flush_failed)
-        self._directories = LogDirectories.open(runtime, paths, node_id=1)
+        self._directories = LogManager.open(runtime, paths, node_id=1)
         self._directories.on_failure = self._directory_failed
         self.partitions: list[Partition] = []
 
     @property
-    def directories(self) -> LogDirectories:
+    def directories(self) -> LogManager:
         return self._directories
 
     async def open(self, names: list[TopicPartition], config: LogConfig) -> None:
@@ -51,7 +51,7 @@ class Store:
 
     def _directory_failed(self, path: str, error: OSError) -> None:
         for partition in self.partitions:
-            if self._directories.home_of(partition.name) == path and partition.retired is None:
+            if self._directories.log_directory_of(partition.name) == path and partition.retired is None:
                 partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} failed: {error}"))
         self._on_failure()
 

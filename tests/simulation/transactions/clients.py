@@ -111,7 +111,7 @@ class TransactionalClient:
         context: ClientContext,
         history: TransactionHistory,
         late: Late,
-        conduct: Conduct,
+        actions: Conduct,
         rng: Random,
         *,
         name: str,
@@ -123,7 +123,7 @@ class TransactionalClient:
         self._context = context
         self._history = history
         self._late = late
-        self._conduct = conduct
+        self._conduct = actions
         self._rng = rng
         self._name = name
         self._id = transactional_id

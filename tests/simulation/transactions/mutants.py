@@ -17,13 +17,13 @@ from odradek.replication.partition import Partition
 from odradek.shards import Moment, Outcome, Shard
 from odradek.storage.log.log import Log
 from odradek.transactions import decisions
-from odradek.transactions.decisions import Change
+from odradek.transactions.decisions import TransactionChange
 from odradek.transactions.finisher import Finisher
 from odradek.transactions.machine import TransactionMachine
-from odradek.transactions.service import Transactions
+from odradek.transactions.service import TransactionCoordinator
 from odradek.transactions.state import (
     NO_EPOCH,
-    Identity,
+    ProducerIdentity,
     Transaction,
     TransactionState,
     TransactionVersion,
@@ -116,7 +116,7 @@ def answer_before_the_decision() -> Patches:
 def late_end_accepted() -> Patches:
     real = decisions.end_with_new_epoch
 
-    def end(current: Transaction | None, who: Identity, **rest: Any) -> Change | None:
+    def end(current: Transaction | None, who: ProducerIdentity, **rest: Any) -> TransactionChange | None:
         if current is not None and current.state is TransactionState.ONGOING:
             who = current.identity
         return real(current, who, **rest)
@@ -126,21 +126,21 @@ def late_end_accepted() -> Patches:
 
 @mutant("a producer is fenced, but its epoch stays good", _SCENARIO)
 def fenced_without_a_new_epoch() -> Patches:
-    def fence(current: Transaction, *, now_ms: int, **_rest: Any) -> Change:
+    def fence(current: Transaction, *, now_ms: int, **_rest: Any) -> TransactionChange:
         aborted = replace(
             current,
             state=TransactionState.PREPARE_ABORT,
             updated_ms=now_ms,
             client_version=TransactionVersion.CLASSIC,
         )
-        return Change(transaction=aborted, last_epoch=NO_EPOCH)
+        return TransactionChange(transaction=aborted, last_epoch=NO_EPOCH)
 
     yield patch.object(decisions, "fence", fence)
 
 
 @mutant("a producer that begins anew gets the epoch of the one before it", _SCENARIO)
 def zombie_shares_the_epoch() -> Patches:
-    def next_identity(current: Transaction, last_epoch: int, *_rest: Any) -> tuple[Identity, int]:
+    def next_identity(current: Transaction, last_epoch: int, *_rest: Any) -> tuple[ProducerIdentity, int]:
         return current.identity, last_epoch
 
     yield patch.object(decisions, "_next_identity", next_identity)
@@ -150,10 +150,10 @@ def zombie_shares_the_epoch() -> Patches:
 def timeout_commits() -> Patches:
     real = decisions.fence
 
-    def fence(current: Transaction, **rest: Any) -> Change:
+    def fence(current: Transaction, **rest: Any) -> TransactionChange:
         change = real(current, **rest)
         commit = replace(change.transaction, state=TransactionState.PREPARE_COMMIT)
-        return Change(transaction=commit, last_epoch=change.last_epoch)
+        return TransactionChange(transaction=commit, last_epoch=change.last_epoch)
 
     yield patch.object(decisions, "fence", fence)
 
@@ -175,9 +175,9 @@ def stable_offset_ignores_transactions() -> Patches:
 
 @mutant("a partition takes what its coordinator said no longer belongs to a transaction", _SCENARIO)
 def refused_producer_admitted() -> Patches:
-    real = Transactions.verify
+    real = TransactionCoordinator.verify
 
-    async def verify(self: Transactions, *who: Any, **how: Any) -> dict[TopicPartition, ErrorCode]:
+    async def verify(self: TransactionCoordinator, *who: Any, **how: Any) -> dict[TopicPartition, ErrorCode]:
         return dict.fromkeys(await real(self, *who, **how), ErrorCode.NONE)
 
-    yield patch.object(Transactions, "verify", verify)
+    yield patch.object(TransactionCoordinator, "verify", verify)

@@ -26,11 +26,11 @@ from tests.simulation.transactions.offsets import OFFSETS, OffsetsReader
 from tests.simulation.transactions.reader import CommittedReader
 
 from odradek.model.ids import TopicPartition
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.disk_errors import is_disk_trouble
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
-from odradek.testing.sim.disk_trouble import is_disk_trouble
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
-from odradek.testing.sim.world import Host, Life, World
+from odradek.testing.sim.world import Host, HostLifetime, World
 
 _TOPIC: Final = "topic"
 _DRAIN_S_MAX: Final = 300.0
@@ -228,7 +228,7 @@ class TransactionScenario:
             self._world.loop.call_later(delay_s, self._end_life, life, kind)
 
     @staticmethod
-    def _end_life(life: Life, kind: CrashKind) -> None:
+    def _end_life(life: HostLifetime, kind: CrashKind) -> None:
         if life.is_alive:
             life.crash(kind)
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.context import Circumstances
+from odradek.broker.context import RequestContext
 from odradek.broker.handlers.topics.delete_topics import handle
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.config.broker import BrokerConfig
@@ -52,7 +52,7 @@ async def code_of_deleting(topic_id: UUID, controller: Controller) -> int:
         runtime=(runtime := real_runtime()),
         turns=Turns(runtime.clock.monotonic),
     )
-    circumstances = Circumstances(connection=cast(Any, None), api_version=6, client_id="test")
+    circumstances = RequestContext(connection=cast(Any, None), api_version=6, client_id="test")
     request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1)
     response = await handle(cast(Any, parts), circumstances, request)
     return response.responses[0].error_code

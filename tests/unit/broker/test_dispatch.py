@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.context import Served
+from odradek.broker.context import ApiHandler
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import served_apis
 from odradek.broker.refusals import UnfitResponse
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
-from odradek.net.connection import Held, PeerError
+from odradek.net.connection import HeldReply, PeerError
 from odradek.protocol import APIS, RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.messages.data.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.data.list_offsets import (
@@ -31,7 +31,7 @@ UNFIT = ListOffsetsResponse(
 """Version 1 has no leader epoch to put the 7 into."""
 
 
-class Parts:
+class FakeContext:
     runtime = real_runtime()
 
     config = BrokerConfig()
@@ -49,12 +49,12 @@ def header_only(api_key: int, version: int) -> memoryview:
     return memoryview(start + (9).to_bytes(4, "big") + b"\xff\xff" + b"\0\0\0\0")
 
 
-def dispatcher(*served: Served) -> Dispatcher:
-    return Dispatcher(Parts(), {one.api_key: one for one in served or served_apis()})  # type: ignore[arg-type]
+def dispatcher(*served: ApiHandler) -> Dispatcher:
+    return Dispatcher(FakeContext(), {one.api_key: one for one in served or served_apis()})  # type: ignore[arg-type]
 
 
-def answering(api_key: int, answer: Callable[[], Any], *, holds: bool = False) -> Served:
-    return Served(api_key, lambda parts, circumstances, request: answer(), holds=holds)
+def answering(api_key: int, answer: Callable[[], Any], *, holds: bool = False) -> ApiHandler:
+    return ApiHandler(api_key, lambda parts, circumstances, request: answer(), holds=holds)
 
 
 def test_an_unknown_api_is_refused_by_its_number() -> None:
@@ -115,7 +115,7 @@ async def test_a_promise_that_turns_out_unfit_fails_instead_of_waiting_for_ever(
     promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     one = answering(LIST_OFFSETS, lambda: promise, holds=True)
     reply = dispatcher(one).handle(None, frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1)))  # type: ignore[arg-type]
-    assert isinstance(reply, Held)
+    assert isinstance(reply, HeldReply)
     promise.set_result(UNFIT)
     async with asyncio.timeout(5):
         with pytest.raises(UnfitResponse):
@@ -126,7 +126,7 @@ async def test_giving_up_on_an_answer_cancels_the_work_behind_it() -> None:
     promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     one = answering(FETCH, lambda: promise, holds=True)
     reply = dispatcher(one).handle(None, frame("Fetch", 11, FetchRequest()))  # type: ignore[arg-type]
-    assert isinstance(reply, Held)
+    assert isinstance(reply, HeldReply)
     assert isinstance(reply.chunks, asyncio.Future)
     reply.chunks.cancel()
     await asyncio.sleep(0)

@@ -21,10 +21,10 @@ from odradek.client.producer.delivery import RecordMetadata
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.testing.sim.chance import stream
 from odradek.testing.sim.disk_faults import CrashKind
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.network import Conditions
-from odradek.testing.sim.world import Host, Life, World
+from odradek.testing.sim.world import Host, HostLifetime, World
 
 pytestmark = pytest.mark.sim
 
@@ -77,7 +77,7 @@ class Run:
                 await asyncio.sleep(0)
             await asyncio.sleep(self.rng.uniform(0.01, 0.5))
 
-    async def serve(self, life: Life) -> None:
+    async def serve(self, life: HostLifetime) -> None:
         values = {"listeners": f"PLAINTEXT://0.0.0.0:{PORT}", "log.dirs": "/data"}
         broker = Broker(BrokerConfig.load(values)[0], life.runtime)
         await broker.start()

@@ -9,15 +9,15 @@ from uuid import UUID
 
 import pytest
 
+from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
-from odradek.cluster.isr_changes import IsrProposal
-from odradek.cluster.planning import ClusterDefaults, NewTopic
+from odradek.cluster.isr_changes import ProposedIsr
+from odradek.cluster.maintenance import MaintenancePolicy
+from odradek.cluster.planning import ClusterDefaults, TopicSpec
 from odradek.cluster.registration import Registration, register
-from odradek.cluster.standing import TopicRules
 from odradek.cluster.sync import BrokerReport, ReplicaId, SyncAnswer, UpdateKind, apply_update
 from odradek.cluster.sync_pieces import at_once
-from odradek.cluster.upkeep import UpkeepPolicy
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
 from odradek.registry import Check, Create, Node, Operation, Put, RegistryError, SessionExpired
@@ -166,7 +166,7 @@ class FakeBroker:
         known = self.image.topics[topic]
         partition = known.partitions[index]
         epochs = {broker.broker_id: broker.epoch for broker in self.image.brokers}
-        proposal = IsrProposal(
+        proposal = ProposedIsr(
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=tuple((BrokerId(one), epochs.get(BrokerId(one), -1)) for one in isr),
@@ -187,7 +187,7 @@ class FakeCluster:
         self.entropy = FakeEntropy()
         self.brokers: dict[int, FakeBroker] = {}
         self.rules = TopicRules()
-        self.upkeep: Callable[[], UpkeepPolicy] | None = None
+        self.maintenance: Callable[[], MaintenancePolicy] | None = None
         self.deposed: list[int] = []
         self.controller_at: FakeBroker | None = None
         self._sessions = itertools.count(1)
@@ -240,7 +240,7 @@ class FakeCluster:
             term=Term(epoch=number, check=Check(path="/controller_epoch", version=version)),
             clock=self.clock,
             known=knows,
-            upkeep=self.upkeep,
+            maintenance=self.maintenance,
             on_deposed=lambda: self.deposed.append(number),
         )
         self._controllers.append(controller)
@@ -266,7 +266,7 @@ class FakeCluster:
 
     async def topic(self, name: str, *, partitions: int = 1, replicas: int = 3, **configs: str) -> TopicImage:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        wanted = NewTopic(
+        wanted = TopicSpec(
             name=name, partition_count=partitions, replication_factor=replicas, configs=settings
         )
         creating = asyncio.ensure_future(self.controller.create_topics([wanted]))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.cluster.balance import Plan, plan
+from odradek.cluster.balance import BalancePlan, plan
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.placement import place
 from odradek.model.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ def image_of(brokers: list[BrokerImage], lists: list[list[int]]) -> ClusterImage
     )
 
 
-def assignment(image: ClusterImage, made: Plan) -> list[tuple[int, ...]]:
+def assignment(image: ClusterImage, made: BalancePlan) -> list[tuple[int, ...]]:
     after = {move.name.partition: move.after for move in made.moves}
     partitions = image.topics["t"].partitions
     return [tuple(after.get(index, one.replicas)) for index, one in enumerate(partitions)]

@@ -7,15 +7,15 @@ from uuid import UUID
 
 import pytest
 
+from odradek.cluster.availability import TopicRules
 from odradek.cluster.changes import Changes
+from odradek.cluster.heartbeat_monitor import HeartbeatMonitor
 from odradek.cluster.image import NO_LEADER, PartitionImage
-from odradek.cluster.isr_changes import IsrProposal
-from odradek.cluster.planning import NewTopic
+from odradek.cluster.isr_changes import ProposedIsr
+from odradek.cluster.maintenance import Maintenance, MaintenancePolicy
+from odradek.cluster.planning import TopicSpec
 from odradek.cluster.reassignment import Reassignment
-from odradek.cluster.silence import Silence
-from odradek.cluster.standing import TopicRules
 from odradek.cluster.sync import UpdateKind
-from odradek.cluster.upkeep import Upkeep, UpkeepPolicy
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.registry import Put, RegistryError
@@ -315,7 +315,7 @@ async def test_whoever_is_far_behind_gets_everything(three: Any) -> None:
 
 async def test_a_topic_is_created_once_the_brokers_that_hold_it_know_it(three: Any) -> None:
     creating = asyncio.ensure_future(
-        three.controller.create_topics([NewTopic(name="t", partition_count=1, replication_factor=3)])
+        three.controller.create_topics([TopicSpec(name="t", partition_count=1, replication_factor=3)])
     )
     for _ in range(10):
         await asyncio.sleep(0)
@@ -331,7 +331,7 @@ async def test_a_topic_is_created_once_the_brokers_that_hold_it_know_it(three: A
 
 async def test_a_dead_broker_does_not_hold_up_a_new_topic(three: Any) -> None:
     creating = asyncio.ensure_future(
-        three.controller.create_topics([NewTopic(name="t", partition_count=1, replication_factor=3)])
+        three.controller.create_topics([TopicSpec(name="t", partition_count=1, replication_factor=3)])
     )
     for _ in range(10):
         await asyncio.sleep(0)
@@ -363,7 +363,7 @@ async def test_a_broker_that_was_unregistered_counts_no_more_until_it_comes_back
         with pytest.raises(KafkaError) as refused:
             await three.controller.unregister_broker(BrokerId(broker))
         assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
-    (outcome,) = await three.controller.create_topics([NewTopic(name="t", replication_factor=3)])
+    (outcome,) = await three.controller.create_topics([TopicSpec(name="t", replication_factor=3)])
     assert isinstance(outcome, KafkaError)
     assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR
     await three.revive(3)
@@ -391,7 +391,7 @@ async def test_a_broker_that_leaves_hands_over_what_it_leads(three: Any) -> None
     outcome = await leader.propose("t", 0, [*three.partition("t").isr, 2])
     assert isinstance(outcome, KafkaError)
     assert outcome.code is ErrorCode.INELIGIBLE_REPLICA
-    [refused] = await three.controller.create_topics([NewTopic(name="u", replication_factor=3)])
+    [refused] = await three.controller.create_topics([TopicSpec(name="u", replication_factor=3)])
     assert refused.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
@@ -606,7 +606,7 @@ async def test_an_unclean_leader_can_be_elected_on_demand(three: Any) -> None:
 
 async def test_requests_about_what_is_not_there_are_refused(three: Any) -> None:
     topic = await three.topic("t")
-    proposal = IsrProposal(leader_epoch=0, partition_epoch=0, isr=((BrokerId(1), three.brokers[1].epoch),))
+    proposal = ProposedIsr(leader_epoch=0, partition_epoch=0, isr=((BrokerId(1), three.brokers[1].epoch),))
     outcomes = await three.controller.alter_partitions(
         BrokerId(1),
         three.brokers[1].epoch,
@@ -685,24 +685,24 @@ async def test_every_leader_hears_when_a_change_that_they_share_goes_wrong(
 
 
 async def test_healing_goes_on_after_a_mistake(three: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds: list[UpkeepPolicy] = []
+    rounds: list[MaintenancePolicy] = []
 
-    async def heal(self: Upkeep, policy: UpkeepPolicy) -> None:
+    async def heal(self: Maintenance, policy: MaintenancePolicy) -> None:
         rounds.append(policy)
         if len(rounds) == 2:
             self._changes.store.depose()
         raise LookupError("a mistake of ours")
 
-    monkeypatch.setattr(Upkeep, "heal", heal)
-    upkeep = Upkeep(
+    monkeypatch.setattr(Maintenance, "heal", heal)
+    maintenance = Maintenance(
         three.controller._changes,
         three.controller._brokers,
         lambda: three.controller._partitions,
         three.clock,
-        lambda: UpkeepPolicy(rebalance_interval_s=0.001),
+        lambda: MaintenancePolicy(rebalance_interval_s=0.001),
     )
     async with asyncio.timeout(5):
-        await upkeep.run()
+        await maintenance.run()
     assert len(rounds) == 2
 
 
@@ -730,7 +730,7 @@ async def test_a_broker_that_the_controller_does_not_hear_leads_no_longer_until_
 
 
 def test_who_hears_nobody_is_cut_off_himself() -> None:
-    silence, brokers = Silence(), (BrokerId(1), BrokerId(2), BrokerId(3))
+    silence, brokers = HeartbeatMonitor(), (BrokerId(1), BrokerId(2), BrokerId(3))
     silent = []
     for second in range(30):
         silence.heard(BrokerId(1))
@@ -739,7 +739,7 @@ def test_who_hears_nobody_is_cut_off_himself() -> None:
 
 
 def test_who_was_held_up_has_not_listened() -> None:
-    silence, brokers = Silence(), (BrokerId(1), BrokerId(2), BrokerId(3))
+    silence, brokers = HeartbeatMonitor(), (BrokerId(1), BrokerId(2), BrokerId(3))
     assert silence.look(brokers, 0.0, 9.0) == []
     silence.heard(BrokerId(1))
     silence.heard(BrokerId(2))

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import ClusterImage, TopicImage
-from odradek.cluster.planning import ClusterDefaults, MorePartitions, NewTopic
+from odradek.cluster.planning import ClusterDefaults, MorePartitions, TopicSpec
 from odradek.cluster.registration import Registration, register
 from odradek.cluster.sync import BrokerReport
 from odradek.config.broker import BrokerConfig
@@ -89,13 +89,13 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def created(controller: Controller, topic: NewTopic) -> TopicImage:
+async def created(controller: Controller, topic: TopicSpec) -> TopicImage:
     outcome = (await controller.create_topics([topic]))[0]
     assert isinstance(outcome, TopicImage)
     return outcome
 
 
-async def refusal(controller: Controller, topic: NewTopic) -> ErrorCode:
+async def refusal(controller: Controller, topic: TopicSpec) -> ErrorCode:
     outcome = (await controller.create_topics([topic]))[0]
     assert isinstance(outcome, KafkaError)
     return outcome.code
@@ -103,7 +103,7 @@ async def refusal(controller: Controller, topic: NewTopic) -> ErrorCode:
 
 async def test_a_topic_gets_the_defaults_and_survives_a_restart(world: World) -> None:
     controller = await world.start()
-    topic = await created(controller, NewTopic(name="flights", configs={"retention.ms": "1000"}))
+    topic = await created(controller, TopicSpec(name="flights", configs={"retention.ms": "1000"}))
     assert len(topic.partitions) == 3
     assert topic.partitions[0].replicas == (1,)
     await world.registry.close()
@@ -117,9 +117,9 @@ async def test_what_the_brokers_have_no_descriptors_for_is_refused_and_the_answe
     world: World,
 ) -> None:
     controller = await world.start(descriptors=replace(UNLIMITED, limit=256, writers=1))
-    await created(controller, NewTopic(name="eight", partition_count=8))
+    await created(controller, TopicSpec(name="eight", partition_count=8))
     first, second = await controller.create_topics(
-        [NewTopic(name="a", partition_count=1), NewTopic(name="b", partition_count=2)], validate_only=True
+        [TopicSpec(name="a", partition_count=1), TopicSpec(name="b", partition_count=2)], validate_only=True
     )
     for refused in (first, second):
         assert isinstance(refused, KafkaError)
@@ -132,31 +132,31 @@ async def test_what_the_brokers_have_no_descriptors_for_is_refused_and_the_answe
 @pytest.mark.parametrize(
     ("topic", "code"),
     [
-        (NewTopic(name="t"), ErrorCode.TOPIC_ALREADY_EXISTS),
-        (NewTopic(name=""), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic(name=".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic(name="x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic(name="under.score"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic(name="n", partition_count=0), ErrorCode.INVALID_PARTITIONS),
-        (NewTopic(name="n", partition_count=101), ErrorCode.POLICY_VIOLATION),
-        (NewTopic(name="n", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic(name="n", replication_factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic(name="n", configs={"no.such": "1"}), ErrorCode.INVALID_CONFIG),
-        (NewTopic(name="n", configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
-        (NewTopic(name="n", assignment={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic(name="n", assignment={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic(name="n", assignment={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic(name="n", assignment={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic(name="n", assignment={0: [1]}, partition_count=1), ErrorCode.INVALID_REQUEST),
+        (TopicSpec(name="t"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (TopicSpec(name=""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec(name=".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec(name="x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec(name="under.score"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec(name="n", partition_count=0), ErrorCode.INVALID_PARTITIONS),
+        (TopicSpec(name="n", partition_count=101), ErrorCode.POLICY_VIOLATION),
+        (TopicSpec(name="n", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec(name="n", replication_factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec(name="n", configs={"no.such": "1"}), ErrorCode.INVALID_CONFIG),
+        (TopicSpec(name="n", configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
+        (TopicSpec(name="n", assignment={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec(name="n", assignment={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec(name="n", assignment={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec(name="n", assignment={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec(name="n", assignment={0: [1]}, partition_count=1), ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_what_cannot_be_created_is_refused_with_kafkas_code(
-    world: World, topic: NewTopic, code: ErrorCode
+    world: World, topic: TopicSpec, code: ErrorCode
 ) -> None:
     controller = await world.start()
-    await created(controller, NewTopic(name="t"))
-    await created(controller, NewTopic(name="under_score"))
+    await created(controller, TopicSpec(name="t"))
+    await created(controller, TopicSpec(name="under_score"))
     published = len(world.published)
     assert await refusal(controller, topic) is code
     assert len(world.published) == published
@@ -164,28 +164,28 @@ async def test_what_cannot_be_created_is_refused_with_kafkas_code(
 
 async def test_one_bad_topic_does_not_stop_the_others(world: World) -> None:
     controller = await world.start()
-    outcomes = await controller.create_topics([NewTopic(name="a"), NewTopic(name="!"), NewTopic(name="b")])
+    outcomes = await controller.create_topics([TopicSpec(name="a"), TopicSpec(name="!"), TopicSpec(name="b")])
     assert [isinstance(outcome, TopicImage) for outcome in outcomes] == [True, False, True]
     assert sorted(controller.image.topics) == ["a", "b"]
 
 
 async def test_validation_only_changes_nothing(world: World) -> None:
     controller = await world.start()
-    await controller.create_topics([NewTopic(name="a")], validate_only=True)
+    await controller.create_topics([TopicSpec(name="a")], validate_only=True)
     assert controller.image.topics == {}
 
 
 async def test_a_topic_that_is_deleted_and_made_again_has_another_id(world: World) -> None:
     controller = await world.start()
-    first = await created(controller, NewTopic(name="t"))
+    first = await created(controller, TopicSpec(name="t"))
     await controller.delete_topic("t")
     assert first.topic_id not in controller.image.topics_by_id
-    assert (await created(controller, NewTopic(name="t"))).topic_id != first.topic_id
+    assert (await created(controller, TopicSpec(name="t"))).topic_id != first.topic_id
 
 
 async def test_a_topic_only_grows(world: World) -> None:
     controller = await world.start()
-    await created(controller, NewTopic(name="t", partition_count=2))
+    await created(controller, TopicSpec(name="t", partition_count=2))
     grown = await controller.create_partitions(MorePartitions(name="t", total=5))
     assert len(grown.partitions) == 5
     with pytest.raises(KafkaError) as refused:
@@ -201,7 +201,7 @@ async def test_a_topic_only_grows(world: World) -> None:
 
 async def test_settings_are_checked_before_they_replace_the_old_ones(world: World) -> None:
     controller = await world.start()
-    await created(controller, NewTopic(name="t"))
+    await created(controller, TopicSpec(name="t"))
     await controller.alter_topic_configs("t", lambda before: {**before, "retention.ms": "5"})
     with pytest.raises(KafkaError) as refused:
         await controller.alter_topic_configs("t", lambda before: {"retention.ms": "-9"})
@@ -220,7 +220,7 @@ async def test_producer_ids_are_never_given_twice_across_restarts(world: World) 
 async def test_a_change_whose_asker_goes_away_is_still_applied(world: World) -> None:
     controller = await world.start()
     world.applying.clear()
-    asking = asyncio.ensure_future(controller.create_topics([NewTopic(name="t")]))
+    asking = asyncio.ensure_future(controller.create_topics([TopicSpec(name="t")]))
     await world.applied.wait()
     asking.cancel()
     world.applying.set()
@@ -233,7 +233,7 @@ async def test_a_change_whose_asker_goes_away_is_still_applied(world: World) -> 
 async def test_a_topic_is_shown_only_once_it_can_be_used(world: World) -> None:
     controller = await world.start()
     world.applying.clear()
-    asking = asyncio.ensure_future(controller.create_topics([NewTopic(name="t")]))
+    asking = asyncio.ensure_future(controller.create_topics([TopicSpec(name="t")]))
     await world.applied.wait()
     assert "t" not in controller.image.topics
     world.applying.set()
@@ -243,7 +243,7 @@ async def test_a_topic_is_shown_only_once_it_can_be_used(world: World) -> None:
 
 async def test_many_who_ask_for_the_same_topic_at_once_get_it_once(world: World) -> None:
     controller = await world.start()
-    outcomes = await asyncio.gather(*(controller.create_topics([NewTopic(name="t")]) for _ in range(50)))
+    outcomes = await asyncio.gather(*(controller.create_topics([TopicSpec(name="t")]) for _ in range(50)))
     made = [one for [one] in outcomes if isinstance(one, TopicImage)]
     refused = [one.code for [one] in outcomes if isinstance(one, KafkaError)]
     assert len(made) == 1
@@ -255,14 +255,14 @@ async def test_a_registry_that_cannot_write_refuses_each_change_with_a_code(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller = await world.start()
-    await created(controller, NewTopic(name="t"))
+    await created(controller, TopicSpec(name="t"))
 
     async def full(operations: object) -> None:
         raise RegistryError("no space")
 
     monkeypatch.setattr(world.registry, "commit", full)
     code = ErrorCode.KAFKA_STORAGE_ERROR
-    outcomes = await controller.create_topics([NewTopic(name="a"), NewTopic(name="bad name")])
+    outcomes = await controller.create_topics([TopicSpec(name="a"), TopicSpec(name="bad name")])
     assert [one.code for one in outcomes if isinstance(one, KafkaError)] == [
         code,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -282,9 +282,9 @@ async def test_a_registry_that_cannot_write_refuses_each_change_with_a_code(
 
 async def test_deleting_by_id_leaves_a_newer_topic_of_the_name_alone(world: World) -> None:
     controller = await world.start()
-    old = await created(controller, NewTopic(name="t"))
+    old = await created(controller, TopicSpec(name="t"))
     await controller.delete_topic("t")
-    new = await created(controller, NewTopic(name="t"))
+    new = await created(controller, TopicSpec(name="t"))
     with pytest.raises(KafkaError) as caught:
         await controller.delete_topic("t", topic_id=old.topic_id)
     assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -294,7 +294,7 @@ async def test_deleting_by_id_leaves_a_newer_topic_of_the_name_alone(world: Worl
 async def test_a_closed_controller_finishes_what_it_began_and_begins_nothing(world: World) -> None:
     controller = await world.start()
     world.applying.clear()
-    asking = asyncio.ensure_future(controller.create_topics([NewTopic(name="t")]))
+    asking = asyncio.ensure_future(controller.create_topics([TopicSpec(name="t")]))
     await world.applied.wait()
     closing = asyncio.ensure_future(controller.close())
     await asyncio.sleep(0)
@@ -309,14 +309,14 @@ async def test_a_closed_controller_finishes_what_it_began_and_begins_nothing(wor
 
 async def test_names_that_collide_within_one_request_are_refused(world: World) -> None:
     controller = await world.start()
-    outcomes = await controller.create_topics([NewTopic(name=name) for name in ("a.b", "a_b", "a.b")])
+    outcomes = await controller.create_topics([TopicSpec(name=name) for name in ("a.b", "a_b", "a.b")])
     codes = [one.code if isinstance(one, KafkaError) else None for one in outcomes]
     assert codes == [None, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
 async def test_the_limit_of_partitions_counts_those_of_the_same_request(world: World) -> None:
     controller = await world.start()
-    wanted = [NewTopic(name=f"t{number}", partition_count=60) for number in range(2)]
+    wanted = [TopicSpec(name=f"t{number}", partition_count=60) for number in range(2)]
     first, second = await controller.create_topics(wanted)
     assert isinstance(first, TopicImage)
     assert isinstance(second, KafkaError)
@@ -325,11 +325,11 @@ async def test_the_limit_of_partitions_counts_those_of_the_same_request(world: W
 
 async def test_one_request_adds_no_more_partitions_than_kafka_lets_it(world: World) -> None:
     controller = await world.start(partition_count_max=200_000)
-    wanted = [NewTopic(name=f"t{number}", partition_count=4_000) for number in range(3)]
-    outcomes = await controller.create_topics([*wanted, NewTopic(name="small")], validate_only=True)
+    wanted = [TopicSpec(name=f"t{number}", partition_count=4_000) for number in range(3)]
+    outcomes = await controller.create_topics([*wanted, TopicSpec(name="small")], validate_only=True)
     codes = [one.code if isinstance(one, KafkaError) else None for one in outcomes]
     assert codes == [None, None, ErrorCode.POLICY_VIOLATION, None]
-    await created(controller, NewTopic(name="t"))
+    await created(controller, TopicSpec(name="t"))
     with pytest.raises(KafkaError) as caught:
         await controller.create_partitions(MorePartitions(name="t", total=10_004))
     assert caught.value.code == ErrorCode.POLICY_VIOLATION

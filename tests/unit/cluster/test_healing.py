@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
+from odradek.cluster.availability import Liveness
 from odradek.cluster.documents import RESOURCE_CONFIGS
-from odradek.cluster.healing import healing_to_cancel, leaders_to_bring_back, replicas_to_heal
+from odradek.cluster.healing import healing_to_cancel, preferred_leaders_to_restore, replicas_to_heal
 from odradek.cluster.image import NO_LEADER
+from odradek.cluster.maintenance import Maintenance, MaintenancePolicy, policy_of
 from odradek.cluster.reassignment import Reassignment
-from odradek.cluster.standing import Liveness
-from odradek.cluster.upkeep import Upkeep, UpkeepPolicy, policy_of
 from odradek.config.broker import BrokerConfig
 from odradek.config.cluster import ControllerConfig
 from odradek.model.ids import BrokerId
 
-POLICY = UpkeepPolicy(healing_delay_s=60)
+POLICY = MaintenancePolicy(healing_delay_s=60)
 
 
 @pytest.fixture
@@ -26,26 +26,26 @@ async def four(cluster: Any) -> Any:
 
 def upkeep_of(controller: Any) -> Any:
     """The controller's clockwork, to be turned by hand."""
-    return Upkeep(
+    return Maintenance(
         controller._changes,
         controller._brokers,
         lambda: controller._partitions,
         controller._brokers._clock,
-        UpkeepPolicy,
+        MaintenancePolicy,
     )
 
 
 async def test_replicas_of_a_broker_that_stays_dead_are_made_again_elsewhere(four: Any) -> None:
     await four.topic("t", partitions=4, replicas=2)
     await four.kill(4)
-    upkeep = upkeep_of(four.controller)
-    policy = UpkeepPolicy(healing_delay_s=60)
+    maintenance = upkeep_of(four.controller)
+    policy = MaintenancePolicy(healing_delay_s=60)
     four.clock.now += 59
-    await upkeep.heal(policy)
+    await maintenance.heal(policy)
     topic = four.controller.latest.topics["t"]
     assert not any(partition.adding for partition in topic.partitions)
     four.clock.now += 2
-    await upkeep.heal(policy)
+    await maintenance.heal(policy)
     for before, now in zip(topic.partitions, four.controller.latest.topics["t"].partitions, strict=True):
         assert bool(now.adding) == (4 in before.replicas)
         assert set(now.removing) == {4} & set(before.replicas)
@@ -62,7 +62,7 @@ async def test_a_broker_that_comes_back_in_time_is_left_alone(four: Any) -> None
     await four.controller.brokers_changed()
     four.clock.now += 2
     before = four.controller.latest
-    await upkeep_of(four.controller).heal(UpkeepPolicy(healing_delay_s=60))
+    await upkeep_of(four.controller).heal(MaintenancePolicy(healing_delay_s=60))
     assert four.controller.latest is before
 
 
@@ -71,29 +71,29 @@ async def begun_healing(four: Any) -> Any:
     await four.topic("t", partitions=4, replicas=2)
     await four.kill(4)
     four.clock.now += 61
-    upkeep = upkeep_of(four.controller)
-    await upkeep.heal(POLICY)
+    maintenance = upkeep_of(four.controller)
+    await maintenance.heal(POLICY)
     assert any(partition.adding for partition in four.controller.latest.topics["t"].partitions)
-    return upkeep
+    return maintenance
 
 
 async def test_healing_is_given_up_when_the_broker_comes_back(four: Any) -> None:
-    upkeep = await begun_healing(four)
+    maintenance = await begun_healing(four)
     await four.revive(4)
     await four.controller.brokers_changed()
-    await upkeep.heal(POLICY)
+    await maintenance.heal(POLICY)
     for partition in four.controller.latest.topics["t"].partitions:
         assert not partition.adding
         assert not partition.removing
         assert len(partition.replicas) == 2
     assert any(4 in partition.replicas for partition in four.controller.latest.topics["t"].partitions)
     before = four.controller.latest
-    await upkeep.heal(POLICY)
+    await maintenance.heal(POLICY)
     assert four.controller.latest is before
 
 
 async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) -> None:
-    upkeep = await begun_healing(four)
+    maintenance = await begun_healing(four)
     await four.all_ask()
     topic = four.controller.latest.topics["t"]
     index = next(index for index, one in enumerate(topic.partitions) if one.adding)
@@ -103,13 +103,13 @@ async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) 
     image = four.controller.latest
     in_sync = replace(partition, isr=(*partition.isr, *partition.adding))
     changed = tuple(in_sync if number == index else one for number, one in enumerate(topic.partitions))
-    moves = healing_to_cancel(image.with_topic(replace(topic, partitions=changed)), upkeep._healing)
+    moves = healing_to_cancel(image.with_topic(replace(topic, partitions=changed)), maintenance._healing)
     assert index not in {move.partition for move in moves}
-    assert index in {move.partition for move in healing_to_cancel(image, upkeep._healing)}
+    assert index in {move.partition for move in healing_to_cancel(image, maintenance._healing)}
 
 
 async def test_a_move_that_somebody_changed_is_not_given_up(four: Any) -> None:
-    upkeep = await begun_healing(four)
+    maintenance = await begun_healing(four)
     topic = four.controller.latest.topics["t"]
     index = next(index for index, one in enumerate(topic.partitions) if one.adding)
     (kept,) = set(topic.partitions[index].replicas) - {*topic.partitions[index].adding, 4}
@@ -120,7 +120,7 @@ async def test_a_move_that_somebody_changed_is_not_given_up(four: Any) -> None:
     ]
     await four.revive(4)
     await four.controller.brokers_changed()
-    await upkeep.heal(POLICY)
+    await maintenance.heal(POLICY)
     assert set(four.controller.latest.topics["t"].partitions[index].adding) == {other}
 
 
@@ -155,17 +155,17 @@ async def test_leadership_goes_back_when_a_broker_lacks_too_much_of_it(cluster: 
     preferred = [partition.leader for partition in cluster.controller.latest.topics["t"].partitions]
     await cluster.kill(3)
     await cluster.revive(3)
-    policy = UpkeepPolicy(imbalance_percentage=10)
-    upkeep = upkeep_of(cluster.controller)
-    await upkeep.bring_back_leaders(policy)
+    policy = MaintenancePolicy(imbalance_percentage=10)
+    maintenance = upkeep_of(cluster.controller)
+    await maintenance.restore_preferred_leaders(policy)
     assert 3 not in [partition.leader for partition in cluster.controller.latest.topics["t"].partitions]
     for broker in cluster.brokers.values():
         await broker.ask()
     for index, partition in enumerate(cluster.controller.latest.topics["t"].partitions):
         await cluster.brokers[partition.leader].propose("t", index, [*partition.isr, 3])
-    await upkeep.bring_back_leaders(UpkeepPolicy(rebalances_leaders=False))
+    await maintenance.restore_preferred_leaders(MaintenancePolicy(rebalances_leaders=False))
     assert 3 not in [partition.leader for partition in cluster.controller.latest.topics["t"].partitions]
-    await upkeep.bring_back_leaders(policy)
+    await maintenance.restore_preferred_leaders(policy)
     assert [partition.leader for partition in cluster.controller.latest.topics["t"].partitions] == preferred
 
 
@@ -179,9 +179,11 @@ async def test_a_small_imbalance_is_left_alone(cluster: Any) -> None:
     turned = Reassignment(topic="t", partition=moved, replicas=tuple(reversed(replicas)))
     assert await cluster.controller.reassign([turned]) == [None]
     image = cluster.controller.latest
-    standing = Liveness(brokers={broker.broker_id: broker for broker in image.brokers}).standing_for
-    assert leaders_to_bring_back(image, standing, percentage=10) == []
-    assert [name.partition for name in leaders_to_bring_back(image, standing, percentage=5)] == [moved]
+    availability = Liveness(brokers={broker.broker_id: broker for broker in image.brokers}).standing_for
+    assert preferred_leaders_to_restore(image, availability, percentage=10) == []
+    assert [name.partition for name in preferred_leaders_to_restore(image, availability, percentage=5)] == [
+        moved
+    ]
 
 
 async def test_a_cordoned_broker_gets_no_replicas_until_it_is_let_go(cluster: Any) -> None:
@@ -196,7 +198,7 @@ async def test_a_cordoned_broker_gets_no_replicas_until_it_is_let_go(cluster: An
 
 
 def test_the_policy_is_what_the_settings_say() -> None:
-    assert policy_of(BrokerConfig()) == UpkeepPolicy()
+    assert policy_of(BrokerConfig()) == MaintenancePolicy()
     assert (
         policy_of(BrokerConfig(controller=ControllerConfig(odradek_healing_delay_ms=-1))).healing_delay_s
         is None

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from odradek.cluster.availability import DEFAULT_RULES, Liveness, TopicRules, without
 from odradek.cluster.elections import settled, without_damaged
 from odradek.cluster.image import NO_LEADER, BrokerImage, PartitionImage
-from odradek.cluster.isr_changes import IsrProposal, changed_isr
-from odradek.cluster.standing import DEFAULT_RULES, Liveness, TopicRules, without
+from odradek.cluster.isr_changes import ProposedIsr, changed_isr
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch
 
@@ -29,13 +29,13 @@ EVERYBODY = ((ONE, 10), (TWO, 20), (THREE, 30))
 
 
 def ask(partition: PartitionImage = PARTITION, proposer: BrokerId = ONE, **changes: object) -> PartitionImage:
-    proposal = IsrProposal(leader_epoch=5, partition_epoch=7, isr=EVERYBODY)
+    proposal = ProposedIsr(leader_epoch=5, partition_epoch=7, isr=EVERYBODY)
     return changed_isr(
         partition,
         replace(proposal, **changes),  # type: ignore[arg-type]
         proposer=proposer,
         liveness=LIVENESS,
-        standing=LIVENESS.standing(),
+        availability=LIVENESS.availability(),
         rules=DEFAULT_RULES,
     )
 
@@ -87,20 +87,20 @@ def test_a_leader_that_has_recovered_says_so() -> None:
 
 @pytest.mark.parametrize("isr", [(ONE, TWO), (ONE,)])
 def test_what_a_leader_knew_of_a_damaged_follower_ends_with_its_epoch(isr: tuple[BrokerId, ...]) -> None:
-    after = without_damaged(replace(PARTITION, isr=isr), TWO, LIVENESS.standing(), DEFAULT_RULES)
+    after = without_damaged(replace(PARTITION, isr=isr), TWO, LIVENESS.availability(), DEFAULT_RULES)
     assert (after.leader, after.isr) == (ONE, (ONE,))
     assert (after.leader_epoch, after.partition_epoch) == (6, 8)
 
 
 def test_what_is_said_of_a_replica_that_was_taken_away_changes_nothing() -> None:
-    assert without_damaged(PARTITION, FOUR, LIVENESS.standing(), DEFAULT_RULES) is PARTITION
+    assert without_damaged(PARTITION, FOUR, LIVENESS.availability(), DEFAULT_RULES) is PARTITION
 
 
 def test_a_damaged_replica_is_not_eligible_either() -> None:
     rules = TopicRules(min_isr=2)
-    alone = settled(PARTITION, without(LIVENESS.standing(), frozenset([TWO])), rules)
+    alone = settled(PARTITION, without(LIVENESS.availability(), frozenset([TWO])), rules)
     assert alone.eligible == (TWO,)
-    after = without_damaged(alone, TWO, LIVENESS.standing(), rules)
+    after = without_damaged(alone, TWO, LIVENESS.availability(), rules)
     assert after.eligible == ()
-    gone = settled(after, without(LIVENESS.standing(), frozenset([ONE])), rules)
+    gone = settled(after, without(LIVENESS.availability(), frozenset([ONE])), rules)
     assert gone.leader == NO_LEADER

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from odradek.cluster.availability import Liveness, ReplicaAvailability, TopicRules, without
 from odradek.cluster.elections import (
     completed,
     settled,
@@ -22,9 +23,8 @@ from odradek.cluster.elections import (
     without_damaged,
 )
 from odradek.cluster.image import NO_LEADER, BrokerImage, PartitionImage
-from odradek.cluster.isr_changes import IsrProposal, changed_isr
+from odradek.cluster.isr_changes import ProposedIsr, changed_isr
 from odradek.cluster.reassignment import begun, cancelled, check_target
-from odradek.cluster.standing import Liveness, Standing, TopicRules, without
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch
 
@@ -82,7 +82,7 @@ class World:
             lacking=dict.fromkeys(self.lacking, frozenset({REPLICA})),
         )
 
-    def standing(self) -> Standing:
+    def availability(self) -> ReplicaAvailability:
         return self.liveness().standing_for(*REPLICA)
 
     def become(self, after: PartitionImage) -> None:
@@ -115,7 +115,7 @@ class World:
 
     def check(self) -> None:
         now = self.partition
-        standing = self.standing()
+        availability = self.availability()
         assert now.isr
         assert set(now.isr) <= set(now.replicas)
         assert len(set(now.isr)) == len(now.isr)
@@ -125,20 +125,20 @@ class World:
         assert set(now.removing) <= set(now.replicas)
         if now.leader != NO_LEADER:
             assert now.leader in now.isr
-            assert now.leader in standing.alive
+            assert now.leader in availability.alive
             assert now.leader not in self.lost
             assert self.leaders.setdefault(now.leader_epoch, now.leader) == now.leader
             if not self.has_lost:
                 assert set(self.acknowledged) <= set(self.logs[now.leader])
         elif not self.has_lost:
-            able = {broker for broker in now.isr if broker in standing.electable}
+            able = {broker for broker in now.isr if broker in availability.electable}
             assert not able, "somebody could lead"
         if len(now.isr) >= self.rules.min_isr_of(now):
             assert not now.eligible
-        assert completed(now, standing) is now, "a move could end"
+        assert completed(now, availability) is now, "a move could end"
 
     def settle(self) -> None:
-        self.become(settled(self.partition, self.standing(), self.rules))
+        self.become(settled(self.partition, self.availability(), self.rules))
 
     # -- what happens
 
@@ -200,7 +200,7 @@ class World:
         self.acknowledged += sorted(new)
 
     def propose(self, isr: list[BrokerId]) -> None:
-        proposal = IsrProposal(
+        proposal = ProposedIsr(
             leader_epoch=self.partition.leader_epoch,
             partition_epoch=self.partition.partition_epoch,
             isr=tuple((broker, self.epochs[broker]) for broker in isr),
@@ -212,7 +212,7 @@ class World:
                 proposal,
                 proposer=self.partition.leader,
                 liveness=liveness,
-                standing=self.standing(),
+                availability=self.availability(),
                 rules=self.rules,
             )
         except KafkaError as error:
@@ -235,22 +235,22 @@ class World:
     def reassign(self, broker: BrokerId, number: int) -> None:
         start = BROKERS.index(broker)
         target = [BROKERS[(start + step) % len(BROKERS)] for step in range(1 + number % 3)]
-        standing = self.standing()
+        availability = self.availability()
         check_target(self.partition, target, frozenset(BROKERS))
         try:
-            self.become(settled(begun(self.partition, target, standing), standing, self.rules))
+            self.become(settled(begun(self.partition, target, availability), availability, self.rules))
         except KafkaError as error:
             self.refusals.add(error.code)
 
     def cancel(self, _: BrokerId, __: int) -> None:
         try:
-            standing = self.standing()
-            self.become(settled(cancelled(self.partition, standing), standing, self.rules))
+            availability = self.availability()
+            self.become(settled(cancelled(self.partition, availability), availability, self.rules))
         except KafkaError as error:
             self.refusals.add(error.code)
 
     def prefer(self, _: BrokerId, __: int) -> None:
-        self.become(with_preferred_leader(self.partition, self.standing()))
+        self.become(with_preferred_leader(self.partition, self.availability()))
 
     def damage(self, broker: BrokerId, _: int) -> None:
         """A broker comes back without its data, and says so."""
@@ -263,17 +263,17 @@ class World:
             self.lost.add(broker)
         self.epochs[broker] += 1
         self.alive[broker] = self.epochs[broker]
-        standing = self.standing()
-        partition = settled(self.partition, without(standing, frozenset([broker])), self.rules)
-        partition = without_damaged(partition, broker, without(standing, frozenset([broker])), self.rules)
-        self.become(settled(partition, standing, self.rules))
+        availability = self.availability()
+        partition = settled(self.partition, without(availability, frozenset([broker])), self.rules)
+        partition = without_damaged(partition, broker, without(availability, frozenset([broker])), self.rules)
+        self.become(settled(partition, availability, self.rules))
 
     def unclean(self, _: BrokerId, number: int) -> None:
         if self.partition.leader == NO_LEADER and number % 4 == 0:
             self.has_lost = True
-            standing = self.standing()
-            better = standing.electable - standing.lacking
-            self.become(with_unclean_leader(self.partition, standing))
+            availability = self.availability()
+            better = availability.electable - availability.lacking
+            self.become(with_unclean_leader(self.partition, availability))
             if better.intersection(self.partition.replicas):
                 assert self.partition.leader in better
 
@@ -318,9 +318,9 @@ def test_where_it_is_allowed_somebody_leads_as_long_as_a_replica_is_alive(
     world = World(BROKERS[:3], TopicRules(allows_unclean=True))
     for action, broker, number in steps:
         getattr(world, action.replace(" ", "_"))(broker, number)
-        now, standing = world.partition, world.standing()
-        hopes = standing.alive.intersection((*now.isr, *now.eligible))
-        if standing.electable.intersection(now.replicas) and not hopes:
+        now, availability = world.partition, world.availability()
+        hopes = availability.alive.intersection((*now.isr, *now.eligible))
+        if availability.electable.intersection(now.replicas) and not hopes:
             assert now.leader != NO_LEADER
 
 
@@ -330,15 +330,15 @@ def test_a_partition_that_nothing_happened_to_stays_the_same_object(alive: bool)
     if not alive:
         for broker in BROKERS:
             world.kill(broker, 0)
-    assert settled(world.partition, world.standing(), world.rules) is world.partition
+    assert settled(world.partition, world.availability(), world.rules) is world.partition
 
 
 def test_a_copy_that_is_the_last_one_in_sync_is_never_dropped() -> None:
     world = World(BROKERS[:2], TopicRules())
     world.kill(BROKERS[1], 0)
     with pytest.raises(KafkaError) as refused:
-        begun(replace(world.partition, adding=(BROKERS[0],)), [BROKERS[2]], world.standing())
+        begun(replace(world.partition, adding=(BROKERS[0],)), [BROKERS[2]], world.availability())
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    after = begun(world.partition, [BROKERS[2]], world.standing())
+    after = begun(world.partition, [BROKERS[2]], world.availability())
     assert after.isr == (BROKERS[0],)
     assert after.removing == (BROKERS[0], BROKERS[1])

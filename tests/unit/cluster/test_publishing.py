@@ -70,13 +70,13 @@ async def test_a_topic_is_there_when_its_holders_opened_it_whatever_else_they_ar
     publication = Publication(image_with_brokers(image_of(2, 5), 7), nothing)
     ids = [topic.topic_id for topic in publication.latest.topics.values()]
     slow, wanted = (ids[0], 0), (ids[1], 3)
-    publication.told_by(BrokerId(7), 5, frozenset({slow, wanted}))
+    publication.acknowledged_by(BrokerId(7), 5, frozenset({slow, wanted}))
     waiting = asyncio.ensure_future(
         publication.applied_by([BrokerId(7)], 5, topic_ids={ids[1]}, timeout_s=20.0)
     )
     await turns()
     assert not waiting.done()
-    publication.told_by(BrokerId(7), 5, frozenset({slow}))
+    publication.acknowledged_by(BrokerId(7), 5, frozenset({slow}))
     assert await waiting
 
 

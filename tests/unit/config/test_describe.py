@@ -3,9 +3,9 @@ from __future__ import annotations
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import SettingType
 from odradek.config.describe import (
-    ConfigSource,
     DescribedSetting,
     Synonym,
+    ValueSource,
     describe_broker,
     describe_broker_defaults,
     describe_topic,
@@ -29,11 +29,11 @@ def test_a_topics_setting_lists_all_of_its_unit_that_would_give_its_value_the_st
     broker = load(log_retention_hours="2", log_retention_ms="66").reconfigured({"log.retention.ms": "77"})
     described = of_topic("retention.ms", {"retention.ms": " 5 "}, broker)
     assert described.value == "5"
-    assert described.source is ConfigSource.DYNAMIC_TOPIC
+    assert described.source is ValueSource.DYNAMIC_TOPIC
     assert described.synonyms == (
-        Synonym(key="retention.ms", value="5", source=ConfigSource.DYNAMIC_TOPIC),
-        Synonym(key="log.retention.ms", value="77", source=ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        Synonym(key="log.retention.ms", value="66", source=ConfigSource.STATIC_BROKER),
+        Synonym(key="retention.ms", value="5", source=ValueSource.DYNAMIC_TOPIC),
+        Synonym(key="log.retention.ms", value="77", source=ValueSource.DYNAMIC_DEFAULT_BROKER),
+        Synonym(key="log.retention.ms", value="66", source=ValueSource.STATIC_BROKER),
     )
     assert (described.type, described.read_only, described.sensitive) == (SettingType.LONG, False, False)
     assert "how long" in described.documentation.lower()
@@ -42,9 +42,9 @@ def test_a_topics_setting_lists_all_of_its_unit_that_would_give_its_value_the_st
 def test_a_topic_takes_the_brokers_value_in_the_topics_unit() -> None:
     broker = load(log_retention_hours="2")
     described = of_topic("retention.ms", {}, broker)
-    assert (described.value, described.source, described.synonyms) == ("7200000", ConfigSource.DEFAULT, ())
+    assert (described.value, described.source, described.synonyms) == ("7200000", ValueSource.DEFAULT, ())
     created = {one.key: one for one in describe_topic({}, broker, older_names=True)}
-    assert created["retention.ms"].source is ConfigSource.STATIC_BROKER
+    assert created["retention.ms"].source is ValueSource.STATIC_BROKER
 
 
 def test_min_insync_replicas_is_a_dynamic_default_from_the_beginning() -> None:
@@ -53,11 +53,11 @@ def test_min_insync_replicas_is_a_dynamic_default_from_the_beginning() -> None:
         of_topic("min.insync.replicas", {}, broker),
         of_broker("min.insync.replicas", broker),
     ):
-        assert (described.value, described.source) == ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        assert (described.value, described.source) == ("2", ValueSource.DYNAMIC_DEFAULT_BROKER)
         assert [(one.value, one.source) for one in described.synonyms] == [
-            ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER),
-            ("2", ConfigSource.STATIC_BROKER),
-            ("1", ConfigSource.DEFAULT),
+            ("2", ValueSource.DYNAMIC_DEFAULT_BROKER),
+            ("2", ValueSource.STATIC_BROKER),
+            ("1", ValueSource.DEFAULT),
         ]
     (of_all,) = describe_broker_defaults(broker)
     assert (of_all.key, of_all.value) == ("min.insync.replicas", "2")
@@ -67,7 +67,7 @@ def test_min_insync_replicas_is_a_dynamic_default_from_the_beginning() -> None:
 
 def test_a_setting_that_nobody_set_comes_from_the_default() -> None:
     described = of_topic("segment.bytes", {}, load())
-    assert (described.value, described.source) == ("1073741824", ConfigSource.DEFAULT)
+    assert (described.value, described.source) == ("1073741824", ValueSource.DEFAULT)
 
 
 def test_settings_for_tests_are_not_described() -> None:
@@ -106,7 +106,7 @@ def test_what_nobody_knows_is_described_without_its_value() -> None:
     ):
         assert (described.type, described.value, described.sensitive) == (SettingType.UNKNOWN, None, True)
         assert [synonym.value for synonym in described.synonyms] == [None]
-    assert of_broker("shape", broker).source is ConfigSource.DYNAMIC_BROKER
+    assert of_broker("shape", broker).source is ValueSource.DYNAMIC_BROKER
 
 
 def test_settings_of_a_newer_kafka_are_told_only_where_they_are_set() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from odradek.config.broker import BROKER_SETTINGS
-from odradek.config.definition import Setting, SettingType, Update
+from odradek.config.definition import DynamicUpdate, Setting, SettingType
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError
 
@@ -62,7 +62,7 @@ def test_what_is_dynamic_in_kafka_is_taken_by_a_running_broker(key: str) -> None
 
 
 def test_nothing_else_is_but_what_is_our_own_or_newer() -> None:
-    more = {key for key, setting in BROKER_SETTINGS.items() if setting.dynamic is not Update.READ_ONLY}
+    more = {key for key, setting in BROKER_SETTINGS.items() if setting.dynamic is not DynamicUpdate.READ_ONLY}
     newer = {key for key, fact in FACTS["broker"].items() if fact["update"] != "read-only"}
     ours = {key for key in more if key.startswith("odradek.")} | {"log.flush.before.ack"}
     assert more == DYNAMIC.keys() | newer | ours

@@ -28,7 +28,7 @@ from odradek.groups.consumer import formats
 from odradek.groups.consumer.consumer_protocol import assignment_bytes, read_assignment
 from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.consumer.member import MemberState
-from odradek.groups.consumer.settings import ConsumerSettings, MigrationPolicy
+from odradek.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from odradek.groups.formats import GROUP_METADATA_KEY, GroupMetadataValue, read, version_of
 from odradek.groups.kinds import Caller
 from odradek.groups.offsets.kind import OFFSETS
@@ -87,12 +87,12 @@ class ConsumerBench(GroupBench):
 
     def __init__(self, **settings: Any) -> None:
         self.changing = ScriptTopics()
-        self.consumer_settings = ConsumerSettings(**settings)
+        self.consumer_settings = ConsumerGroupSettings(**settings)
         self.consumer = ConsumerGroups(lambda group_id: self.consumer_settings)
         super().__init__(
             GroupSettings(initial_rebalance_delay_ms=0), kinds=(CLASSIC, OFFSETS, self.consumer.parts())
         )
-        self._surroundings = replace(self._surroundings, topics=self.changing)
+        self._dependencies = replace(self._dependencies, topics=self.changing)
         self.machine = self._machine()
 
     def heartbeat(

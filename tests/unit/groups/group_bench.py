@@ -18,7 +18,7 @@ from uuid import UUID
 
 from odradek.groups.classic.kind import CLASSIC
 from odradek.groups.large_targets import LargeTargets
-from odradek.groups.machine import GroupMachine, KindParts, Surroundings
+from odradek.groups.machine import GroupDependencies, GroupMachine, KindParts
 from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.settings import GroupSettings
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
@@ -96,7 +96,7 @@ class GroupBench:
         self.topics = BenchTopics(topics or {"t": 4})
         self._uuids = 0
         self._kinds = kinds
-        self._surroundings = Surroundings(
+        self._dependencies = GroupDependencies(
             settings=lambda: self.settings,
             topics=self.topics,
             new_uuid=self._new_uuid,
@@ -110,7 +110,7 @@ class GroupBench:
         return UUID(int=self._uuids)
 
     def _machine(self) -> GroupMachine:
-        machine = GroupMachine(self._surroundings, self._kinds)
+        machine = GroupMachine(self._dependencies, self._kinds)
         for entry in self.written:
             if isinstance(entry, StoredRecord):
                 # The next coordinator fetched it as a follower, when it was written.

@@ -23,6 +23,7 @@ from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.operations import heartbeat, join, leave, sync
+from odradek.groups.descriptions import describe_classic, list_groups
 from odradek.groups.formats import (
     GROUP_METADATA_KEY,
     GroupMetadataKey,
@@ -43,7 +44,6 @@ from odradek.groups.offsets.removing import (
 )
 from odradek.groups.offsets.table import Place
 from odradek.groups.settings import GroupSettings
-from odradek.groups.showing import describe_classic, list_groups
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import encode
 from odradek.protocol.messages.groups.consumer_protocol import ConsumerProtocolSubscription
@@ -222,7 +222,7 @@ class Script:
         )
         metadata = options.pop("metadata", None)
         retention_ms = int(options.pop("retention", "-1"))
-        topics = self.bench.machine.surroundings.topics
+        topics = self.bench.machine.dependencies.topics
         commits = [
             Commit(
                 topic=place[0],

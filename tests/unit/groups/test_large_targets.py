@@ -10,7 +10,7 @@ import pytest
 from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.consumer.kind import ConsumerGroups
-from odradek.groups.consumer.settings import ConsumerSettings
+from odradek.groups.consumer.settings import ConsumerGroupSettings
 from odradek.groups.kinds import Caller
 from odradek.groups.large_targets import AT_ONCE_MAX, LargeTarget
 from odradek.groups.share.kind import ShareGroups
@@ -48,7 +48,7 @@ class World:
         self.beside = Beside()
         self._partition_count = partition_count
         self._is_share = kind == SHARE
-        self._consumers = ConsumerGroups(lambda _: ConsumerSettings(assignment_interval_ms=0))
+        self._consumers = ConsumerGroups(lambda _: ConsumerGroupSettings(assignment_interval_ms=0))
         self._shares = ShareGroups(lambda _: ShareSettings(assignment_interval_ms=0))
         kinds = [self._consumers.parts(), self._shares.parts()]
         self.bench = GroupBench(

@@ -22,7 +22,7 @@ def weight(batch: list[NewRecord]) -> int:
 
 
 def commit_many(bench: GroupBench, group_id: str, count: int, topic: str = "t") -> None:
-    topic_id = bench.machine.surroundings.topics.topic_id(topic) or UUID(int=0)
+    topic_id = bench.machine.dependencies.topics.topic_id(topic) or UUID(int=0)
     commits = [Commit(topic=topic, partition=n, offset=1, topic_id=topic_id) for n in range(count)]
     request = CommitRequest(group_id=group_id, committer=Committer(), commits=commits)
     bench.execute(partial(commit, request=request))
@@ -107,7 +107,7 @@ def test_groups_with_long_names_expire_in_batches_that_fit() -> None:
 
 def test_offsets_may_be_kept_for_longer_than_time_can_be_told() -> None:
     bench = GroupBench(GroupSettings(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=1_000))
-    topic_id = bench.machine.surroundings.topics.topic_id("t") or UUID(int=0)
+    topic_id = bench.machine.dependencies.topics.topic_id("t") or UUID(int=0)
     for partition, retention_ms in enumerate((2**63 - 1, -(2**63), 5_000)):
         one = Commit(topic="t", partition=partition, offset=1, topic_id=topic_id)
         request = CommitRequest(group_id="g", committer=Committer(), commits=[one], retention_ms=retention_ms)

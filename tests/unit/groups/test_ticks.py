@@ -6,7 +6,7 @@ from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.deadlines import Due
 from odradek.groups.machine import GroupMachine, KindParts
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.shards import NewRecord
 
 BATCH_BYTES_MAX = 200_000
@@ -19,7 +19,7 @@ class Timer(Enum):
 def test_what_many_deadlines_write_comes_in_batches_that_fit() -> None:
     heard = []
 
-    def expire(machine: GroupMachine, due: Due, step: Step) -> None:
+    def expire(machine: GroupMachine, due: Due, step: GroupStep) -> None:
         heard.append(due.group_id)
         step.records.append(NewRecord(b"\x7f\xff" + bytes(30_000), None))
 

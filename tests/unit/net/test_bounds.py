@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from odradek.net import connection as connection_module
-from odradek.net.connection import Chunks, Connection, Held, Reply
+from odradek.net.connection import Chunks, Connection, HeldReply, Reply
 from odradek.net.hangups import PAUSED_SECONDS_MIN
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.request_budget import PARKED_SECONDS, STALL_SECONDS
@@ -53,7 +53,7 @@ class Handler:
             self.waiting.append(future)
             if kind == b"dropped":
                 connection.forget_frame()
-            return Held(future) if kind == b"held" else future
+            return HeldReply(future) if kind == b"held" else future
         if kind == b"big":
             return [framed(bytes(12 * MEBIBYTE))]
         return [framed(b"%d" % len(frame))]

@@ -9,7 +9,7 @@ from itertools import groupby
 
 import pytest
 
-from odradek.net.connection import Chunks, Connection, Held, PeerError, Reply
+from odradek.net.connection import Chunks, Connection, HeldReply, PeerError, Reply
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.server import ListenError, Server
 from odradek.runtime.real import real_runtime
@@ -42,7 +42,7 @@ class Echo:
         if payload.startswith(b"held:"):
             self.held[payload] = asyncio.get_running_loop().create_future()
             self.on_held(connection)
-            return Held(self.held[payload])
+            return HeldReply(self.held[payload])
         if payload.startswith(b"task:"):
             return self._task(payload)
         body = payload * (1 + self.reply_bytes // max(len(payload), 1))

@@ -36,7 +36,7 @@ class Inline:
         return work(*arguments)
 
 
-class Standing:
+class StandingClock:
     """A clock that stands: nobody is silent for too long."""
 
     def wall_ms(self) -> int:
@@ -50,7 +50,7 @@ def process(medium: Medium, name: str, *faults: DiskFault) -> tuple[SimDisk, Run
     """A mount of the medium, as a process that was started has it."""
     disk = SimDisk(medium, rng=stream(name, "disk"), faults=faults)
     runtime = Runtime(
-        clock=Standing(), entropy=SimEntropy(stream(name, "entropy")), disk=disk, offload=Inline()
+        clock=StandingClock(), entropy=SimEntropy(stream(name, "entropy")), disk=disk, offload=Inline()
     )
     return disk, runtime
 

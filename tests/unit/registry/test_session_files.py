@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.registry.session_files import Silence
+from odradek.registry.session_files import SessionMonitor
 
 
 def beat(number: int, timeout_s: float = 2.0) -> bytes:
@@ -10,11 +10,11 @@ def beat(number: int, timeout_s: float = 2.0) -> bytes:
 
 
 def test_a_process_that_is_gone_is_over_at_once() -> None:
-    assert Silence().look({1: None, 2: beat(0)}, 10.0) == [1]
+    assert SessionMonitor().look({1: None, 2: beat(0)}, 10.0) == [1]
 
 
 def test_silence_counts_from_the_first_look_and_ends_with_a_beat() -> None:
-    silence = Silence()
+    silence = SessionMonitor()
     looks = [(round(0.2 * number, 1), beat(number // 8)) for number in range(40)]
     assert all(silence.look({1: content}, at) == [] for at, content in looks)
     later = [silence.look({1: beat(4)}, 8 + 0.2 * number) for number in range(12)]
@@ -23,21 +23,21 @@ def test_silence_counts_from_the_first_look_and_ends_with_a_beat() -> None:
 
 
 def test_what_an_observer_slept_through_does_not_count() -> None:
-    silence = Silence()
+    silence = SessionMonitor()
     assert silence.look({1: beat(0)}, 0.0) == []
     assert silence.look({1: beat(0)}, 1000.0) == []
     assert silence.look({1: beat(0)}, 2000.0) == []
 
 
 def test_each_session_has_its_own_timeout_and_a_file_without_one_has_none() -> None:
-    silence = Silence()
+    silence = SessionMonitor()
     heartbeats: dict[int, bytes | None] = {1: beat(0, 1.0), 2: beat(0, 60.0), 3: b""}
     over = [silence.look(heartbeats, 0.25 * number) for number in range(12)]
     assert over[-1] == [1]
 
 
 def test_a_beat_between_the_look_and_the_lock_keeps_the_session() -> None:
-    silence = Silence()
+    silence = SessionMonitor()
     for number in range(12):
         over = silence.look({1: beat(0)}, 0.25 * number)
     assert over == [1]

@@ -16,7 +16,7 @@ from odradek.registry.zookeeper_steps import (
     COMPRESSED_FROM_BYTES,
     PACKET_BYTES_MAX,
     VALUE_BYTES_MAX,
-    Plan,
+    CommitPlan,
     ancestors,
     decode,
     encode,
@@ -89,7 +89,7 @@ def test_each_operation_is_a_step() -> None:
         Put(path="/b", data=b"2", version=0),
         Delete(path="/c", version=5),
     ]
-    check, create, put, delete = Plan(operations, {1: b"1", 2: b"2"}).steps()
+    check, create, put, delete = CommitPlan(operations, {1: b"1", 2: b"2"}).steps()
     assert (check.data, check.version, check.creates, check.deletes) == (None, 3, False, False)
     assert (create.creates, create.ephemeral, create.data) == (True, True, b"1")
     assert (put.data, put.version) == (b"2", 0)
@@ -97,7 +97,7 @@ def test_each_operation_is_a_step() -> None:
 
 
 def test_missing_parents_are_made_first_and_in_the_same_commit() -> None:
-    plan = Plan([Check(path="/epoch", version=0), Create(path="/a/b/c", data=b"1")], {1: b"1"})
+    plan = CommitPlan([Check(path="/epoch", version=0), Create(path="/a/b/c", data=b"1")], {1: b"1"})
     plan.parents_are_missing(ancestors("/a/b/c"))
     assert [(step.path, step.creates) for step in plan.steps()] == [
         ("/a", True),
@@ -110,7 +110,7 @@ def test_missing_parents_are_made_first_and_in_the_same_commit() -> None:
 
 
 def test_a_node_is_made_at_a_mere_parent_by_writing_to_it() -> None:
-    plan = Plan([Create(path="/a", data=b"1")], {0: b"1"})
+    plan = CommitPlan([Create(path="/a", data=b"1")], {0: b"1"})
     plan.is_mere_parent(0, 4)
     (step,) = plan.steps()
     assert (step.creates, step.data, step.version) == (False, b"1", 4)
@@ -119,7 +119,7 @@ def test_a_node_is_made_at_a_mere_parent_by_writing_to_it() -> None:
 
 
 def test_a_node_with_children_is_removed_by_emptying_it() -> None:
-    plan = Plan([Delete(path="/a", version=2)], {})
+    plan = CommitPlan([Delete(path="/a", version=2)], {})
     plan.has_children(0)
     (step,) = plan.steps()
     assert (step.deletes, step.data, step.version) == (False, b"", 2)
@@ -129,4 +129,4 @@ def test_more_than_zookeeper_takes_at_once_is_refused_with_its_largest_part() ->
     sizes = {0: PACKET_BYTES_MAX // 2, 1: PACKET_BYTES_MAX // 2 + 1}
     operations = [Create(path=f"/topics/{number}", data=b"") for number in sizes]
     with pytest.raises(RegistryError, match="the largest part is /topics/1 with 524288 bytes"):
-        Plan(operations, {number: bytes(size) for number, size in sizes.items()}).steps()
+        CommitPlan(operations, {number: bytes(size) for number, size in sizes.items()}).steps()

@@ -14,7 +14,7 @@ from odradek.protocol.messages.data.fetch import (
     FetchResponse,
     PartitionData,
 )
-from odradek.replication.following import FetchState, FetchTerms, Verdict, pause_s, verdict
+from odradek.replication.following import FetchResultAction, FetchState, FetchTerms, pause_s, verdict
 
 FIRST = LeaderEpoch(1)
 TERMS = FetchTerms(
@@ -295,11 +295,14 @@ def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
 
 
 def test_each_answer_calls_for_one_thing() -> None:
-    assert verdict(told(0)) is Verdict.TAKE
-    assert verdict(told(0).replace(diverging_epoch=EpochEndOffset(epoch=3, end_offset=9))) is Verdict.CUT
-    assert verdict(told(0, ErrorCode.OFFSET_OUT_OF_RANGE)) is Verdict.BEGIN_AGAIN
+    assert verdict(told(0)) is FetchResultAction.TAKE
+    assert (
+        verdict(told(0).replace(diverging_epoch=EpochEndOffset(epoch=3, end_offset=9)))
+        is FetchResultAction.CUT
+    )
+    assert verdict(told(0, ErrorCode.OFFSET_OUT_OF_RANGE)) is FetchResultAction.BEGIN_AGAIN
     for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID):
-        assert verdict(told(0, code)) is Verdict.PAUSE
+        assert verdict(told(0, code)) is FetchResultAction.PAUSE
 
 
 def test_the_longer_nothing_happens_the_longer_it_waits_up_to_a_limit() -> None:

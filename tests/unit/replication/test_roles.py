@@ -14,7 +14,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.in_sync import IsrAnswer, IsrProposal
-from odradek.replication.partition import Membership, Partition
+from odradek.replication.partition import Partition, ReplicationContext
 from odradek.runtime.real import real_runtime
 from odradek.storage.log.log import EpochEnd, FlushJob, Log
 from odradek.testing.guarded_disk import off_loop
@@ -93,7 +93,7 @@ class World:
             self.log,
             LeaderEpoch(0),
             self,
-            member=Membership(broker_id=ME, lag_s_max=10.0, proposals=self),
+            member=ReplicationContext(broker_id=ME, lag_s_max=10.0, proposals=self),
             high_watermark=high_watermark,
         )
 

@@ -4,12 +4,12 @@ import pytest
 
 from odradek.config.definition import LONG_MAX
 from odradek.model.ids import BrokerId
-from odradek.replication.throttle import Throttle
+from odradek.replication.throttle import ReplicationThrottle
 from odradek.security.buckets import Window
 
 
-def throttle(rate: int) -> Throttle:
-    return Throttle(BrokerId(3), lambda: rate, lambda: Window(sample_count=2, sample_seconds=1.0))
+def throttle(rate: int) -> ReplicationThrottle:
+    return ReplicationThrottle(BrokerId(3), lambda: rate, lambda: Window(sample_count=2, sample_seconds=1.0))
 
 
 def test_without_a_rate_nothing_is_held_back() -> None:

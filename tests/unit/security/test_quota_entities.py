@@ -5,7 +5,7 @@ import math
 import pytest
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.security.quota_entities import Change, Filter, changed, check_change, entity_of
+from odradek.security.quota_entities import Filter, QuotaChange, changed, check_change, entity_of
 
 USER_U = (("user", "u"),)
 
@@ -50,18 +50,20 @@ def test_an_entity_is_the_same_in_any_order() -> None:
 )
 def test_a_limit_that_means_nothing_is_refused(entity, key: str, value: float) -> None:
     with pytest.raises(KafkaError) as refused:
-        check_change(entity, Change(key, value))
+        check_change(entity, QuotaChange(key, value))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert key in refused.value.message
 
 
 def test_limits_that_have_parts_of_a_whole_are_taken() -> None:
-    check_change(USER_U, Change("request_percentage", 1.5))
-    check_change(USER_U, Change("controller_mutation_rate", 0.5))
+    check_change(USER_U, QuotaChange("request_percentage", 1.5))
+    check_change(USER_U, QuotaChange("controller_mutation_rate", 0.5))
 
 
 def test_changes_set_and_remove_limits() -> None:
-    after = changed({"a": 1.0, "b": 2.0}, [Change("a", None), Change("c", 3.0), Change("never", None)])
+    after = changed(
+        {"a": 1.0, "b": 2.0}, [QuotaChange("a", None), QuotaChange("c", 3.0), QuotaChange("never", None)]
+    )
     assert after == {"b": 2.0, "c": 3.0}
 
 

@@ -9,8 +9,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import ControlKind, assign, control_batch, read_header
 from odradek.runtime.real_clock import SystemClock
 from odradek.shards import (
-    Answer,
     BatchProducer,
+    DeferredReply,
     Moment,
     NewRecord,
     Outcome,
@@ -124,7 +124,7 @@ class Words:
     def tick(self, now: Moment) -> Outcome[None]:
         self.ticks += 1
         self.deadline = None
-        answers = [Answer(ticket, "late") for ticket in self.waiting]
+        answers = [DeferredReply(ticket, "late") for ticket in self.waiting]
         self.waiting = []
         return Outcome(None, [NewRecord(b"tick", b"")], answers)
 
@@ -162,7 +162,7 @@ async def test_a_reply_that_a_log_at_a_standstill_holds_is_refused_after_a_while
     ticket = Ticket()
 
     for refused in (
-        shard.execute(say("a", answers=[Answer(ticket, "later")])),
+        shard.execute(say("a", answers=[DeferredReply(ticket, "later")])),
         shard.execute(listen),
         ticket.answered,
     ):
@@ -292,7 +292,7 @@ async def test_a_log_that_loses_what_it_took_takes_the_reply_and_the_state_with_
     log = MemoryLog(durable=False)
     shard = await ready(log)
     ticket = Ticket()
-    said = asyncio.ensure_future(shard.execute(say("one", answers=[Answer(ticket, "never")])))
+    said = asyncio.ensure_future(shard.execute(say("one", answers=[DeferredReply(ticket, "never")])))
     await asyncio.sleep(0)
     log.lose(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "others lead"))
     with pytest.raises(KafkaError) as lost:
@@ -390,7 +390,7 @@ async def test_an_answer_whose_records_are_too_large_or_cannot_be_replayed_is_a_
         await asyncio.sleep(0.0)
         ticket = Ticket()
         with pytest.raises((KafkaError, ZeroDivisionError)):
-            await shard.execute(say(word, answers=[Answer(ticket, "never")]))
+            await shard.execute(say(word, answers=[DeferredReply(ticket, "never")]))
         with pytest.raises(KafkaError) as refused:
             await ticket.answered
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -469,7 +469,7 @@ async def test_a_turn_that_the_log_refuses_takes_all_that_was_decided_in_it() ->
     shard = await ready(log)
     ticket = Ticket()
     said = [
-        shard.execute(say("one", answers=[Answer(ticket, "never")])),
+        shard.execute(say("one", answers=[DeferredReply(ticket, "never")])),
         shard.execute(say("two")),
         shard.execute(listen),
     ]
@@ -512,7 +512,9 @@ async def test_an_outcome_whose_turn_was_lost_before_it_counts_for_nothing() -> 
     first = shard.execute(say("one"))
     log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
     with pytest.raises(KafkaError):
-        await shard.execute(say("two", producer=BatchProducer(7, 0), answers=[Answer(ticket, "never")]))
+        await shard.execute(
+            say("two", producer=BatchProducer(7, 0), answers=[DeferredReply(ticket, "never")])
+        )
     for one in (first, ticket.answered):
         with pytest.raises(KafkaError):
             await one

@@ -14,7 +14,7 @@ from odradek.spark.positions import (
     AtTimes,
     Everywhere,
     Position,
-    Wish,
+    WantedPosition,
     wishes,
 )
 
@@ -24,14 +24,14 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 @pytest.mark.parametrize(
     ("position", "wish"),
     [
-        (Everywhere(bound=EARLIEST), Wish(question=EARLIEST)),
-        (AtTime(timestamp_ms=5), Wish(question=5)),
-        (AtTimes(timestamps_ms={A: 5, B: 5}), Wish(question=5)),
-        (AtOffsets(offsets={A: 7, B: 7}), Wish(offset=7)),
-        (AtOffsets(offsets={A: LATEST, B: LATEST}), Wish(question=LATEST)),
+        (Everywhere(bound=EARLIEST), WantedPosition(question=EARLIEST)),
+        (AtTime(timestamp_ms=5), WantedPosition(question=5)),
+        (AtTimes(timestamps_ms={A: 5, B: 5}), WantedPosition(question=5)),
+        (AtOffsets(offsets={A: 7, B: 7}), WantedPosition(offset=7)),
+        (AtOffsets(offsets={A: LATEST, B: LATEST}), WantedPosition(question=LATEST)),
     ],
 )
-def test_every_partition_gets_its_wish(position: Position, wish: Wish) -> None:
+def test_every_partition_gets_its_wish(position: Position, wish: WantedPosition) -> None:
     assert wishes(position, [A, B], "startingOffsets") == {A: wish, B: wish}
 
 

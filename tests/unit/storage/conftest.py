@@ -16,7 +16,7 @@ from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, Codec, Record, decode_batch, read_header, split_batches
 from odradek.runtime.descriptors import UNLIMITED, DescriptorBudget
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import AppendResult, Log
 from odradek.storage.producers.producer_state import Marker
 from odradek.testing.guarded_disk import GuardedDisk, off_loop
@@ -84,8 +84,8 @@ class Lab:
         more = {"topic_partition": PARTITION, "clean": clean, "recovery_point": recovery_point} | more
         return Log.open(self.runtime, DIRECTORY, config or LogConfig(), **more)
 
-    def directories(self, *paths: str, **more: Any) -> LogDirectories:
-        return LogDirectories.open(self.runtime, paths or (HOME,), **({"node_id": 1} | more))
+    def directories(self, *paths: str, **more: Any) -> LogManager:
+        return LogManager.open(self.runtime, paths or (HOME,), **({"node_id": 1} | more))
 
     def kill(self) -> None:
         """The process dies; the page cache stays."""

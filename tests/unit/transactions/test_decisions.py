@@ -13,12 +13,12 @@ import pytest
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.transactions import decisions
-from odradek.transactions.decisions import Change, NeedsProducerId
+from odradek.transactions.decisions import NeedsProducerId, TransactionChange
 from odradek.transactions.state import (
     EPOCH_MAX,
     MAY_FOLLOW,
     STATES_BY_TITLE,
-    Identity,
+    ProducerIdentity,
     Transaction,
     TransactionState,
     TransactionVersion,
@@ -27,10 +27,10 @@ from odradek.transactions.state import (
 CLASSIC, BUMPING = TransactionVersion.CLASSIC, TransactionVersion.EPOCH_FOR_EACH
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PRODUCER, EPOCH, FRESH, NOW = 7, 10, 900, 5_000
-CURRENT = Identity(producer_id=PRODUCER, producer_epoch=EPOCH)
-BEFORE = Identity(producer_id=PRODUCER, producer_epoch=EPOCH - 1)
-NEWER = Identity(producer_id=PRODUCER, producer_epoch=EPOCH + 1)
-STRANGER = Identity(producer_id=8, producer_epoch=EPOCH)
+CURRENT = ProducerIdentity(producer_id=PRODUCER, producer_epoch=EPOCH)
+BEFORE = ProducerIdentity(producer_id=PRODUCER, producer_epoch=EPOCH - 1)
+NEWER = ProducerIdentity(producer_id=PRODUCER, producer_epoch=EPOCH + 1)
+STRANGER = ProducerIdentity(producer_id=8, producer_epoch=EPOCH)
 
 
 def stored(title: str, **changes: Any) -> Transaction | None:
@@ -84,7 +84,9 @@ def event(name: str, current: Transaction | None) -> Any:
         return error.code
 
 
-def init(current: Transaction | None, expected: Identity | None = None, last_epoch: int = -1) -> Change:
+def init(
+    current: Transaction | None, expected: ProducerIdentity | None = None, last_epoch: int = -1
+) -> TransactionChange:
     if current is not None:
         decisions.check_expected(current, expected)
         if current.state is TransactionState.ONGOING:
@@ -94,7 +96,7 @@ def init(current: Transaction | None, expected: Identity | None = None, last_epo
     )
 
 
-def add(current: Transaction | None, who: Identity, partition: TopicPartition) -> Transaction | None:
+def add(current: Transaction | None, who: ProducerIdentity, partition: TopicPartition) -> Transaction | None:
     return decisions.add_partitions(current, who, {partition}, client_version=BUMPING, now_ms=NOW)
 
 
@@ -102,7 +104,7 @@ def verify(current: Transaction | None, partition: TopicPartition) -> ErrorCode:
     return decisions.verify_partitions(current, CURRENT, {partition})[partition]
 
 
-def end(current: Transaction | None, who: Identity, *, commit: bool) -> Change | None:
+def end(current: Transaction | None, who: ProducerIdentity, *, commit: bool) -> TransactionChange | None:
     return decisions.end_with_new_epoch(current, who, commit=commit, fresh_producer_id=FRESH, now_ms=NOW)
 
 
@@ -111,7 +113,7 @@ def shown(outcome: Any, current: Transaction | None) -> str:
         return SHORT[outcome]
     if outcome is None:
         return "same"
-    written = outcome.transaction if isinstance(outcome, Change) else outcome
+    written = outcome.transaction if isinstance(outcome, TransactionChange) else outcome
     before = TransactionState.EMPTY if current is None else current.state
     assert before in MAY_FOLLOW[written.state]
     moved = current is not None and written.producer_epoch == current.producer_epoch + 1
@@ -233,28 +235,28 @@ def test_without_epochs_for_each_fencing_forgets_the_last_epoch() -> None:
 def test_used_up_epochs_bring_a_new_producer_id() -> None:
     current = stored("Empty", producer_epoch=EPOCH_MAX - 1)
     change = init(current)
-    assert change.transaction.identity == Identity(producer_id=FRESH, producer_epoch=0)
+    assert change.transaction.identity == ProducerIdentity(producer_id=FRESH, producer_epoch=0)
     assert change.transaction.previous_producer_id == PRODUCER
 
 
 def test_a_repeated_init_finds_the_new_producer_id_again() -> None:
-    last = Identity(producer_id=PRODUCER, producer_epoch=EPOCH_MAX - 1)
+    last = ProducerIdentity(producer_id=PRODUCER, producer_epoch=EPOCH_MAX - 1)
     change = init(stored("Empty", producer_epoch=EPOCH_MAX - 1), last)
     again = init(change.transaction, last, last_epoch=change.last_epoch)
-    assert again.transaction.identity == Identity(producer_id=FRESH, producer_epoch=0)
+    assert again.transaction.identity == ProducerIdentity(producer_id=FRESH, producer_epoch=0)
 
 
 def test_the_last_epoch_commits_under_the_largest_and_goes_on_under_a_new_id() -> None:
-    last = Identity(producer_id=PRODUCER, producer_epoch=EPOCH_MAX - 1)
+    last = ProducerIdentity(producer_id=PRODUCER, producer_epoch=EPOCH_MAX - 1)
     change = end(stored("Ongoing", producer_epoch=EPOCH_MAX - 1), last, commit=True)
     assert change is not None
     prepared = change.transaction
     assert (prepared.producer_epoch, prepared.next_producer_id) == (EPOCH_MAX, FRESH)
-    assert decisions.identity_after(prepared) == Identity(producer_id=FRESH, producer_epoch=0)
+    assert decisions.identity_after(prepared) == ProducerIdentity(producer_id=FRESH, producer_epoch=0)
     with pytest.raises(KafkaError, match="CONCURRENT_TRANSACTIONS"):
         end(prepared, last, commit=True)
     done = decisions.completed(prepared, now_ms=NOW)
-    assert done.identity == Identity(producer_id=FRESH, producer_epoch=0)
+    assert done.identity == ProducerIdentity(producer_id=FRESH, producer_epoch=0)
     assert end(done, last, commit=True) is None, "asked again: the same outcome"
     with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
         end(done, last, commit=False)
@@ -266,7 +268,7 @@ def test_fencing_at_the_last_epoch_has_one_left() -> None:
     change = decisions.fence(ongoing, level=BUMPING, fresh_producer_id=FRESH, now_ms=NOW)
     assert change.transaction.producer_epoch == EPOCH_MAX
     done = decisions.completed(change.transaction, now_ms=NOW)
-    assert done.identity == Identity(producer_id=FRESH, producer_epoch=0)
+    assert done.identity == ProducerIdentity(producer_id=FRESH, producer_epoch=0)
 
 
 @pytest.mark.parametrize("state", ["none", "Empty"])

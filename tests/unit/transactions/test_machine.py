@@ -12,8 +12,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.shards import Moment, Outcome, StoredRecord, Ticket
 from odradek.transactions.formats import decode_value, encode_key
-from odradek.transactions.machine import Terms, TransactionMachine
-from odradek.transactions.state import TIMEOUT_NEVER, Identity, TransactionState, TransactionVersion
+from odradek.transactions.machine import TransactionMachine, TransactionTerms
+from odradek.transactions.state import TIMEOUT_NEVER, ProducerIdentity, TransactionState, TransactionVersion
 from odradek.transactions.work import Work
 
 BUMPING, CLASSIC = TransactionVersion.EPOCH_FOR_EACH, TransactionVersion.CLASSIC
@@ -25,7 +25,7 @@ class Log:
     """A machine and its log, without a shard: what is decided is replayed at once, as a shard does."""
 
     def __init__(self) -> None:
-        self.terms = Terms(
+        self.terms = TransactionTerms(
             id_expiration_ms=7 * DAY_MS, timeout_check_ms=10_000, expiration_check_ms=3_600_000, level=BUMPING
         )
         self.records: list[StoredRecord] = []
@@ -91,14 +91,14 @@ class Log:
             )
         )
 
-    def add(self, who: Identity, *partitions: TopicPartition, name: str = "a") -> None:
+    def add(self, who: ProducerIdentity, *partitions: TopicPartition, name: str = "a") -> None:
         self.run(
             lambda machine: machine.add_partitions(
                 name, who, frozenset(partitions), client_version=BUMPING, now=self.now
             )
         )
 
-    def end(self, who: Identity, *, commit: bool = True, name: str = "a") -> Any:
+    def end(self, who: ProducerIdentity, *, commit: bool = True, name: str = "a") -> Any:
         return self.run(
             lambda machine: machine.end(
                 name, who, commit=commit, client_version=BUMPING, fresh_producer_id=None, now=self.now
@@ -116,11 +116,11 @@ async def log() -> Log:
 
 async def test_a_transaction_goes_through_its_states(log: Log) -> None:
     who = log.init()
-    assert who == Identity(producer_id=1000, producer_epoch=0)
+    assert who == ProducerIdentity(producer_id=1000, producer_epoch=0)
     log.add(who, P0)
     assert log.state().state is TransactionState.ONGOING
     after = log.end(who)
-    assert after == Identity(producer_id=1000, producer_epoch=1)
+    assert after == ProducerIdentity(producer_id=1000, producer_epoch=1)
     work = log.work()
     assert work is not None
     (prepared,) = work.prepared

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.context import Circumstances, Parts
+from odradek.broker.context import BrokerContext, RequestContext
 from odradek.cluster.image import BrokerImage, PartitionImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
@@ -28,7 +28,7 @@ class Endpoint:
 class LeaderHints:
     """The hints of one response."""
 
-    def __init__(self, parts: Parts, circumstances: Circumstances) -> None:
+    def __init__(self, parts: BrokerContext, circumstances: RequestContext) -> None:
         self._image = parts.image
         self._circumstances = circumstances
         self._leaders: dict[BrokerId, None] = {}

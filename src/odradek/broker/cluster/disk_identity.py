@@ -11,7 +11,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.broker.cluster.former_self import FormerSelf
+from odradek.broker.cluster.previous_incarnation import PreviousIncarnation
 from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
 from odradek.cluster.known_brokers import KNOWN, DiskClaim, Generation, KnownBroker, known_broker_from
 from odradek.cluster.registration import Registration
@@ -19,7 +19,7 @@ from odradek.model.ids import BrokerId
 from odradek.registry import Registry
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.generation import DiskGeneration
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.telemetry import events
 
 _log = events.get("broker")
@@ -59,7 +59,7 @@ class DiskIdentity:
         self,
         runtime: Runtime,
         registry: Registry,
-        directories: LogDirectories,
+        directories: LogManager,
         me: BrokerId,
         incarnation: str,
         *,
@@ -108,8 +108,8 @@ class DiskIdentity:
         return findings
 
     async def alone(self, registration: Registration) -> int | None:
-        """Returns when no other process is this broker, with the session of a dead former life: see `FormerSelf`."""
-        former = FormerSelf(
+        """Returns when no other process is this broker, with the session of a dead former life: see `PreviousIncarnation`."""
+        former = PreviousIncarnation(
             self._runtime,
             self._registry,
             registration,

@@ -31,7 +31,7 @@ _UNDECIDED_SECONDS: Final = 0.1
 _NOBODY: Final[frozenset[BrokerId]] = frozenset()
 
 
-class Suspicion:
+class FailureDetector:
     """Used on the event loop. `fence` takes the registration from an incarnation (id, epoch), if this broker is the controller.
 
     `epoch_of` says which incarnation of a broker the image knows; None when it knows none. `looked` is called after each look.
@@ -111,7 +111,7 @@ async def _is_refused(host: str, port: int) -> bool:
     for _ in range(_ATTEMPTS):
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                transport, knock = await asyncio.get_running_loop().create_connection(_Knock, host, port)
+                transport, knock = await asyncio.get_running_loop().create_connection(_Probe, host, port)
         except ConnectionRefusedError:
             return True
         except OSError:  # a timeout is one, too
@@ -126,7 +126,7 @@ async def _is_refused(host: str, port: int) -> bool:
     return False
 
 
-class _Knock(asyncio.Protocol):
+class _Probe(asyncio.Protocol):
     def __init__(self) -> None:
         self.lost: Final = asyncio.Event()
 

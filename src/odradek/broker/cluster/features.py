@@ -46,7 +46,7 @@ FEATURES: Final = {
 }
 
 
-class Update(IntEnum):
+class FeatureUpgrade(IntEnum):
     """What UpdateFeatures may do (KIP-778). Without stored metadata to lose, an unsafe downgrade is as safe as the other."""
 
     UPGRADE = 1
@@ -75,9 +75,9 @@ def check_update(
         raise _refused(
             f"feature {name} supports levels {feature.min_level} to {feature.max_level}, not {level}"
         )
-    if update not in tuple(Update):
+    if update not in tuple(FeatureUpgrade):
         raise _refused(f"upgrade type {update} of feature {name} is not known")
-    if level < level_of(image, name) and update == Update.UPGRADE:
+    if level < level_of(image, name) and update == FeatureUpgrade.UPGRADE:
         raise _refused(f"feature {name} goes down to level {level} only if a downgrade is asked for")
 
 

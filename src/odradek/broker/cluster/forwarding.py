@@ -29,7 +29,7 @@ _RETRY_SECONDS: Final = 0.1
 _SIZE: Final = struct.Struct(">i")
 
 
-class Cluster(Protocol):
+class ForwardingCluster(Protocol):
     """What forwarding asks of this broker's place in the cluster."""
 
     @property
@@ -52,7 +52,7 @@ class Cluster(Protocol):
 class Forwarding:
     """Used on the event loop only."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ForwardingCluster) -> None:
         self._cluster = cluster
 
     async def answer(

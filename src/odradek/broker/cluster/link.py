@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.cluster.membership import Identity, LoadController, Membership, Report
+from odradek.broker.cluster.membership import ClusterMembership, JoiningDisk, LoadController, Report
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
-from odradek.cluster.planning import NewTopic
+from odradek.cluster.planning import TopicSpec
 from odradek.cluster.registration import Registration
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -27,7 +27,7 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     from odradek.broker.cluster import failure_detector, topic_creation
     from odradek.broker.cluster import forwarding as cluster_forwarding
-    from odradek.broker.cluster.failure_detector import Suspicion
+    from odradek.broker.cluster.failure_detector import FailureDetector
     from odradek.broker.cluster.forwarding import Forwarding
     from odradek.net import peers as net_peers
     from odradek.net.peers import Peers
@@ -69,13 +69,13 @@ class ClusterLink:
         self._located: dict[BrokerId, tuple[str, int]] = {}
         self._peers: Peers | None = None
         self._forwarding: Forwarding | None = None
-        self._suspicion: Suspicion | None = None
+        self._suspicion: FailureDetector | None = None
         self._closing = False
         self.incarnation: Final = runtime.entropy.uuid().hex
         """Of this process."""
         self._gone: dict[BrokerId, tuple[BrokerImage, float]] = {}
         """Brokers that left the image lately, and until when they are named."""
-        self._membership = Membership(self, registry, runtime.entropy)
+        self._membership = ClusterMembership(self, registry, runtime.entropy)
 
     # -- what is known
 
@@ -138,7 +138,7 @@ class ClusterLink:
         registration: Registration,
         load_controller: LoadController,
         report: Report,
-        identity: Identity | None = None,
+        identity: JoiningDisk | None = None,
     ) -> None:
         """Register, stand for controller, and return when an image that knows this broker was applied."""
         membership = self._membership
@@ -170,7 +170,7 @@ class ClusterLink:
         if self._closing:
             return
         if self._suspicion is None:
-            self._suspicion = failure_detector.Suspicion(
+            self._suspicion = failure_detector.FailureDetector(
                 self._address_of, self._epoch_of, self._fence, self.changed, self._runtime.clock.monotonic
             )
         self._suspicion.connection_lost(broker, epoch)
@@ -231,7 +231,7 @@ class ClusterLink:
 
     async def decided(self, _before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
         """Our own controller made an image. Until it has heard this broker's first report, that may give it roles of its former
-        life: then it is left out, and `Membership` takes the first one that counts."""
+        life: then it is left out, and `ClusterMembership` takes the first one that counts."""
         return await self.take(after) if self.has_applied else None
 
     async def take(self, after: ClusterImage) -> asyncio.Future[None] | None:
@@ -344,7 +344,7 @@ class ClusterLink:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "no other controller is known: try again")
         return await self.ask(controller, api_key, request)
 
-    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
+    async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
         """Through the controller, wherever it is: one outcome for each, in order."""
         if not self.leads:
             outcomes = await topic_creation.create_topics(self, wanted)

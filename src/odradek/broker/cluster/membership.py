@@ -58,7 +58,7 @@ Report = Callable[[], BrokerReport]
 """What this broker has to say about its replicas; who it is, and what it has applied, is filled in here."""
 
 
-class Cluster(Protocol):
+class MembershipLink(Protocol):
     """What a membership needs of its `ClusterLink`."""
 
     @property
@@ -82,7 +82,7 @@ class Cluster(Protocol):
         """The controller, or the registration, is another one."""
 
 
-class Identity(Protocol):
+class JoiningDisk(Protocol):
     """What a membership needs of a `DiskIdentity`."""
 
     async def alone(self, registration: Registration) -> int | None:
@@ -93,17 +93,17 @@ class Identity(Protocol):
     async def confirmed(self) -> DiskClaim | None: ...
 
 
-class Membership:
+class ClusterMembership:
     """Used on the event loop only. `join`, later `leave` if others are to take over, and `close`."""
 
-    def __init__(self, cluster: Cluster, registry: Registry, entropy: Entropy) -> None:
+    def __init__(self, cluster: MembershipLink, registry: Registry, entropy: Entropy) -> None:
         self._cluster = cluster
         self._registry = registry
         self._entropy = entropy
         self._registration: Registration | None = None
         self._load_controller: LoadController | None = None
         self._report: Report | None = None
-        self._identity: Identity | None = None
+        self._identity: JoiningDisk | None = None
         self._election: Election | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._tending: asyncio.Task[None] | None = None
@@ -133,7 +133,7 @@ class Membership:
         registration: Registration,
         load_controller: LoadController,
         report: Report,
-        identity: Identity | None = None,
+        identity: JoiningDisk | None = None,
     ) -> None:
         """Register, and begin to stand for controller and to follow it. Raises what is in the way of the registration."""
         self._registration, self._load_controller, self._report = registration, load_controller, report

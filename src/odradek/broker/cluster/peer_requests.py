@@ -20,7 +20,7 @@ A = TypeVar("A")
 _TOGETHER_MAX: Final = 500
 
 
-class AskPeer(Protocol):
+class SendToPeer(Protocol):
     def __call__(
         self,
         broker: BrokerId,
@@ -33,15 +33,15 @@ class AskPeer(Protocol):
         """The broker's response; an OdradekError that is no KafkaError when there is none."""
 
 
-class NobodyToAsk(OdradekError):
+class NoPeers(OdradekError):
     """This broker knows of no other."""
 
 
-async def ask_nobody(
+async def no_peers(
     broker: BrokerId, api_key: int, request: Message, *, timeout_s: float | None = None, lane: str = ""
 ) -> Message:
-    """The `AskPeer` of a broker alone."""
-    raise NobodyToAsk(f"broker {broker} cannot be asked: this broker is alone")
+    """The `SendToPeer` of a broker alone."""
+    raise NoPeers(f"broker {broker} cannot be asked: this broker is alone")
 
 
 def leader_of(image: ClusterImage, topic: str, index: int) -> BrokerId | None:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from odradek.broker.cluster.forwarding import Forwarding
 from odradek.cluster.image import ClusterImage, TopicImage
-from odradek.cluster.planning import NewTopic
+from odradek.cluster.planning import TopicSpec
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.messages.topics.create_topics import (
@@ -24,7 +24,7 @@ _TIMEOUT_MS: Final = 15_000
 _SIZE_BYTES: Final = 4
 
 
-class Cluster(Protocol):
+class TopicCreationCluster(Protocol):
     @property
     def forwarding(self) -> Forwarding: ...
 
@@ -32,7 +32,9 @@ class Cluster(Protocol):
     def image(self) -> ClusterImage: ...
 
 
-async def create_topics(cluster: Cluster, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError] | None:
+async def create_topics(
+    cluster: TopicCreationCluster, wanted: Sequence[TopicSpec]
+) -> list[TopicImage | KafkaError] | None:
     """One outcome for each, in order; None when no other controller answers."""
     request = CreateTopicsRequest(
         topics=[

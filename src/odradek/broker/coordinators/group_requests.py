@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts
+from odradek.broker.context import BrokerContext, RequestContext
 from odradek.groups.kinds import Caller
 from odradek.groups.offsets.committing import CommitRecords, CommitRequest
 from odradek.groups.offsets.table import Place
@@ -18,7 +18,7 @@ OFFSETS_AT_ONCE: Final = 500
 """Offsets that one operation of a coordinator reads or deletes, or whose records it makes. It writes all of a commit."""
 
 
-def caller(circumstances: Circumstances) -> Caller:
+def caller(circumstances: RequestContext) -> Caller:
     """The host as Java's InetAddress prints it, which is what tools expect to find."""
     return Caller(
         client_id=circumstances.client_id,
@@ -31,7 +31,7 @@ Verdicts = dict[Place, ErrorCode]
 
 
 def commit_then(
-    parts: Parts,
+    parts: BrokerContext,
     request: CommitRequest,
     answer: Callable[[Verdicts | KafkaError], None],
     made: CommitRecords | None = None,
@@ -52,7 +52,9 @@ def commit_then(
         verdicts.add_done_callback(lambda done: answer(_outcome(done)))
 
 
-async def commit_in_time(parts: Parts, request: CommitRequest, made: CommitRecords | None = None) -> Verdicts:
+async def commit_in_time(
+    parts: BrokerContext, request: CommitRequest, made: CommitRecords | None = None
+) -> Verdicts:
     """See `commit_then`. Nothing is awaited before the shard has decided."""
     outcome: asyncio.Future[Verdicts | KafkaError] = asyncio.get_running_loop().create_future()
 
@@ -67,7 +69,7 @@ async def commit_in_time(parts: Parts, request: CommitRequest, made: CommitRecor
     return found
 
 
-async def commit_records(parts: Parts, turn: Turn, request: CommitRequest) -> CommitRecords | None:
+async def commit_records(parts: BrokerContext, turn: Turn, request: CommitRequest) -> CommitRecords | None:
     """The records of a commit of many offsets, made in turns; None for few, which are made when they are decided."""
     if len(request.commits) <= OFFSETS_AT_ONCE:
         return None
@@ -88,6 +90,6 @@ def _outcome(verdicts: asyncio.Future[Verdicts]) -> Verdicts | KafkaError:
     return commit_refusal(error)
 
 
-def has_partition(parts: Parts, topic: str, partition: int) -> bool:
+def has_partition(parts: BrokerContext, topic: str, partition: int) -> bool:
     image = parts.image.topics.get(topic)
     return image is not None and 0 <= partition < len(image.partitions)

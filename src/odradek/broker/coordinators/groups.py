@@ -7,7 +7,12 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, batch_bytes_max, segment_bytes
+from odradek.broker.coordinators.runtime import (
+    CoordinatorRuntime,
+    InternalTopic,
+    batch_bytes_max,
+    segment_bytes,
+)
 from odradek.broker.coordinators.target_worker import TargetWorker
 from odradek.broker.share.settings import ShareSettingsByGroup
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
@@ -15,8 +20,8 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.coordinator import OFFSETS_COPIES
 from odradek.groups.classic.kind import CLASSIC
 from odradek.groups.consumer.kind import ConsumerGroups
-from odradek.groups.consumer.settings import ConsumerSettings
-from odradek.groups.machine import GroupMachine, KindParts, Surroundings
+from odradek.groups.consumer.settings import ConsumerGroupSettings
+from odradek.groups.machine import GroupDependencies, GroupMachine, KindParts
 from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.service import GroupService
 from odradek.groups.settings import GroupSettings
@@ -57,7 +62,7 @@ class ImageTopics:
 
 
 def add_groups(
-    coordinators: Coordinators,
+    coordinators: CoordinatorRuntime,
     runtime: Runtime,
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
@@ -65,7 +70,7 @@ def add_groups(
     """Before the logs are opened: their shards load as they are."""
     worker = TargetWorker(runtime.offload, lambda group_id: shards.for_key(group_id))
     coordinators.on_close(worker.close)
-    surroundings = Surroundings(
+    dependencies = GroupDependencies(
         settings=_Kept(config).settings,
         topics=ImageTopics(image),
         new_uuid=runtime.entropy.uuid,
@@ -81,7 +86,7 @@ def add_groups(
     )
     consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)
     share = ShareGroups(ShareSettingsByGroup(config, image))
-    make = partial(_machine, surroundings, (*KINDS, consumer.parts(), share.parts()))
+    make = partial(_machine, dependencies, (*KINDS, consumer.parts(), share.parts()))
     shards = coordinators.add(
         topic,
         make,
@@ -91,8 +96,8 @@ def add_groups(
     return GroupService(shards, consumer, share)
 
 
-def _machine(surroundings: Surroundings, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:
-    return GroupMachine(surroundings, kinds)
+def _machine(dependencies: GroupDependencies, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:
+    return GroupMachine(dependencies, kinds)
 
 
 def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
@@ -128,11 +133,11 @@ class _KeptForConsumers:
         self._config = config
         self._image = image
         self._made_from: BrokerConfig | None = None
-        self._settings = ConsumerSettings()
+        self._settings = ConsumerGroupSettings()
 
-    def settings(self, group_id: str) -> ConsumerSettings:
+    def settings(self, group_id: str) -> ConsumerGroupSettings:
         config = self._config()
         if config is not self._made_from:
-            self._made_from, self._settings = config, ConsumerSettings.of(config)
+            self._made_from, self._settings = config, ConsumerGroupSettings.of(config)
         own = self._image().resource_configs.get((_GROUP, group_id))
         return self._settings if own is None else self._settings.overridden(config, own)

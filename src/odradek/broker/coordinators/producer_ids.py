@@ -13,7 +13,7 @@ from odradek.model.lazy import lazy
 from odradek.runtime.shielded import outcome_of
 
 if TYPE_CHECKING:
-    from odradek.broker.cluster.peer_requests import AskPeer
+    from odradek.broker.cluster.peer_requests import SendToPeer
     from odradek.protocol.messages.cluster import allocate_producer_ids
 else:
     allocate_producer_ids = lazy("odradek.protocol.messages.cluster.allocate_producer_ids")
@@ -62,7 +62,7 @@ class BlocksOfController:
         here: BrokerId,
         image: Callable[[], ClusterImage],
         allocate_here: Callable[[], Awaitable[range]],
-        ask: Callable[[], AskPeer],
+        ask: Callable[[], SendToPeer],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._here = here

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.broker.cluster.peer_requests import AskPeer, Gathered
+from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
 from odradek.model.errors import ErrorCode, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.protocol.messages.transactions.write_txn_markers import (
@@ -31,7 +31,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 class RemoteMarkers:
     """Used on the event loop only."""
 
-    def __init__(self, ask: Callable[[], AskPeer]) -> None:
+    def __init__(self, ask: Callable[[], SendToPeer]) -> None:
         self._ask = ask
         self._gathered: Gathered[MarkerBatch, Codes] = Gathered(
             self._send, key=lambda batch: batch.producer_id, under_way_max=_UNDER_WAY_MAX

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.cluster.peer_requests import AskPeer, Gathered
+from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
 from odradek.model.errors import ErrorCode, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.protocol.messages.transactions.add_partitions_to_txn import (
@@ -44,7 +44,7 @@ class Question:
 class RemoteVerification:
     """Used on the event loop only."""
 
-    def __init__(self, ask: Callable[[], AskPeer]) -> None:
+    def __init__(self, ask: Callable[[], SendToPeer]) -> None:
         self._ask = ask
         self._gathered: Gathered[Question, Codes] = Gathered(
             self._send, key=lambda question: question.transactional_id, under_way_max=1

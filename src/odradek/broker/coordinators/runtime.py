@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from odradek.broker.cluster.peer_requests import AskPeer, ask_nobody
+from odradek.broker.cluster.peer_requests import SendToPeer, no_peers
 from odradek.cluster.image import (
     NO_LEADER,
     ClusterImage,
     TopicImage,
 )
-from odradek.cluster.planning import NewTopic
+from odradek.cluster.planning import TopicSpec
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -30,7 +30,7 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Clock, Offload, Runtime
 from odradek.runtime.shielded import outcome_of
 from odradek.shards import PATIENCE_SECONDS, Shards, partition_of
-from odradek.storage.segment.at_hand import Beside
+from odradek.storage.segment.at_hand import ReadProgress
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class PartitionLog:
         return self._partition.acknowledgement(last_offset)
 
     async def bring(self, offset: int, max_bytes: int) -> None:
-        log, beside = self._partition.log, Beside()
+        log, beside = self._partition.log, ReadProgress()
         while (missing := log.not_at_hand(offset, max_bytes, beside)) is not None:
             await self._offload.run(beside.do, missing)
 
@@ -139,7 +139,7 @@ class PartitionLog:
 
 
 class TopicCreator(Protocol):
-    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
+    async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
         """Through the controller: one outcome for each topic, in order."""
 
 
@@ -174,11 +174,11 @@ class InternalTopic:
     )
 
 
-class Coordinators:
+class CoordinatorRuntime:
     """Used on the event loop only. `app.py` says which kinds to expect before the logs are opened."""
 
     def __init__(self) -> None:
-        self.ask_peer: AskPeer = ask_nobody
+        self.ask_peer: SendToPeer = no_peers
         """How another broker is asked; looked up for each question."""
         self._closing: list[Callable[[], None]] = []
         self._verifier: ClusterVerifier | None = None
@@ -231,7 +231,7 @@ class Coordinators:
         self.service(topic)
         return self._shards[topic]
 
-    def whereabouts(self, topic: str, key: str) -> tuple[int, BrokerId]:
+    def coordinator_of(self, topic: str, key: str) -> tuple[int, BrokerId]:
         """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE while nobody does.
 
         No service is made for the asking: who merely leads partitions needs none.
@@ -294,7 +294,7 @@ class Coordinators:
         self.service(name)
         kind = self._kinds[name]
         replicas = _replicas(kind, broker.config, len(broker.image.brokers))
-        new = NewTopic(
+        new = TopicSpec(
             name=name,
             partition_count=kind.partition_count(broker.config),
             replication_factor=replicas,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.cluster.peer_requests import AskPeer, by_leader
-from odradek.broker.coordinators.runtime import Coordinators
-from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.cluster.peer_requests import SendToPeer, by_leader
+from odradek.broker.coordinators.runtime import CoordinatorRuntime
+from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
@@ -38,7 +38,7 @@ class ClusterMarkers:
         local: LocalMarkers,
         here: Callable[[], BrokerId],
         image: Callable[[], ClusterImage],
-        ask: Callable[[], AskPeer],
+        ask: Callable[[], SendToPeer],
     ) -> None:
         self._local = local
         self._here = here
@@ -92,8 +92,8 @@ class LocalMarkers:
 
     def __init__(
         self,
-        coordinators: Coordinators,
-        replicas: Replicas,
+        coordinators: CoordinatorRuntime,
+        replicas: ReplicaManager,
         clock: Clock,
         image: Callable[[], ClusterImage],
     ) -> None:

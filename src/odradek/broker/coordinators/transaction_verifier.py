@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from odradek.broker.cluster.peer_requests import AskPeer
+from odradek.broker.cluster.peer_requests import SendToPeer
 from odradek.cluster.image import TRANSACTION_STATE
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
@@ -30,8 +30,8 @@ class CoordinatorDirectory(Protocol):
         """This broker."""
 
     @property
-    def ask_peer(self) -> AskPeer: ...
-    def whereabouts(self, topic: str, key: str) -> tuple[int, BrokerId]:
+    def ask_peer(self) -> SendToPeer: ...
+    def coordinator_of(self, topic: str, key: str) -> tuple[int, BrokerId]:
         """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE without one."""
 
     def service(self, topic: str) -> Any:
@@ -69,7 +69,7 @@ class ClusterVerifier:
         """See `Transactions.verify`; NETWORK_EXCEPTION too, when the coordinator cannot be reached."""
         wanted = frozenset(partitions)
         try:
-            _, coordinator = self._coordinators.whereabouts(TRANSACTION_STATE, transactional_id)
+            _, coordinator = self._coordinators.coordinator_of(TRANSACTION_STATE, transactional_id)
         except KafkaError as error:
             return dict.fromkeys(wanted, error.code)
         if coordinator == self._coordinators.here:

@@ -7,17 +7,22 @@ from typing import Final
 
 from odradek.broker.cluster.features import TRANSACTION_VERSION, level_of
 from odradek.broker.coordinators.producer_ids import ProducerIds
-from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, batch_bytes_max, segment_bytes
+from odradek.broker.coordinators.runtime import (
+    CoordinatorRuntime,
+    InternalTopic,
+    batch_bytes_max,
+    segment_bytes,
+)
 from odradek.broker.coordinators.transaction_markers import ClusterMarkers, LocalMarkers
-from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.coordinator import TRANSACTIONS_COPIES
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
-from odradek.transactions.machine import Terms
-from odradek.transactions.service import Transactions, TransactionSettings
+from odradek.transactions.machine import TransactionTerms
+from odradek.transactions.service import TransactionCoordinator, TransactionSettings
 from odradek.transactions.state import TransactionVersion
 
 __all__ = ["LocalMarkers", "code_of", "coordinate_transactions"]
@@ -38,16 +43,16 @@ _TRANSACTION_TOPIC: Final = InternalTopic(
 
 
 def coordinate_transactions(
-    coordinators: Coordinators,
-    replicas: Replicas,
+    coordinators: CoordinatorRuntime,
+    replicas: ReplicaManager,
     producer_ids: ProducerIds,
     clock: Clock,
     *,
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
-) -> Transactions:
+) -> TransactionCoordinator:
     """The coordinator of this broker's transactional ids; before the logs are opened. `image` holds all that is led here."""
-    transactions = Transactions(
+    transactions = TransactionCoordinator(
         lambda: _settings(config(), image()),
         producer_ids.next,
         lambda group_id: TopicPartition(
@@ -68,7 +73,7 @@ def coordinate_transactions(
 
 def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
     return TransactionSettings(
-        terms=Terms(
+        terms=TransactionTerms(
             id_expiration_ms=config.transaction.transactional_id_expiration_ms,
             timeout_check_ms=config.transaction.abort_timed_out_transaction_cleanup_interval_ms,
             expiration_check_ms=config.transaction.remove_expired_transaction_cleanup_interval_ms,

@@ -111,7 +111,7 @@ class RestingSession(Protocol[_Key]):
     def wake(self, key: _Key, /) -> None: ...
 
 
-class RestingPartitions(Generic[PartitionKeyT]):
+class UnchangedPartitions(Generic[PartitionKeyT]):
     """The partitions of a follower's session in which nothing happened since they were read to their end.
 
     They are not looked at, and a fetch that waits need not begin to watch each of them: this does, from one fetch to the next,
@@ -174,7 +174,7 @@ class FollowerWaiting(_Waiting):
         nothing: Callable[[], FetchResponse],
         wait_s: float,
         missing_bytes: int,
-        resting: RestingPartitions[Any] | None = None,
+        resting: UnchangedPartitions[Any] | None = None,
         has_news: bool = False,
     ) -> None:
         """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened; `has_news`:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts
+from odradek.broker.context import BrokerContext, RequestContext
 from odradek.broker.fetch.preferred_read_replica import RACK_AWARE, preferred_replica
 from odradek.broker.fetch.sessions import PartitionKey, WantedPartition
 from odradek.broker.produce.record_validation import ZSTD_SINCE_FETCH
@@ -29,7 +29,7 @@ from odradek.protocol.messages.data.fetch import (
 from odradek.replication.partition import Partition
 from odradek.runtime.mapped_range import is_mapped
 from odradek.runtime.turns import in_one_go
-from odradek.storage.segment.at_hand import Beside, Missing
+from odradek.storage.segment.at_hand import Missing, ReadProgress
 
 _UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11
@@ -61,8 +61,8 @@ class Reading:
 
     def __init__(
         self,
-        parts: Parts,
-        circumstances: Circumstances,
+        parts: BrokerContext,
+        circumstances: RequestContext,
         request: FetchRequest,
         wanted: Sequence[WantedPartition],
         follower: FetchingBroker | None,
@@ -87,7 +87,7 @@ class Reading:
         """How much may be read into memory. What is sent from a mapping takes none."""
         self._is_first = True
         self._looks_left = _LOOKS_FOR_COLD
-        self._beside: Beside | None = None
+        self._beside: ReadProgress | None = None
         self.cold: list[Missing] = []
         """What is on the disk alone: to be brought by another thread (`bring`) before it is read here."""
 
@@ -240,7 +240,7 @@ class Reading:
     def _is_cold(self, partition: Partition, fetch_offset: int, limit: int) -> bool:
         """Whether it is to be brought first. It counts as found, so that no more is brought than one answer takes."""
         if self._beside is None:
-            self._beside = Beside()
+            self._beside = ReadProgress()
         missing = partition.log.not_at_hand(fetch_offset, max(limit, 0), self._beside)
         if missing is None:
             return False

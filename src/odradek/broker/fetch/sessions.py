@@ -26,7 +26,7 @@ from odradek.model.ids import ZERO_UUID
 from odradek.protocol.schema import INT64_MAX
 
 if TYPE_CHECKING:
-    from odradek.broker.fetch.delayed_fetch import RestingPartitions
+    from odradek.broker.fetch.delayed_fetch import UnchangedPartitions
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -66,7 +66,7 @@ class _Cached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SentPartition:
     """What a response says about a partition, as far as it decides whether saying it is worth the bytes."""
 
     key: PartitionKey
@@ -105,7 +105,7 @@ class FetchSession:
         self.partitions: dict[PartitionKey, _Cached] = {}
         self._active: dict[PartitionKey, None] = {}
         self._resting: dict[PartitionKey, Callable[[], None]] = {}
-        self.resting: RestingPartitions[PartitionKey] | None = None
+        self.resting: UnchangedPartitions[PartitionKey] | None = None
         """What watches those of a follower's partitions in which nothing happens."""
 
     def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:
@@ -165,7 +165,7 @@ class FetchSession:
         cached = self.partitions.get(key)
         return -1 if cached is None else cached.high_watermark
 
-    def changed(self, told: Told) -> bool:
+    def changed(self, told: SentPartition) -> bool:
         """Whether an incremental response must mention the partition; remembers that it was told."""
         cached = self.partitions.get(told.key)
         if cached is None:
@@ -190,7 +190,7 @@ class FetchSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPlan:
+class SessionFetchPlan:
     """What to read for one request, and the session (if any) that the answer belongs to."""
 
     wanted: Sequence[WantedPartition]
@@ -229,7 +229,7 @@ class FetchSessions:
         owner: str,
         now: float,
         is_follower: bool = False,
-    ) -> FetchPlan:
+    ) -> SessionFetchPlan:
         """Decide what a request means. Raises the session errors of the KIP; none of them harms another session."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
@@ -239,7 +239,7 @@ class FetchSessions:
                 session = self._open(uses_topic_ids, owner, now, is_follower=is_follower)
             if session is not None:
                 session.update(wanted, ())
-            return FetchPlan(wanted=wanted, session=session, incremental=False)
+            return SessionFetchPlan(wanted=wanted, session=session, incremental=False)
         session = self._sessions.get(session_id)
         if session is None or session.owner != owner:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
@@ -266,8 +266,8 @@ class FetchSessions:
         if not session.partitions:
             del self._sessions[session_id]
             session.close()
-            return FetchPlan(wanted=(), session=None, incremental=True)
-        return FetchPlan(wanted=session.wanted(), session=session, incremental=True)
+            return SessionFetchPlan(wanted=(), session=None, incremental=True)
+        return SessionFetchPlan(wanted=session.wanted(), session=session, incremental=True)
 
     def _close(self, session_id: int, owner: str) -> None:
         session = self._sessions.get(session_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from odradek.broker.context import Served
+from odradek.broker.context import ApiHandler
 from odradek.model.lazy import lazy
 from odradek.protocol import APIS, Api
 
@@ -24,14 +24,14 @@ DATA_PATH: Final = (
 )
 
 
-class Handlers(Mapping[int, Served]):
+class Handlers(Mapping[int, ApiHandler]):
     """Handlers by API key."""
 
     def __init__(self) -> None:
         self._apis = {api.key: api for api in APIS.values() if api.served}
-        self._loaded: dict[int, Served] = {}
+        self._loaded: dict[int, ApiHandler] = {}
 
-    def __getitem__(self, api_key: int) -> Served:
+    def __getitem__(self, api_key: int) -> ApiHandler:
         served = self._loaded.get(api_key)
         if served is None:
             module = lazy(f"{__name__}.{self._apis[api_key].family}.{self._apis[api_key].snake_name}")
@@ -54,6 +54,6 @@ class Handlers(Mapping[int, Served]):
         return api_key in self._apis
 
 
-def served_apis() -> list[Served]:
+def served_apis() -> list[ApiHandler]:
     """All handlers, imported."""
     return list(Handlers().values())

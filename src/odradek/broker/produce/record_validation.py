@@ -56,7 +56,7 @@ _TARGET_CODEC: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ValidationTerms:
     """What the partition and the request demand of a batch."""
 
     config: LogConfig
@@ -82,7 +82,9 @@ class InlineWork:
             raise TakesLong
 
 
-def checked_batches(records: Buffer | None, terms: Terms, inline: InlineWork | None = None) -> Batches:
+def checked_batches(
+    records: Buffer | None, terms: ValidationTerms, inline: InlineWork | None = None
+) -> Batches:
     """The one batch that a Produce request may hold for a partition, checked, with offsets yet to be assigned.
 
     With `inline`, TakesLong before more is expanded, or done, than it allows: a batch may expand to a thousand
@@ -157,7 +159,9 @@ def _check_size(header: BatchHeader, config: LogConfig) -> None:
         )
 
 
-def _check_content(summary: RecordsSummary, terms: Terms, batch: memoryview, header: BatchHeader) -> None:
+def _check_content(
+    summary: RecordsSummary, terms: ValidationTerms, batch: memoryview, header: BatchHeader
+) -> None:
     """The topic's demands. Kafka's clients fail only those records of a refused batch that are named, so they are."""
     config = terms.config
     if summary.null_key_count and "compact" in config.cleanup_policy:
@@ -172,7 +176,7 @@ def _check_content(summary: RecordsSummary, terms: Terms, batch: memoryview, hea
         raise _refused(ErrorCode.INVALID_TIMESTAMP, batch, header, lambda one: judged(one.timestamp))
 
 
-def _out_of_time(terms: Terms, timestamp: int) -> str | None:
+def _out_of_time(terms: ValidationTerms, timestamp: int) -> str | None:
     """Why a record's time is refused."""
     before = terms.config.message_timestamp_before_max_ms
     after = terms.config.message_timestamp_after_max_ms

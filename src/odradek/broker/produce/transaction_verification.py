@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final, Protocol
 
-from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchHeader
 from odradek.replication.partition import Partition
@@ -44,7 +44,7 @@ class TransactionVerifier(Protocol):
         """Whether the partitions are part of the producer's open transaction; with `add` they become it. Raises nothing."""
 
 
-class Admission:
+class TransactionVerification:
     """The transactional batches of one Produce request: under which guard each may be appended, or why not."""
 
     def __init__(self, verifier: TransactionVerifier, transactional_id: str, api_version: int) -> None:
@@ -53,7 +53,7 @@ class Admission:
         self._version = api_version
         self._producer: tuple[int, int] | None = None
         self._guards: dict[Partition, Guard] = {}
-        self._refused: dict[Partition, Refusal] = {}
+        self._refused: dict[Partition, ErrorContent] = {}
 
     @property
     def has_questions(self) -> bool:
@@ -104,7 +104,7 @@ class Admission:
         return self._guards.get(partition, UNVERIFIED)
 
 
-def _as_produce_error(partition: Partition, code: ErrorCode, version: int) -> Refusal:
+def _as_produce_error(partition: Partition, code: ErrorCode, version: int) -> ErrorContent:
     """As Kafka tells producers. What passes becomes NOT_ENOUGH_REPLICAS: on that every client, also one that knows nothing of
     coordinators in Produce, tries again without asking for metadata first.
     """
@@ -115,7 +115,7 @@ def _as_produce_error(partition: Partition, code: ErrorCode, version: int) -> Re
         known = ErrorCode.NOT_ENOUGH_REPLICAS
     elif code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE_PRODUCE:
         known = ErrorCode.INVALID_TXN_STATE
-    return Refusal(
+    return ErrorContent(
         code=known,
         message=f"{partition.name} could not join the transaction, its coordinator says: {code.name}",
     )

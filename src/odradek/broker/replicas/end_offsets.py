@@ -20,7 +20,7 @@ from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.broker.context import Parts
+    from odradek.broker.context import BrokerContext
     from odradek.protocol.messages.data import list_offsets
     from odradek.replication.partition import Partition
 else:
@@ -49,7 +49,7 @@ async def _all_settled(waits: list[asyncio.Future[None]]) -> None:
     await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def high_watermark_of(parts: Parts, name: TopicPartition) -> int:
+async def high_watermark_of(parts: BrokerContext, name: TopicPartition) -> int:
     """UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NETWORK_EXCEPTION, and what the leader refuses."""
     leader = leader_of(parts.image, *name)
     if leader is None:
@@ -66,7 +66,7 @@ async def high_watermark_of(parts: Parts, name: TopicPartition) -> int:
     return await _asked(parts, leader, name)
 
 
-async def _asked(parts: Parts, leader: BrokerId, name: TopicPartition) -> int:
+async def _asked(parts: BrokerContext, leader: BrokerId, name: TopicPartition) -> int:
     asked = list_offsets.ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
     request = list_offsets.ListOffsetsRequest(
         replica_id=_CONSUMER, topics=[list_offsets.ListOffsetsTopic(name=name.topic, partitions=[asked])]

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
@@ -44,10 +44,10 @@ class _Move:
     task: asyncio.Task[None] | None = None
 
 
-class LogMoves:
+class LogDirMoves:
     """Used on the event loop only."""
 
-    def __init__(self, replicas: Replicas, offload: Offload) -> None:
+    def __init__(self, replicas: ReplicaManager, offload: Offload) -> None:
         self._replicas = replicas
         self._offload = offload
         self._moves: dict[TopicPartition, _Move] = {}

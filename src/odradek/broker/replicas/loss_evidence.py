@@ -30,7 +30,7 @@ ALL_THERE: Final = DiskFindings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class LossFinding:
     """How to open a replica's log; see `LogDirectories.open_log`."""
 
     repairable: bool
@@ -48,7 +48,7 @@ def judged(
     was_held: bool = False,
     is_on_older: bool = False,
     findings: DiskFindings = ALL_THERE,
-) -> Judgement:
+) -> LossFinding:
     """`is_new`: the partition came to this broker in this life. `was_held`: something on its disks says that its log was made.
     `is_on_older`: its log is in a directory that is an older copy.
     """
@@ -60,17 +60,17 @@ def judged(
         me not in safe
     ):  # it fetches what it lacks; until then any other is better, should all that count be lost
         absent = Absent.LACKS if had_records and not is_new else Absent.MAKE
-        return Judgement(repairable=others_have_it, if_absent=absent, lack=lack, is_counted_on=False)
+        return LossFinding(repairable=others_have_it, if_absent=absent, lack=lack, is_counted_on=False)
     if is_new:
         absent = Absent.MAKE
     elif had_records:
         absent = Absent.LACKS if others_have_it else Absent.LOST
     else:  # all brokers may have died just when the topic was created: then somebody must lead
         absent = Absent.DOUBTED if others_have_it else Absent.MAKE
-    return Judgement(repairable=others_have_it, if_absent=absent, lack=lack)
+    return LossFinding(repairable=others_have_it, if_absent=absent, lack=lack)
 
 
-ACCEPTED: Final = Judgement(repairable=True, if_absent=Absent.MAKE)
+ACCEPTED: Final = LossFinding(repairable=True, if_absent=Absent.MAKE)
 """Somebody accepted the loss: the replica goes on with what there is."""
 
 

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from odradek.broker.replicas.loss_evidence import (
     ACCEPTED,
     ALL_THERE,
-    Judgement,
+    LossFinding,
     is_loss_accepted,
     judged,
     note_after,
 )
-from odradek.broker.replicas.replica_registry import HeldReplicas
+from odradek.broker.replicas.replica_registry import ReplicaRegistry
 from odradek.broker.replicas.roles import ReplicaRoles
 from odradek.cluster.image import PartitionImage, TopicImage
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.replication.partition import Flushing, Membership, Partition
+from odradek.replication.partition import Flushing, Partition, ReplicationContext
 from odradek.storage.directories.lack_notes import LackNote
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 
@@ -46,7 +46,7 @@ class Wanted:
         return TopicPartition(self.topic.name, self.index)
 
 
-class Removal:
+class LogRemoval:
     """A log to be deleted."""
 
 
@@ -55,11 +55,11 @@ class ReplicaOpening:
 
     def __init__(
         self,
-        directories: LogDirectories,
-        held: HeldReplicas,
+        directories: LogManager,
+        held: ReplicaRegistry,
         roles: ReplicaRoles,
         flushing: Flushing,
-        member: Membership | None,
+        member: ReplicationContext | None,
         *,
         config_of: Callable[[TopicImage], LogConfig],
         assume: Callable[[Partition, PartitionImage], None],
@@ -95,15 +95,15 @@ class ReplicaOpening:
     def look_no_more(self, name: TopicPartition) -> None:
         self._again.pop(name, None)
 
-    def next_step(self, name: TopicPartition) -> Wanted | Removal | None:
+    def next_step(self, name: TopicPartition) -> Wanted | LogRemoval | None:
         """What the newest image asks for."""
         if name in self._doomed:
-            return Removal()
+            return LogRemoval()
         topic = self._held.placed(name)
         partition = self._held.partitions.get(name)
         present = partition.topic_id if partition is not None else self._held.away_id(name)
         if present is not None and (topic is None or topic.topic_id != present):
-            return Removal()
+            return LogRemoval()
         if topic is None or partition is not None or self.is_closing:
             return None
         if present is None:
@@ -169,7 +169,7 @@ class ReplicaOpening:
             )
         )
 
-    def _judged(self, wanted: Wanted) -> Judgement:
+    def _judged(self, wanted: Wanted) -> LossFinding:
         if wanted.is_loss_accepted:
             return ACCEPTED
         return judged(
@@ -177,7 +177,7 @@ class ReplicaOpening:
             self._held.me,
             is_new=wanted.is_new,
             was_held=self._directories.was_held(wanted.name, wanted.topic.topic_id),
-            is_on_older=self._directories.home_of(wanted.name) in self.findings.older,
+            is_on_older=self._directories.log_directory_of(wanted.name) in self.findings.older,
             findings=self.findings,
         )
 

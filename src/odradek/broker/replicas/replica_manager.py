@@ -19,7 +19,7 @@ from uuid import UUID
 from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
 from odradek.broker.replicas.opening import ReplicaOpening, Wanted
 from odradek.broker.replicas.partition_lanes import PartitionLanes, PendingSteps
-from odradek.broker.replicas.replica_registry import HeldReplicas, ReplicaId
+from odradek.broker.replicas.replica_registry import ReplicaId, ReplicaRegistry
 from odradek.broker.replicas.roles import Following, ReplicaRoles
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
@@ -29,12 +29,12 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.replication.flusher import Flusher
-from odradek.replication.partition import Membership, Partition
-from odradek.replication.throttle import Throttle
+from odradek.replication.partition import Partition, ReplicationContext
+from odradek.replication.throttle import ReplicationThrottle
 from odradek.runtime.ports import Runtime
 from odradek.security.buckets import Window
 from odradek.storage.directories.log_dir_move import FolderCopy
-from odradek.storage.directories.log_manager import Absent, LogDirectories
+from odradek.storage.directories.log_manager import Absent, LogManager
 from odradek.storage.log.damage import DamagedBatchError
 from odradek.telemetry import events
 
@@ -63,17 +63,17 @@ class DirectoryState:
     usable_bytes: int = -1
 
 
-class Replicas:
+class ReplicaManager:
     """Used on the event loop only. `member` is given where the broker may be one of several."""
 
     def __init__(
         self,
         runtime: Runtime,
-        directories: LogDirectories,
+        directories: LogManager,
         *,
         me: BrokerId,
         on_all_failed: Callable[[], None],
-        member: Membership | None = None,
+        member: ReplicationContext | None = None,
     ) -> None:
         self._runtime = runtime
         self._directories = directories
@@ -82,7 +82,7 @@ class Replicas:
         self._cleaner: LogCleaner | None = None
         """Made, and imported, for the first log that is compacted."""
         self._compacts = True
-        self._held = HeldReplicas(me)
+        self._held = ReplicaRegistry(me)
         self._partitions = self._held.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
         self._opening = ReplicaOpening(
@@ -103,7 +103,7 @@ class Replicas:
         """The last that was asked for: partitions of a topic come in a row."""
         self._applied: dict[UUID, TopicImage] = {}
         self._config: BrokerConfig | None = None
-        self.leader_throttle: Final = Throttle(me, self._leader_rate, self._throttle_window)
+        self.leader_throttle: Final = ReplicationThrottle(me, self._leader_rate, self._throttle_window)
         """Of what others copy from here."""
         self._deciding = asyncio.Lock()
         """Images are gone through one after another. No log is waited for meanwhile."""
@@ -208,7 +208,9 @@ class Replicas:
                 states.append(DirectoryState(path=directory.path, offline=True))
                 continue
             total_bytes, usable_bytes = directory.space()
-            held = [one for one in self._held if self._directories.home_of(one.name) == directory.path]
+            held = [
+                one for one in self._held if self._directories.log_directory_of(one.name) == directory.path
+            ]
             states.append(
                 DirectoryState(
                     path=directory.path,
@@ -469,9 +471,9 @@ class Replicas:
         if ended is not None:
             await ended
 
-    async def note_made_logs(self) -> None:
+    async def record_created_logs(self) -> None:
         """Write down which logs there are, soon after one was made."""
-        await self._directories.note_made_logs()
+        await self._directories.record_created_logs()
 
     async def flush_by_time(self) -> None:
         """Flush what `flush.ms` says has waited long enough."""
@@ -484,9 +486,9 @@ class Replicas:
     # -- moves between directories
 
     def begin_move(self, partition: Partition, path: str) -> FolderCopy | None:
-        """A copy to be filled, or None when the partition is at `path` already. KafkaError as in `LogDirectories`."""
+        """A copy to be filled, or None when the partition is at `path` already. KafkaError as in `LogManager`."""
         copy = self._directories.begin_move(partition.name, path)
-        return None if self._directories.home_of(partition.name) == path else copy
+        return None if self._directories.log_directory_of(partition.name) == path else copy
 
     async def give_up_move(self, copy: FolderCopy) -> None:
         await self._directories.give_up_move(copy)
@@ -541,7 +543,7 @@ class Replicas:
         """What is in the directory cannot be trusted any more: all of it goes offline, until a restart."""
         _log.error("log_directory_offline", path=path, error=error)
         for held in self._held:
-            if self._directories.home_of(held.name) == path:
+            if self._directories.log_directory_of(held.name) == path:
                 self._take_offline(held, f"the log directory {path} failed: {error}")
         if self._directories.all_failed:
             self._on_all_failed()

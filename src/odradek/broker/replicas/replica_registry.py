@@ -9,7 +9,7 @@ from uuid import UUID
 
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.config.definition import LONG_MAX
-from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.replication.partition import Partition
 from odradek.storage.log.damage import LostRecordsError
@@ -23,7 +23,7 @@ ReplicaId = tuple[UUID, int]
 """A topic's id and the number of a partition."""
 
 
-class HeldReplicas:
+class ReplicaRegistry:
     """Used on the event loop only. `image` is the newest that is being applied."""
 
     def __init__(self, me: BrokerId) -> None:
@@ -33,7 +33,7 @@ class HeldReplicas:
         """Roles count from the first image on that knows of this life of the broker."""
         self.partitions: Final[dict[TopicPartition, Partition]] = {}
         self._by_id: dict[ReplicaId, Partition] = {}
-        self._offline: dict[TopicPartition, tuple[UUID, Refusal]] = {}
+        self._offline: dict[TopicPartition, tuple[UUID, ErrorContent]] = {}
         self._unopened: dict[TopicPartition, tuple[UUID, bool]] = {}
         """Those that wait for space, or for a free file descriptor, to be opened, and whether they are new."""
         self._lost: dict[TopicPartition, UUID] = {}
@@ -175,7 +175,7 @@ class HeldReplicas:
 
     def is_away(self, name: TopicPartition, topic_id: UUID, reason: KafkaError) -> None:
         """It cannot be used until it is added again."""
-        self._offline[name] = topic_id, Refusal.of(reason)
+        self._offline[name] = topic_id, ErrorContent.of(reason)
         self.on_offline_changed()
 
     def _is_back(self, name: TopicPartition) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from odradek.broker.cluster.link import ClusterLink
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId
 from odradek.model.lazy import lazy
@@ -30,7 +30,11 @@ class Proposals:
     """The `IsrProposals` of this broker's partitions; the controller may be this broker."""
 
     def __init__(
-        self, cluster: ClusterLink, me: BrokerId, serve: Callable[[int], Served], parts: Callable[[], Parts]
+        self,
+        cluster: ClusterLink,
+        me: BrokerId,
+        serve: Callable[[int], ApiHandler],
+        parts: Callable[[], BrokerContext],
     ) -> None:
         self._cluster = cluster
         self._me = me
@@ -52,7 +56,7 @@ class Proposals:
     async def _ask(self, api_key: int, request: Message) -> Message:
         if not self._cluster.leads:
             return await self._cluster.ask_controller(api_key, request)
-        here = Circumstances(
+        here = RequestContext(
             connection=_NO_CONNECTION, api_version=APIS[api_key].latest_stable, client_id="broker"
         )
         return await cast(Awaitable[Message], self._serve(api_key).handle(self._parts(), here, request))

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from odradek.broker.cluster.features import SHARE_VERSION, level_of
-from odradek.broker.context import Parts
-from odradek.broker.share.sessions import CLOSING, MemberKey, ShareSession
+from odradek.broker.context import BrokerContext
+from odradek.broker.share.sessions import CLOSING, ShareSession, ShareSessionKey
 from odradek.groups.share.kind import check_member_id
 from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType
 from odradek.groups.share.state_formats import SharePlace
@@ -18,7 +18,7 @@ from odradek.net.connection import Connection
 ReadPlace = tuple[UUID, int]
 
 
-class Said(Protocol):
+class AcknowledgementRequest(Protocol):
     """A batch of either request."""
 
     @property
@@ -31,12 +31,12 @@ class Said(Protocol):
     def acknowledge_types(self) -> list[int]: ...
 
 
-class Verdict(NamedTuple):
+class AcknowledgementOutcome(NamedTuple):
     code: ErrorCode
     message: str | None = None
 
 
-class Asked(NamedTuple):
+class AcknowledgementTask(NamedTuple):
     """What both requests say of their session."""
 
     group_id: str | None
@@ -44,17 +44,19 @@ class Asked(NamedTuple):
     epoch: int
 
 
-def member_of(parts: Parts, asked: Asked) -> MemberKey:
+def member_of(parts: BrokerContext, asked: AcknowledgementTask) -> ShareSessionKey:
     """INVALID_REQUEST; UNSUPPORTED_VERSION where the feature is off."""
     if level_of(parts.image, SHARE_VERSION) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature share.version is off")
     if not asked.group_id or not asked.member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's id and a member's id must be given")
     check_member_id(asked.member_id)
-    return MemberKey(asked.group_id, asked.member_id)
+    return ShareSessionKey(asked.group_id, asked.member_id)
 
 
-def session_of(parts: Parts, key: MemberKey, epoch: int, connection: Connection) -> ShareSession:
+def session_of(
+    parts: BrokerContext, key: ShareSessionKey, epoch: int, connection: Connection
+) -> ShareSession:
     """The session that goes on, or ends, with this request. SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
     session = parts.shares.sessions.find(key)
     if epoch != CLOSING:
@@ -63,7 +65,7 @@ def session_of(parts: Parts, key: MemberKey, epoch: int, connection: Connection)
     return session
 
 
-async def open_session(parts: Parts, key: MemberKey, connection: Connection) -> ShareSession:
+async def open_session(parts: BrokerContext, key: ShareSessionKey, connection: Connection) -> ShareSession:
     """A new session; what the member had acquired in an earlier one comes back. SHARE_SESSION_LIMIT_REACHED."""
     shares = parts.shares
     if shares.sessions.has(key):
@@ -73,14 +75,14 @@ async def open_session(parts: Parts, key: MemberKey, connection: Connection) -> 
     return session
 
 
-async def close_session(parts: Parts, key: MemberKey) -> None:
+async def close_session(parts: BrokerContext, key: ShareSessionKey) -> None:
     parts.shares.sessions.close(key)
     released = parts.shares.release(key.group_id, key.member_id)
     parts.shares.drop_unread(key.group_id)
     await settled(released)
 
 
-def _connection_lost(parts: Parts, connection: Connection) -> None:
+def _connection_lost(parts: BrokerContext, connection: Connection) -> None:
     shares = parts.shares
     for key in shares.sessions.of_connection(connection):
         shares.sessions.close(key)
@@ -90,10 +92,14 @@ def _connection_lost(parts: Parts, connection: Connection) -> None:
 
 
 async def acknowledge(
-    parts: Parts, key: MemberKey, said: Sequence[tuple[ReadPlace, Sequence[Said]]], *, renews: bool
-) -> dict[ReadPlace, Verdict]:
+    parts: BrokerContext,
+    key: ShareSessionKey,
+    said: Sequence[tuple[ReadPlace, Sequence[AcknowledgementRequest]]],
+    *,
+    renews: bool,
+) -> dict[ReadPlace, AcknowledgementOutcome]:
     """By partition. Everything is taken in before anything is waited for."""
-    verdicts: dict[ReadPlace, Verdict] = {}
+    verdicts: dict[ReadPlace, AcknowledgementOutcome] = {}
     waiting: list[tuple[ReadPlace, Awaitable[None]]] = []
     turn = parts.turns.begin()
     for read_place, batches in said:
@@ -105,20 +111,20 @@ async def acknowledge(
                 AcknowledgedRange(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches
             ]
             kept = live.acknowledge(key.member_id, ranges)
-            verdicts[read_place] = Verdict(ErrorCode.NONE)
+            verdicts[read_place] = AcknowledgementOutcome(ErrorCode.NONE)
             if kept is not None:
                 waiting.append((read_place, kept))
         except KafkaError as error:
-            verdicts[read_place] = Verdict(error.code, error.message)
+            verdicts[read_place] = AcknowledgementOutcome(error.code, error.message)
     for read_place, written in waiting:
         try:
             await written
         except KafkaError as error:
-            verdicts[read_place] = Verdict(error.code, error.message)
+            verdicts[read_place] = AcknowledgementOutcome(error.code, error.message)
     return verdicts
 
 
-def _check_types(batches: Sequence[Said], *, renews: bool) -> None:
+def _check_types(batches: Sequence[AcknowledgementRequest], *, renews: bool) -> None:
     for one in batches:
         if not one.acknowledge_types:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an acknowledgement needs a type")
@@ -138,5 +144,5 @@ async def settled(kept: Sequence[Awaitable[None]]) -> None:
             continue
 
 
-def lock_ms(parts: Parts, group_id: str) -> int:
+def lock_ms(parts: BrokerContext, group_id: str) -> int:
     return parts.shares.settings(group_id).limits.lock_ms

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.broker.context import Parts
+from odradek.broker.context import BrokerContext
 from odradek.groups.share.state_formats import SharePlace
 
 
-async def forget_topic(parts: Parts, group_id: str, topic_id: UUID) -> None:
+async def forget_topic(parts: BrokerContext, group_id: str, topic_id: UUID) -> None:
     """The group has no members."""
     topic = (await parts.groups.share_topics(group_id)).get(topic_id)
     if topic is not None:
@@ -17,7 +17,7 @@ async def forget_topic(parts: Parts, group_id: str, topic_id: UUID) -> None:
         await parts.groups.end_share_topics(group_id, frozenset({topic_id}))
 
 
-async def forget_group(parts: Parts, group_id: str) -> None:
+async def forget_group(parts: BrokerContext, group_id: str) -> None:
     """Before a group is deleted; nothing for one that is no share group. NON_EMPTY_GROUP."""
     topics = await parts.groups.share_topics(group_id)
     if topics:

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.coordinators.runtime import Coordinators
-from odradek.broker.replicas.replica_manager import Replicas
-from odradek.broker.share.persister import ShareKeeper
+from odradek.broker.coordinators.runtime import CoordinatorRuntime
+from odradek.broker.replicas.replica_manager import ReplicaManager
+from odradek.broker.share.persister import SharePersister
 from odradek.broker.share.sessions import ShareSessions
 from odradek.broker.share.start_offsets import reset_offset
 from odradek.cluster.image import SHARE_GROUP_STATE
@@ -28,7 +28,7 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock, Offload
 from odradek.runtime.shielded import outcome_of, unheard
 from odradek.shards import Shards, decided
-from odradek.storage.segment.at_hand import read_beside
+from odradek.storage.segment.at_hand import read_off_loop
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
@@ -101,7 +101,7 @@ class LivePartition:
         self._wake()
         return kept
 
-    def pass_over(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> None:
+    def acknowledge_gaps(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> None:
         """What the member has there is no record for anybody."""
         self._behind(self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms())))
 
@@ -173,8 +173,8 @@ class SharePartitions:
 
     def __init__(
         self,
-        coordinators: Coordinators,
-        replicas: Replicas,
+        coordinators: CoordinatorRuntime,
+        replicas: ReplicaManager,
         shards: Shards[ShareStates],
         settings: Settings,
         clock: Clock,
@@ -182,7 +182,7 @@ class SharePartitions:
     ) -> None:
         self.sessions: Final = ShareSessions()
         self.settings: Final = settings
-        self.keeper: Final = ShareKeeper(coordinators, shards, self._check_open)
+        self.keeper: Final = SharePersister(coordinators, shards, self._check_open)
         self._replicas = replicas
         self._shards = shards
         self._clock = clock
@@ -235,7 +235,7 @@ class SharePartitions:
         state = await self.keeper.read(place, leader_epoch)
         if state is None or not _can_go_on(partition, state):
             settings, now_ms = self.settings(place.group_id), self._clock.wall_ms()
-            offset = await read_beside(self._offload, partial(reset_offset, partition, settings, now_ms))
+            offset = await read_off_loop(self._offload, partial(reset_offset, partition, settings, now_ms))
             epoch = 0 if state is None else state.state_epoch + 1
             await self.keeper.initialize(place, epoch, offset)
             state = await self.keeper.read(place, leader_epoch)

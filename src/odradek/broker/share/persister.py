@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from odradek.broker.coordinators.runtime import Coordinators
+from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange, Summary
 from odradek.groups.share.state_formats import SharePlace
@@ -50,11 +50,11 @@ def shard_key(place: SharePlace) -> str:
 UNREAD: Final = Summary(0, -1, UNKNOWN_OFFSET, 0)
 
 
-class ShareKeeper:
+class SharePersister:
     """Used on the event loop only. `check_open` raises once the broker stops."""
 
     def __init__(
-        self, coordinators: Coordinators, shards: Shards[ShareStates], check_open: Callable[[], None]
+        self, coordinators: CoordinatorRuntime, shards: Shards[ShareStates], check_open: Callable[[], None]
     ) -> None:
         self._coordinators = coordinators
         self._shards = shards
@@ -103,7 +103,7 @@ class ShareKeeper:
 
     def _keeper(self, place: SharePlace) -> BrokerId | None:
         """The other broker; None when it is this one. COORDINATOR_NOT_AVAILABLE."""
-        _, keeper = self._coordinators.whereabouts(SHARE_GROUP_STATE, shard_key(place))
+        _, keeper = self._coordinators.coordinator_of(SHARE_GROUP_STATE, shard_key(place))
         return None if keeper == self._coordinators.here else keeper
 
     def _here(

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 from odradek.broker.share.partitions import LivePartition
 from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType, AcquiredRange
 from odradek.records import BatchHeader, data_batches, split_batches
-from odradek.storage.segment.at_hand import Beside, NotAtHand
+from odradek.storage.segment.at_hand import NotAtHand, ReadProgress
 
 _ALL: Final = 1 << 62
 Batches = Sequence[tuple[BatchHeader, memoryview]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Room:
+class FetchLimits:
     """What an answer may still hold."""
 
     records: int
@@ -26,7 +26,7 @@ class Room:
     """Ranges are cut behind so many records, where a batch of the log ends; 0: nowhere."""
 
 
-class Seen(NamedTuple):
+class FetchedRange(NamedTuple):
     """What was read of a partition, before anything is acquired."""
 
     live: LivePartition
@@ -36,12 +36,14 @@ class Seen(NamedTuple):
     size_bytes: int
 
 
-class Found(NamedTuple):
+class AcquiredBatches(NamedTuple):
     records: bytes
     acquired: list[AcquiredRange]
 
 
-def look(live: LivePartition, limit_bytes: int, *, at_least_one: bool, beside: Beside) -> Seen | None:
+def look(
+    live: LivePartition, limit_bytes: int, *, at_least_one: bool, beside: ReadProgress
+) -> FetchedRange | None:
     """Read from where the first record is that could be had. NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what else reading
     may raise; NotAtHand for what another thread should bring first."""
     live.check_leads()
@@ -60,10 +62,10 @@ def look(live: LivePartition, limit_bytes: int, *, at_least_one: bool, beside: B
     if read.next_offset <= offset:
         return None
     batches = split_batches(memoryview(read.records)) if read.records else []
-    return Seen(live, offset, read.next_offset, batches, len(read.records))
+    return FetchedRange(live, offset, read.next_offset, batches, len(read.records))
 
 
-def take(seen: Seen, member_id: str, room: Room, now_ms: int) -> Found | None:
+def take(seen: FetchedRange, member_id: str, room: FetchLimits, now_ms: int) -> AcquiredBatches | None:
     """Acquire of what was read as much as there is room for. None when that is nothing."""
     live = seen.live
     last_offset, records_max = seen.next_offset - 1, room.records
@@ -81,10 +83,10 @@ def take(seen: Seen, member_id: str, room: Room, now_ms: int) -> Found | None:
     )
     if room.batch_size > 0:
         ranges = list(_cut(ranges, [header.last_offset for header, _ in seen.batches], room.batch_size))
-    return Found(records, ranges)
+    return AcquiredBatches(records, ranges)
 
 
-def _whole_batches(seen: Seen, records: int) -> int:
+def _whole_batches(seen: FetchedRange, records: int) -> int:
     """The last offset of the batch with which there are enough records."""
     for header, _ in seen.batches:
         records -= header.last_offset - max(header.base_offset, seen.offset) + 1
@@ -93,7 +95,7 @@ def _whole_batches(seen: Seen, records: int) -> int:
     return seen.next_offset - 1
 
 
-def _without_void(seen: Seen, member_id: str, ranges: list[AcquiredRange]) -> list[AcquiredRange]:
+def _without_void(seen: FetchedRange, member_id: str, ranges: list[AcquiredRange]) -> list[AcquiredRange]:
     """Markers of transactions, what was aborted (for readers of committed records), and holes of the log are nobody's."""
     if not ranges:
         return ranges
@@ -122,7 +124,7 @@ def _without_void(seen: Seen, member_id: str, ranges: list[AcquiredRange]) -> li
         if position <= one.last_offset:
             void.append(AcknowledgedRange(position, one.last_offset, [AcknowledgeType.GAP]))
     if void:
-        live.pass_over(member_id, void)
+        live.acknowledge_gaps(member_id, void)
     return kept
 
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.broker.cluster.peer_requests import AskPeer, Gathered
+from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, StateChange, Summary
 from odradek.groups.share.state_formats import SharePlace, unlisted
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError, Refusal
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.protocol import Message
 from odradek.protocol.messages.share import delete_share_group_state as deleting
@@ -35,12 +35,12 @@ class _Change(NamedTuple):
 class RemoteShareState:
     """Used on the event loop only. Everything raises what the keeper refuses, and NETWORK_EXCEPTION when it cannot be asked."""
 
-    def __init__(self, ask: Callable[[], AskPeer]) -> None:
+    def __init__(self, ask: Callable[[], SendToPeer]) -> None:
         self._ask_peer = ask
-        self._writes: Gathered[_Change, Refusal | None] = Gathered(
+        self._writes: Gathered[_Change, ErrorContent | None] = Gathered(
             self._send, key=lambda one: one.place, under_way_max=1
         )
-        self._last: dict[SharePlace, asyncio.Future[Refusal | None]] = {}
+        self._last: dict[SharePlace, asyncio.Future[ErrorContent | None]] = {}
         """The last write of each place that is under way: what is read must include it."""
 
     def write(self, keeper: BrokerId, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
@@ -51,7 +51,7 @@ class RemoteShareState:
         answered.add_done_callback(lambda done: _settle(kept, done))
         return kept
 
-    def _forget(self, place: SharePlace, answered: asyncio.Future[Refusal | None]) -> None:
+    def _forget(self, place: SharePlace, answered: asyncio.Future[ErrorContent | None]) -> None:
         if self._last.get(place) is answered:
             del self._last[place]
 
@@ -140,12 +140,12 @@ class RemoteShareState:
                 ErrorCode.NETWORK_EXCEPTION, f"broker {keeper} was not reached: {error}"
             ) from error
 
-    async def _send(self, keeper: BrokerId, changes: Sequence[_Change]) -> Sequence[Refusal | None]:
+    async def _send(self, keeper: BrokerId, changes: Sequence[_Change]) -> Sequence[ErrorContent | None]:
         """One request for each group; the keeper takes them in as they come."""
         by_group: dict[str, list[_Change]] = {}
         for one in changes:
             by_group.setdefault(one.place.group_id, []).append(one)
-        outcomes: dict[SharePlace, Refusal | None] = {}
+        outcomes: dict[SharePlace, ErrorContent | None] = {}
         for written in await asyncio.gather(
             *(self._send_of_group(keeper, group_id, of_group) for group_id, of_group in by_group.items())
         ):
@@ -154,23 +154,23 @@ class RemoteShareState:
 
     async def _send_of_group(
         self, keeper: BrokerId, group_id: str, changes: Sequence[_Change]
-    ) -> dict[SharePlace, Refusal | None]:
+    ) -> dict[SharePlace, ErrorContent | None]:
         request = writing.WriteShareGroupStateRequest(group_id=group_id, topics=_written(changes))
-        outcomes: dict[SharePlace, Refusal | None] = {}
+        outcomes: dict[SharePlace, ErrorContent | None] = {}
         try:
             response = await self._ask(keeper, _WRITE, request)
         except KafkaError as error:
-            return dict.fromkeys((one.place for one in changes), Refusal.of(error))
+            return dict.fromkeys((one.place for one in changes), ErrorContent.of(error))
         for one in changes:
             try:
                 _result_of(response, one.place)
                 outcomes[one.place] = None
             except KafkaError as error:
-                outcomes[one.place] = Refusal.of(error)
+                outcomes[one.place] = ErrorContent.of(error)
         return outcomes
 
 
-def _settle(kept: asyncio.Future[None], answered: asyncio.Future[Refusal | None]) -> None:
+def _settle(kept: asyncio.Future[None], answered: asyncio.Future[ErrorContent | None]) -> None:
     if kept.done():
         return
     if answered.cancelled():

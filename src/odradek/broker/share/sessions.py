@@ -20,7 +20,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 ReadPlace = tuple[UUID, int]
 
 
-class MemberKey(NamedTuple):
+class ShareSessionKey(NamedTuple):
     group_id: str
     member_id: str
 
@@ -30,7 +30,7 @@ class ShareSession:
 
     __slots__ = ("connection", "epoch", "key", "partitions")
 
-    def __init__(self, key: MemberKey, connection: Connection) -> None:
+    def __init__(self, key: ShareSessionKey, connection: Connection) -> None:
         self.key = key
         self.connection = connection
         self.epoch = 0
@@ -62,9 +62,9 @@ class ShareSessions:
     """All sessions of a broker."""
 
     def __init__(self) -> None:
-        self._sessions: dict[MemberKey, ShareSession] = {}
+        self._sessions: dict[ShareSessionKey, ShareSession] = {}
 
-    def open(self, key: MemberKey, connection: Connection, sessions_max: int) -> ShareSession:
+    def open(self, key: ShareSessionKey, connection: Connection, sessions_max: int) -> ShareSession:
         """Instead of the one that the member had. SHARE_SESSION_LIMIT_REACHED."""
         if key not in self._sessions and len(self._sessions) >= sessions_max:
             raise KafkaError(
@@ -75,7 +75,7 @@ class ShareSessions:
         session.advance(OPENING)
         return session
 
-    def find(self, key: MemberKey) -> ShareSession:
+    def find(self, key: ShareSessionKey) -> ShareSession:
         """SHARE_SESSION_NOT_FOUND."""
         session = self._sessions.get(key)
         if session is None:
@@ -84,15 +84,15 @@ class ShareSessions:
             )
         return session
 
-    def has(self, key: MemberKey) -> bool:
+    def has(self, key: ShareSessionKey) -> bool:
         return key in self._sessions
 
-    def close(self, key: MemberKey) -> None:
+    def close(self, key: ShareSessionKey) -> None:
         self._sessions.pop(key, None)
 
     def any_of(self, group_id: str) -> bool:
         """Whether any member of the group has one."""
         return any(key.group_id == group_id for key in self._sessions)
 
-    def of_connection(self, connection: Connection) -> list[MemberKey]:
+    def of_connection(self, connection: Connection) -> list[ShareSessionKey]:
         return [key for key, session in self._sessions.items() if session.connection is connection]

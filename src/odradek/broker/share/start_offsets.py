@@ -7,7 +7,7 @@ from typing import Final
 
 from odradek.groups.share.settings import ShareSettings
 from odradek.replication.partition import Partition
-from odradek.storage.segment.at_hand import Beside
+from odradek.storage.segment.at_hand import ReadProgress
 
 _DURATION: Final = re.compile(
     r"by_duration:P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?\Z"
@@ -16,7 +16,7 @@ _UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "s
 
 
 def reset_offset(
-    partition: Partition, settings: ShareSettings, now_wall_ms: int, beside: Beside | None = None
+    partition: Partition, settings: ShareSettings, now_wall_ms: int, beside: ReadProgress | None = None
 ) -> int:
     """The latest offset unless the group says otherwise. `beside` as in `Log.offset_for_timestamp`."""
     end_offset = partition.last_stable_offset if settings.committed_only else partition.high_watermark

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from odradek.broker.context import Parts
+from odradek.broker.context import BrokerContext
 from odradek.broker.share.persister import shard_key
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state import ShareStates
@@ -34,7 +34,7 @@ class _Request(Protocol):
 
 
 async def kept(
-    parts: Parts,
+    parts: BrokerContext,
     request: _Request,
     operation: Callable[[SharePlace, Any], Operation],
     result: Callable[[int, Any], R],
@@ -55,7 +55,11 @@ async def kept(
 
 
 def _begin(
-    parts: Parts, group_id: str, topic: _Topic, asked: Any, operation: Callable[[SharePlace, Any], Operation]
+    parts: BrokerContext,
+    group_id: str,
+    topic: _Topic,
+    asked: Any,
+    operation: Callable[[SharePlace, Any], Operation],
 ) -> Awaitable[Any] | KafkaError:
     place = SharePlace(group_id, topic.topic_id, asked.partition)
     try:

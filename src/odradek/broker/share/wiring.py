@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, segment_bytes
-from odradek.broker.replicas.replica_manager import Replicas
+from odradek.broker.coordinators.runtime import CoordinatorRuntime, InternalTopic, segment_bytes
+from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.share.partitions import SharePartitions
 from odradek.broker.share.settings import ShareSettingsByGroup
 from odradek.cluster.image import SHARE_GROUP_STATE, ClusterImage
@@ -16,8 +16,8 @@ from odradek.runtime.ports import Runtime
 
 
 def add_shares(
-    coordinators: Coordinators,
-    replicas: Replicas,
+    coordinators: CoordinatorRuntime,
+    replicas: ReplicaManager,
     runtime: Runtime,
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],

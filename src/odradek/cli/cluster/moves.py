@@ -11,7 +11,7 @@ import click
 from odradek import client
 from odradek.cli.cluster.state import ClusterState, look
 from odradek.cli.output import Refreshing, bytes_text, print_json, print_table
-from odradek.cluster.balance import Move, Plan, plan
+from odradek.cluster.balance import BalancePlan, Move, plan
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 
@@ -26,7 +26,7 @@ _THROTTLES: Final = ("leader.replication.throttled.rate", "follower.replication.
 _THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 
-def make_plan(state: ClusterState, drained: Sequence[int], *, spread: bool) -> Plan:
+def make_plan(state: ClusterState, drained: Sequence[int], *, spread: bool) -> BalancePlan:
     """A KafkaError says why it cannot be made; an unknown broker is one that nobody has heard of."""
     for broker in drained:
         if broker not in state.known_brokers:
@@ -37,7 +37,7 @@ def make_plan(state: ClusterState, drained: Sequence[int], *, spread: bool) -> P
     return plan(state.image, state.sizes, drained=[BrokerId(one) for one in drained], spread=spread)
 
 
-def plan_as_json(made: Plan) -> dict[str, Any]:
+def plan_as_json(made: BalancePlan) -> dict[str, Any]:
     return {
         "moves": [
             {
@@ -61,7 +61,7 @@ def _plain(counts: Mapping[BrokerId, int]) -> dict[str, int]:
     return {str(broker): count for broker, count in sorted(counts.items())}
 
 
-def show_plan(made: Plan, *, as_json: bool) -> None:
+def show_plan(made: BalancePlan, *, as_json: bool) -> None:
     """What moves, what is copied for it, and what each broker has before and after."""
     if as_json:
         print_json(plan_as_json(made))
@@ -95,7 +95,7 @@ def show_plan(made: Plan, *, as_json: bool) -> None:
     )
 
 
-def carry_out(admin: Admin, made: Plan, *, throttle: int | None) -> None:
+def carry_out(admin: Admin, made: BalancePlan, *, throttle: int | None) -> None:
     """Begin the moves, a few at a time, and return when the last has ended. Interrupted, those under way go on; the others
     were not begun.
     """
@@ -146,7 +146,7 @@ def _throttle(admin: Admin, moves: Sequence[Move], rate: int | None) -> None:
         admin.alter_configs({client.ConfigResource.topic(topic): dict.fromkeys(_THROTTLED, value)})
 
 
-def _elect(admin: Admin, made: Plan) -> None:
+def _elect(admin: Admin, made: BalancePlan) -> None:
     """Where only the order of replicas changed, the new preferred leader has still to be elected."""
     names: list[TopicPartition] = [move.name for move in made.moves]
     if names:

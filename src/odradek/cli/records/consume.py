@@ -16,9 +16,9 @@ from odradek.cli.options import bootstrap_option, complete_groups, pairs, topic_
 from odradek.cli.records.moments import (
     START_FORMS,
     AtOffset,
-    AtTime,
     Beginning,
     End,
+    FromTimestamp,
     LastRecords,
     Start,
     parse_start,
@@ -199,7 +199,7 @@ def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start)
             consumer.seek_to_beginning()
         case End():
             consumer.seek_to_end()
-        case AtTime(timestamp_ms):
+        case FromTimestamp(timestamp_ms):
             consumer.seek_to_timestamp(dict.fromkeys(assigned, timestamp_ms))
         case AtOffset() | LastRecords():
             begins, ends = consumer.beginning_offsets(assigned), consumer.end_offsets(assigned)

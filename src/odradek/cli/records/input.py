@@ -22,7 +22,7 @@ class InputError(OdradekError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingRecord:
+class InputRecord:
     """A record to send; None where the producer decides, or where there is none."""
 
     key: bytes | None = None
@@ -33,7 +33,7 @@ class OutgoingRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class InputFormat:
     """How to read the input, and what each record has that does not say otherwise itself."""
 
     format: str = "line"
@@ -41,12 +41,12 @@ class Shape:
     """Splits a line into key and value at its first occurrence."""
     null: bytes | None = None
     """A key or value equal to this becomes null."""
-    defaults: OutgoingRecord = OutgoingRecord()
+    defaults: InputRecord = InputRecord()
 
 
 def read_records(
-    lines: Iterable[bytes], shape: Shape, *, now_ms: int
-) -> Iterator[tuple[int, OutgoingRecord]]:
+    lines: Iterable[bytes], shape: InputFormat, *, now_ms: int
+) -> Iterator[tuple[int, InputRecord]]:
     """Records, each with the number of its line, from lines with their ends, as a binary file yields them.
 
     InputError says which line is wrong and how.
@@ -87,7 +87,7 @@ def _lines(raw: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         yield number, line[:-1].removesuffix(b"\r") if line.endswith(b"\n") else line
 
 
-def _split_key(line: bytes, number: int, shape: Shape) -> tuple[bytes | None, bytes]:
+def _split_key(line: bytes, number: int, shape: InputFormat) -> tuple[bytes | None, bytes]:
     if shape.key_separator is None:
         return None, line
     key, separator, value = line.partition(shape.key_separator)
@@ -96,7 +96,9 @@ def _split_key(line: bytes, number: int, shape: Shape) -> tuple[bytes | None, by
     return key, value
 
 
-def _decoded(text: bytes | None, number: int, shape: Shape, decode: Callable[[bytes], bytes]) -> bytes | None:
+def _decoded(
+    text: bytes | None, number: int, shape: InputFormat, decode: Callable[[bytes], bytes]
+) -> bytes | None:
     if text is None or text == shape.null:
         return None
     try:
@@ -105,9 +107,9 @@ def _decoded(text: bytes | None, number: int, shape: Shape, decode: Callable[[by
         raise InputError(f"line {number} is not {shape.format}: {error}") from None
 
 
-def _with_defaults(shape: Shape, key: bytes | None, value: bytes | None) -> OutgoingRecord:
+def _with_defaults(shape: InputFormat, key: bytes | None, value: bytes | None) -> InputRecord:
     fixed = shape.defaults
-    return OutgoingRecord(
+    return InputRecord(
         key=fixed.key if key is None and shape.key_separator is None else key,
         value=value,
         headers=fixed.headers,
@@ -141,7 +143,7 @@ _DECODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
 # One JSON object on each line: what `odradek consume --json` prints can be sent as it is.
 
 
-def _from_json(line: bytes, number: int, defaults: OutgoingRecord, now_ms: int) -> OutgoingRecord:
+def _from_json(line: bytes, number: int, defaults: InputRecord, now_ms: int) -> InputRecord:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -155,7 +157,7 @@ def _from_json(line: bytes, number: int, defaults: OutgoingRecord, now_ms: int) 
             not isinstance(partition, int) or isinstance(partition, bool) or partition < 0
         ):
             raise ValueError(f"partition {partition!r} is not a number from 0")
-        return OutgoingRecord(
+        return InputRecord(
             key=key if "key" in fields or "key_base64" in fields else defaults.key,
             value=_json_bytes(fields, "value"),
             headers=defaults.headers + _json_headers(fields.get("headers")),
@@ -197,7 +199,7 @@ def _json_headers(value: Any) -> Headers:
     return tuple(headers)
 
 
-def _json_timestamp(value: Any, defaults: OutgoingRecord, now_ms: int) -> int | None:
+def _json_timestamp(value: Any, defaults: InputRecord, now_ms: int) -> int | None:
     if defaults.timestamp_ms is not None or value is None:
         return defaults.timestamp_ms
     if isinstance(value, bool) or not isinstance(value, int | str):

@@ -37,13 +37,13 @@ class LastRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class FromTimestamp:
     """The first record whose timestamp is at least this, in milliseconds since 1970."""
 
     timestamp_ms: int
 
 
-Start = Beginning | End | AtOffset | LastRecords | AtTime
+Start = Beginning | End | AtOffset | LastRecords | FromTimestamp
 
 START_FORMS: Final = (
     "beginning, end, an offset (1500), the last N records (-10), how long ago (15m, 2h, 7d), a time "
@@ -64,7 +64,7 @@ def parse_start(text: str, *, now_ms: int) -> Start:
     moment = parse_moment(word, now_ms=now_ms)
     if moment is None:
         raise ConfigError(f"{text!r} is no place to start: expected {START_FORMS}")
-    return AtTime(moment)
+    return FromTimestamp(moment)
 
 
 def parse_moment(text: str, *, now_ms: int) -> int | None:

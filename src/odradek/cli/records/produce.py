@@ -18,7 +18,7 @@ from odradek.cli.cluster.access import CLIENT_ID, check_reachable
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.output import bytes_text, print_json, remark
 from odradek.cli.progress import progress_bar
-from odradek.cli.records.input import FORMATS, OutgoingRecord, Shape, parse_headers, read_records
+from odradek.cli.records.input import FORMATS, InputFormat, InputRecord, parse_headers, read_records
 from odradek.cli.records.moments import parse_timestamp
 from odradek.model.errors import KafkaError, OdradekError
 
@@ -108,11 +108,11 @@ def produce(
     odradek consume orders --json --exit-at-end | odradek produce copy --json
     """
     now_ms = round(time.time() * 1000)
-    shape = Shape(
+    shape = InputFormat(
         format="json" if as_json else format_,
         key_separator=unescaped(key_separator) if key_separator else None,
         null=null.encode() if null is not None else None,
-        defaults=OutgoingRecord(
+        defaults=InputRecord(
             key=key.encode() if key is not None else None,
             headers=parse_headers(headers),
             partition=partition,
@@ -164,9 +164,7 @@ class NotDeliveredError(OdradekError):
     """A record was refused or got lost; the message names its line."""
 
 
-def send_all(
-    settings: Mapping[str, object], topic: str, records: Iterable[tuple[int, OutgoingRecord]]
-) -> Sent:
+def send_all(settings: Mapping[str, object], topic: str, records: Iterable[tuple[int, InputRecord]]) -> Sent:
     """Send records and wait until all of them are acknowledged. NotDeliveredError for the first that is not."""
     started_at = time.monotonic()
     waiting: deque[tuple[int, Delivery]] = deque()
@@ -212,7 +210,7 @@ def _whole(producer: Producer, transactional: bool) -> Iterator[None]:
         yield
 
 
-def _send(producer: Producer, topic: str, number: int, record: OutgoingRecord) -> Delivery:
+def _send(producer: Producer, topic: str, number: int, record: InputRecord) -> Delivery:
     try:
         return producer.send(
             topic,

@@ -62,7 +62,7 @@ class PartitionView:
 
 
 @dataclass(slots=True)
-class Member:
+class PlaygroundConsumer:
     """A consumer in a thread of its own. It commits what it has read whenever it has read something."""
 
     name: str
@@ -173,7 +173,7 @@ class Playground:
 
     def __init__(self, directory: Path, *, brokers: int = 3) -> None:
         self.fleet = Fleet.plan(brokers, directory, settings=_SETTINGS)
-        self.members: list[Member] = []
+        self.members: list[PlaygroundConsumer] = []
         self.load: Load | None = None
         self.acknowledged: dict[str, dict[bytes, tuple[int, int]]] = {}
         """By topic: what was acknowledged of what we sent, and where it is."""
@@ -274,16 +274,16 @@ class Playground:
 
     # -- groups
 
-    def add_consumer(self, group: str, topic: str) -> Member:
+    def add_consumer(self, group: str, topic: str) -> PlaygroundConsumer:
         number = 1 + max(
             (int(one.name.rpartition("-")[2]) for one in self.members if one.group == group), default=0
         )
-        member = Member(f"{group}-{number}", group, topic, self.fleet.bootstrap)
+        member = PlaygroundConsumer(f"{group}-{number}", group, topic, self.fleet.bootstrap)
         self.members.append(member)
         member.start()
         return member
 
-    def remove_consumer(self, group: str) -> Member:
+    def remove_consumer(self, group: str) -> PlaygroundConsumer:
         """The one that came last, among those that have something to do if there are any."""
         ours = [one for one in self.members if one.group == group]
         if not ours:
@@ -293,7 +293,7 @@ class Playground:
         self.members.remove(member)
         return member
 
-    def remove_all(self, group: str) -> list[Member]:
+    def remove_all(self, group: str) -> list[PlaygroundConsumer]:
         gone = [one for one in self.members if one.group == group]
         for member in gone:
             member.stop()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from odradek.cli.sandbox.playground import Member, Playground
+from odradek.cli.sandbox.playground import Playground, PlaygroundConsumer
 from odradek.client import Consumer, Producer
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 
@@ -23,7 +23,7 @@ _LOAD_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StoryText:
     """Something to read; `key` finds its words."""
 
     key: str
@@ -39,12 +39,12 @@ class Claim:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-Step = Said | Claim
+Step = StoryText | Claim
 Lesson = Callable[[Playground], Iterator[Step]]
 
 
 def partitions_and_parallelism(playground: Playground) -> Iterator[Step]:
-    yield Said("partitions.intro")
+    yield StoryText("partitions.intro")
     playground.put_right(TOPIC)
     playground.ensure(TOPIC, 3, min_insync_replicas="2")
     views = playground.partitions(TOPIC)
@@ -68,7 +68,7 @@ def partitions_and_parallelism(playground: Playground) -> Iterator[Step]:
 
 
 def groups(playground: Playground) -> Iterator[Step]:
-    yield Said("groups.intro")
+    yield StoryText("groups.intro")
     _prepare(playground)
     expected = playground.lag(GROUP, TOPIC) + 100
     playground.add_consumer(GROUP, TOPIC)
@@ -93,7 +93,7 @@ def groups(playground: Playground) -> Iterator[Step]:
 
 
 def offsets_and_replay(playground: Playground) -> Iterator[Step]:
-    yield Said("offsets.intro")
+    yield StoryText("offsets.intro")
     _prepare(playground)
     _catch_up(playground)
     playground.produce(TOPIC, 100)
@@ -120,7 +120,7 @@ def offsets_and_replay(playground: Playground) -> Iterator[Step]:
 
 
 def replication_and_failure(playground: Playground) -> Iterator[Step]:
-    yield Said("replication.intro")
+    yield StoryText("replication.intro")
     _prepare(playground)
     view = playground.partitions(TOPIC)[0]
     yield Claim("replication.copies", sorted(view.isr) == [1, 2, 3], {"isr": sorted(view.isr)})
@@ -129,7 +129,7 @@ def replication_and_failure(playground: Playground) -> Iterator[Step]:
     victim = view.leader
     began = time.monotonic()
     playground.broker(victim).kill()
-    yield Said("replication.killed", {"broker": victim})
+    yield StoryText("replication.killed", {"broker": victim})
     leader = playground.until("another broker leads", lambda: _leader_other_than(playground, victim))
     seconds = time.monotonic() - began
     yield Claim(
@@ -144,7 +144,7 @@ def replication_and_failure(playground: Playground) -> Iterator[Step]:
     yield Claim("replication.revived", full, {"broker": victim})
     paused = playground.controller()
     playground.broker(paused).pause()
-    yield Said("replication.paused", {"broker": paused})
+    yield StoryText("replication.paused", {"broker": paused})
     controller = playground.until(
         "another broker is the controller", lambda: _controller_other_than(playground, paused)
     )
@@ -164,7 +164,7 @@ def replication_and_failure(playground: Playground) -> Iterator[Step]:
 
 
 def delivery_guarantees(playground: Playground) -> Iterator[Step]:
-    yield Said("delivery.intro")
+    yield StoryText("delivery.intro")
     _prepare(playground)
     victims = [one for one in (1, 2, 3) if one != playground.controller()]
     for victim in victims:
@@ -182,7 +182,7 @@ def delivery_guarantees(playground: Playground) -> Iterator[Step]:
         playground.revive(victim)
     playground.until("all replicas are in sync again", lambda: _all_in_sync(playground))
     playground.produce(TOPIC, 1)
-    yield Said("delivery.revived")
+    yield StoryText("delivery.revived")
     yield from _at_least_once(playground)
     yield from _exactly_once(playground)
 
@@ -260,7 +260,7 @@ def _settled(playground: Playground, members: int) -> list[int]:
     return playground.until(f"{members} consumers have shared the partitions", look, seconds=60)
 
 
-def _read_by(members: list[Member]) -> int:
+def _read_by(members: list[PlaygroundConsumer]) -> int:
     return sum(len(member.seen) for member in members)
 
 

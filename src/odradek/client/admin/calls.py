@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from odradek.client.admin.types import ConfigResource, ResourceType
 from odradek.client.errors import PartialFailureError, TimedOutError
 from odradek.client.groups.coordinator import Coordinator
-from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster import ClusterClient
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, TopicPartition
 from odradek.protocol import Message
@@ -21,14 +21,14 @@ Grouped = dict[int, dict[Any, Any]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class CallOutcome:
     """What one answer says of each item."""
 
     results: dict[Any, Any]
     errors: dict[Any, KafkaError]  # stored-error: each is raised, or given to the caller, once
 
     @classmethod
-    def none(cls) -> Outcome:
+    def none(cls) -> CallOutcome:
         return cls(results={}, errors={})
 
     def note(self, item: Any, error_code: int, message: str | None, result: Any = None) -> None:
@@ -48,13 +48,13 @@ class Exchange:
 
     request: Message
     answer: type[Message]
-    read: Callable[[Any], Outcome]
+    read: Callable[[Any], CallOutcome]
 
     def whole(self, item: Any) -> Exchange:
         """The same, for a call about one item: its result is everything that the answer says."""
 
-        def read(told: Any) -> Outcome:
-            return Outcome(results={item: self.read(told)}, errors={})
+        def read(told: Any) -> CallOutcome:
+            return CallOutcome(results={item: self.read(told)}, errors={})
 
         return Exchange(request=self.request, answer=self.answer, read=read)
 
@@ -66,7 +66,7 @@ class AlreadyDone:
     code: ErrorCode
     result: Callable[[Any], Any]
 
-    def settle(self, outcome: Outcome, in_doubt: Items) -> None:
+    def settle(self, outcome: CallOutcome, in_doubt: Items) -> None:
         """Errors of items whose earlier request was not answered become results."""
         for item in in_doubt:
             error = outcome.errors.get(item)
@@ -80,7 +80,7 @@ class Failures:
     """The errors of one call, by item."""
 
     what: str
-    errors: Mapping[Any, KafkaError]  # stored-error: as in `Outcome`
+    errors: Mapping[Any, KafkaError]  # stored-error: as in `CallOutcome`
 
     def raise_or(self, results: dict[Any, R]) -> dict[Any, R]:
         """The results if nothing failed. An error that is all there is to tell is raised as it is."""
@@ -95,17 +95,17 @@ class Failures:
 class AdminCalls:
     """One admin client's."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster: Final = cluster
 
-    async def one(self, what: str, timeout_s: float, exchange: Exchange) -> Outcome:
+    async def one(self, what: str, timeout_s: float, exchange: Exchange) -> CallOutcome:
         """Ask any broker, until it answers; what it says of single items is left to the caller."""
 
-        async def attempt(left_s: float) -> Outcome:
+        async def attempt(left_s: float) -> CallOutcome:
             told = await self._cluster.ask(NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s)
             return exchange.read(told)
 
-        outcome: Outcome = await self._cluster.retrying(what, timeout_s, attempt)
+        outcome: CallOutcome = await self._cluster.retrying(what, timeout_s, attempt)
         return outcome
 
     async def each(
@@ -123,7 +123,7 @@ class AdminCalls:
         `ask_broker` in place of `ask` is told which broker it is. An earlier attempt may have been carried out although its
         answer was lost; `already` says which error then means that it was.
         """
-        done = Outcome.none()
+        done = CallOutcome.none()
         open_errors: dict[Any, KafkaError] = {}
         unanswered: dict[Any, None] = {}
 

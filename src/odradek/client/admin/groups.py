@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from odradek.client.admin.calls import Exchange, Outcome
+from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.client.admin.group_descriptions import (
     CLASSIC,
     CONSUMER,
@@ -32,8 +32,8 @@ from odradek.protocol.messages.groups.offset_delete import (
 def list_groups(broker: int, states: Sequence[str], types: Sequence[str]) -> Exchange:
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
 
-    def read(told: ListGroupsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: ListGroupsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         found = [
             GroupListing(
                 group_id=each.group_id,
@@ -52,8 +52,8 @@ def list_groups(broker: int, states: Sequence[str], types: Sequence[str]) -> Exc
 def describe_classic(groups: Iterable[str], coordinator: int) -> Exchange:
     """A group that does not exist is an error: brokers differ in how they say so."""
 
-    def read(told: classic.DescribeGroupsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: classic.DescribeGroupsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.groups:
             missing = each.group_state == DEAD and not each.members
             code = each.error_code or (ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE)
@@ -67,8 +67,8 @@ def describe_classic(groups: Iterable[str], coordinator: int) -> Exchange:
 def describe_consumer(groups: Iterable[str], coordinator: int) -> Exchange:
     """Groups of the new protocol; others are GROUP_ID_NOT_FOUND here."""
 
-    def read(told: consumer.ConsumerGroupDescribeResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: consumer.ConsumerGroupDescribeResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.groups:
             description = GroupDescription(
                 group_id=each.group_id,
@@ -88,8 +88,8 @@ def describe_consumer(groups: Iterable[str], coordinator: int) -> Exchange:
 
 
 def delete_groups(wanted: dict[str, Any], timeout_s: float) -> Exchange:
-    def read(told: DeleteGroupsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: DeleteGroupsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.results:
             outcome.note(each.group_id, each.error_code, _nicer(each.error_code))
         return outcome
@@ -101,11 +101,11 @@ def delete_groups(wanted: dict[str, Any], timeout_s: float) -> Exchange:
 def delete_offsets(group_id: str, partitions: Iterable[TopicPartition]) -> Exchange:
     """The outcome's items are partitions; an error of the whole answer is raised."""
 
-    def read(told: OffsetDeleteResponse) -> Outcome:
+    def read(told: OffsetDeleteResponse) -> CallOutcome:
         code = ErrorCode.of(told.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"group {group_id!r}: {_nicer(code) or code.meaning}")
-        outcome = Outcome.none()
+        outcome = CallOutcome.none()
         for topic in told.topics:
             for each in topic.partitions:
                 outcome.note(TopicPartition(topic.name, each.partition_index), each.error_code, None)

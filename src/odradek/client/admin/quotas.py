@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from odradek.client.admin.calls import Exchange, Outcome
+from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.client.admin.types import ConfigResource, ResourceType
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -66,10 +66,10 @@ def describe_quotas(entity: QuotaEntity) -> Exchange:
         strict=False,
     )
 
-    def read(told: DescribeClientQuotasResponse) -> Outcome:
+    def read(told: DescribeClientQuotasResponse) -> CallOutcome:
         if told.error_code:
             raise KafkaError(ErrorCode.of(told.error_code), told.error_message or str(entity))
-        outcome = Outcome.none()
+        outcome = CallOutcome.none()
         for entry in told.entries or ():
             named = {part.entity_type.replace("-", "_"): part.entity_name or "" for part in entry.entity}
             outcome.results[QuotaEntity(**named)] = {one.key: one.value for one in entry.values}
@@ -96,8 +96,8 @@ def alter_quotas(changes: QuotaChanges, validate_only: bool) -> Exchange:
         validate_only=validate_only,
     )
 
-    def read(told: AlterClientQuotasResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: AlterClientQuotasResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for entity, entry in zip(changes, told.entries, strict=True):
             outcome.note(entity, entry.error_code, entry.error_message)
         return outcome
@@ -108,7 +108,7 @@ def alter_quotas(changes: QuotaChanges, validate_only: bool) -> Exchange:
 def list_config_resources(kinds: list[ResourceType]) -> Exchange:
     request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in kinds])
 
-    def read(told: ListConfigResourcesResponse) -> Outcome:
+    def read(told: ListConfigResourcesResponse) -> CallOutcome:
         if told.error_code:
             code = ErrorCode.of(told.error_code)
             raise KafkaError(code, code.meaning)
@@ -118,7 +118,7 @@ def list_config_resources(kinds: list[ResourceType]) -> Exchange:
             for one in told.config_resources
             if one.resource_type in known
         ]
-        return Outcome(results=dict.fromkeys(found), errors={})
+        return CallOutcome(results=dict.fromkeys(found), errors={})
 
     return Exchange(request=request, answer=ListConfigResourcesResponse, read=read)
 
@@ -140,8 +140,8 @@ def move_replicas(wanted: Mapping[TopicPartition, str]) -> Exchange:
         ]
     )
 
-    def read(told: AlterReplicaLogDirsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: AlterReplicaLogDirsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for topic in told.results:
             for one in topic.partitions:
                 outcome.note(TopicPartition(topic.topic_name, one.partition_index), one.error_code, None)

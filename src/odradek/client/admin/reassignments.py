@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from odradek.client.admin.calls import Exchange, Outcome
+from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.topics.alter_partition_reassignments import (
@@ -40,9 +40,9 @@ def reassign(wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_s: f
         topics=[ReassignableTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
     )
 
-    def read(told: AlterPartitionReassignmentsResponse) -> Outcome:
+    def read(told: AlterPartitionReassignmentsResponse) -> CallOutcome:
         _check(told.error_code, told.error_message)
-        outcome = Outcome.none()
+        outcome = CallOutcome.none()
         for topic in told.responses:
             for each in topic.partitions:
                 outcome.note(
@@ -54,9 +54,9 @@ def reassign(wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_s: f
 
 
 def list_reassignments() -> Exchange:
-    def read(told: ListPartitionReassignmentsResponse) -> Outcome:
+    def read(told: ListPartitionReassignmentsResponse) -> CallOutcome:
         _check(told.error_code, told.error_message)
-        outcome = Outcome.none()
+        outcome = CallOutcome.none()
         for topic in told.topics:
             for each in topic.partitions:
                 outcome.results[TopicPartition(topic.name, each.partition_index)] = ReassignmentDescription(

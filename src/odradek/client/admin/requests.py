@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from odradek.client.admin.calls import Exchange, Outcome
+from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.client.admin.types import (
     Append,
     BrokerDescription,
@@ -23,7 +23,7 @@ from odradek.client.admin.types import (
     Subtract,
     TopicDescription,
 )
-from odradek.client.network.cluster_image import ClusterImage
+from odradek.client.network.metadata_snapshot import MetadataSnapshot
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.configs.describe_configs import (
@@ -90,8 +90,8 @@ def create_topics(wanted: dict[str, NewTopic], validate_only: bool, timeout_s: f
         validate_only=validate_only,
     )
 
-    def read(told: CreateTopicsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: CreateTopicsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.topics:
             outcome.note(each.name, each.error_code, each.error_message, _created(each))
         return outcome
@@ -130,8 +130,8 @@ def delete_topics(wanted: dict[str, None], timeout_s: float) -> Exchange:
         timeout_ms=_milliseconds(timeout_s),
     )
 
-    def read(told: DeleteTopicsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: DeleteTopicsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.responses:
             outcome.note(each.name, each.error_code, each.error_message)
         return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -148,8 +148,8 @@ def create_partitions(wanted: dict[str, int], validate_only: bool, timeout_s: fl
         validate_only=validate_only,
     )
 
-    def read(told: CreatePartitionsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: CreatePartitionsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.results:
             outcome.note(each.name, each.error_code, each.error_message)
         return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -163,8 +163,8 @@ def describe_topics(names: list[str] | None) -> Exchange:
         allow_auto_topic_creation=False,
     )
 
-    def read(told: MetadataResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: MetadataResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.topics:
             outcome.note(each.name, each.error_code, None, _topic(each))
         return outcome
@@ -200,8 +200,8 @@ def describe_configs(wanted: Iterable[ConfigResource], documentation: bool) -> E
         include_documentation=documentation,
     )
 
-    def read(told: DescribeConfigsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: DescribeConfigsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.results:
             entries = {config.name: _entry(config) for config in each.configs}
             resource = _resource(each.resource_type, each.resource_name)
@@ -239,8 +239,8 @@ def alter_configs(wanted: dict[ConfigResource, dict[str, ConfigChange]], validat
         validate_only=validate_only,
     )
 
-    def read(told: IncrementalAlterConfigsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: IncrementalAlterConfigsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.responses:
             outcome.note(
                 _resource(each.resource_type, each.resource_name), each.error_code, each.error_message
@@ -267,8 +267,8 @@ def delete_records(wanted: dict[TopicPartition, int], timeout_s: float) -> Excha
         topic.partitions.append(DeleteRecordsPartition(partition_index=tp.partition, offset=offset))
     request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=_milliseconds(timeout_s))
 
-    def read(told: DeleteRecordsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: DeleteRecordsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for topic in told.topics:
             for each in topic.partitions:
                 tp = TopicPartition(topic.name, each.partition_index)
@@ -281,8 +281,8 @@ def delete_records(wanted: dict[TopicPartition, int], timeout_s: float) -> Excha
 def describe_log_dirs(wanted: dict[int, None], timeout_s: float) -> Exchange:
     (broker,) = wanted
 
-    def read(told: DescribeLogDirsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: DescribeLogDirsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         outcome.note(broker, told.error_code, None, tuple(_log_dir(each) for each in told.results))
         return outcome
 
@@ -306,7 +306,7 @@ def _log_dir(told: DescribeLogDirsResult) -> LogDirDescription:
     )
 
 
-def cluster_of(image: ClusterImage) -> ClusterDescription:
+def cluster_of(image: MetadataSnapshot) -> ClusterDescription:
     """The cluster as Metadata tells it: every broker answers that, also those without DescribeCluster."""
     return ClusterDescription(
         cluster_id=image.cluster_id,
@@ -328,10 +328,10 @@ class _FinalError(KafkaError):
         return False
 
 
-def _final(outcome: Outcome, code: ErrorCode) -> Outcome:
+def _final(outcome: CallOutcome, code: ErrorCode) -> CallOutcome:
     """The controller knows for sure which topics exist: here this code is no reason to try again."""
     errors = {
         item: _FinalError(error.code, error.message) if error.code is code else error
         for item, error in outcome.errors.items()
     }
-    return Outcome(results=outcome.results, errors=errors)
+    return CallOutcome(results=outcome.results, errors=errors)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from odradek.client.admin.calls import AdminCalls, AlreadyDone, Failures
 from odradek.client.errors import ClientClosedError
-from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.settings import AdminSettings
 from odradek.client.transactions.prepared import TransactionClient
@@ -24,10 +24,10 @@ class AdminSession:
     """What is administered says which broker is asked; retries are those of `AdminCalls`. Lives on one event loop."""
 
     def __init__(self, settings: AdminSettings, clock: Clock | None, entropy: Entropy | None) -> None:
-        self.cluster: Final = Cluster(settings, clock or SystemClock(), entropy or SystemEntropy())
+        self.cluster: Final = ClusterClient(settings, clock or SystemClock(), entropy or SystemEntropy())
         self.calls: Final = AdminCalls(self.cluster)
         self.transactions: Final = TransactionClient(self.cluster, settings.request_timeout_ms / 1000)
-        self._patience_s = settings.default_api_timeout_ms / 1000
+        self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._loop = OwnLoop("odradek-admin")
         self._closed = False
 
@@ -46,7 +46,7 @@ class AdminSession:
 
     def limit_s(self, timeout_s: float | None) -> float:
         """How long a call may take."""
-        return self._patience_s if timeout_s is None else timeout_s
+        return self._api_timeout_s if timeout_s is None else timeout_s
 
     async def each(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.client.admin.calls import Exchange, Outcome
+from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.client.admin.transaction_descriptions import (
     FeatureDescription,
     OpenTransaction,
@@ -66,8 +66,8 @@ def list_transactions(
         transactional_id_pattern=pattern,
     )
 
-    def read(told: ListTransactionsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: ListTransactionsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         found = [
             TransactionListing(
                 transactional_id=each.transactional_id,
@@ -84,8 +84,8 @@ def list_transactions(
 
 
 def describe_transactions(ids: Iterable[str], coordinator: int) -> Exchange:
-    def read(told: DescribeTransactionsResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: DescribeTransactionsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for each in told.transaction_states:
             description = TransactionDescription(
                 transactional_id=each.transactional_id,
@@ -109,8 +109,8 @@ def describe_transactions(ids: Iterable[str], coordinator: int) -> Exchange:
 
 
 def describe_producers(wanted: Iterable[TopicPartition], timeout_s: float) -> Exchange:
-    def read(told: DescribeProducersResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: DescribeProducersResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for topic in told.topics:
             for each in topic.partitions:
                 producers = tuple(
@@ -153,8 +153,8 @@ def abort_transactions(wanted: Mapping[TopicPartition, OpenTransaction], timeout
         ]
     )
 
-    def read(told: WriteTxnMarkersResponse) -> Outcome:
-        outcome = Outcome.none()
+    def read(told: WriteTxnMarkersResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
         for marker in told.markers:
             for topic in marker.topics:
                 for each in topic.partitions:
@@ -174,9 +174,9 @@ def elect_leaders(wanted: Iterable[TopicPartition], unclean: bool, timeout_s: fl
         timeout_ms=max(1, int(timeout_s * 1000)),
     )
 
-    def read(told: ElectLeadersResponse) -> Outcome:
+    def read(told: ElectLeadersResponse) -> CallOutcome:
         _check(told.error_code, None)
-        outcome = Outcome.none()
+        outcome = CallOutcome.none()
         for topic in told.replica_election_results:
             for each in topic.partition_result:
                 elected = each.error_code != ErrorCode.ELECTION_NOT_NEEDED
@@ -192,10 +192,10 @@ def elect_leaders(wanted: Iterable[TopicPartition], unclean: bool, timeout_s: fl
 
 
 def describe_features() -> Exchange:
-    def read(told: ApiVersionsResponse) -> Outcome:
+    def read(told: ApiVersionsResponse) -> CallOutcome:
         _check(told.error_code, None)
         levels = {each.name: each.max_version_level for each in told.finalized_features}
-        outcome = Outcome.none()
+        outcome = CallOutcome.none()
         for each in told.supported_features:
             outcome.results[each.name] = FeatureDescription(
                 name=each.name,
@@ -225,9 +225,9 @@ def update_features(
         validate_only=validate_only,
     )
 
-    def read(told: UpdateFeaturesResponse) -> Outcome:
+    def read(told: UpdateFeaturesResponse) -> CallOutcome:
         _check(told.error_code, told.error_message)
-        outcome = Outcome.none()
+        outcome = CallOutcome.none()
         for each in told.results:
             outcome.note(each.feature, each.error_code, each.error_message)
         return outcome

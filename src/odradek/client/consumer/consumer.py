@@ -12,12 +12,12 @@ from typing import Any, Self, Unpack
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.client.consumer.core import ConsumerCore, Deserializer, Event, Kept
+from odradek.client.consumer.core import BufferedRecords, ConsumerCore, Deserializer, Event
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
 from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
 from odradek.client.consumer.waiting import ThreadWaiting
 from odradek.client.errors import ClientClosedError
-from odradek.client.groups.participation import Step
+from odradek.client.groups.participation import HandoverStep
 from odradek.client.groups.values import (
     CommittedOffsets,
     GroupMetadata,
@@ -149,7 +149,7 @@ class Consumer:
 
     def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """The offset of the next record to be returned; waits for it where it must be asked for first."""
-        limit_s = self._core.patience_s if timeout_s is None else timeout_s
+        limit_s = self._core.api_timeout_s if timeout_s is None else timeout_s
         position = self._waiting.until(lambda: self._core.known_position(partition), limit_s)
         if position is None:
             raise self._core.no_position(partition, limit_s)
@@ -170,7 +170,7 @@ class Consumer:
         """
         limit = max_records or self._core.settings.max_poll_records
         found = self._next(timeout_s)
-        if found is Kept.RECORDS:
+        if found is BufferedRecords.RECORDS:
             return self._core.take_kept(limit)
         return self._core.take(found, limit) if isinstance(found, FetchedChunk) else []
 
@@ -251,7 +251,7 @@ class Consumer:
 
     def partitions_for(self, topic: str, timeout_s: float | None = None) -> tuple[int, ...]:
         """The partitions of a topic, in order."""
-        limit_s = self._core.patience_s if timeout_s is None else timeout_s
+        limit_s = self._core.api_timeout_s if timeout_s is None else timeout_s
         image = self._loop.call(self._core.cluster.metadata.topic(topic, limit_s))
         return tuple(range(len(image.partitions)))
 
@@ -294,7 +294,7 @@ class Consumer:
         group = self._core.need_group()
         problem: Exception | None = None
         for step, partitions in group.steps(handover):
-            if step is Step.COMMIT:
+            if step is HandoverStep.COMMIT:
                 self._loop.call(group.commit_before_giving_up(partitions))
                 continue
             try:

@@ -16,7 +16,7 @@ from odradek.client.consumer.subscription_state import Assignment
 from odradek.client.errors import TimedOutError
 from odradek.client.groups.participation import Participation, no_group
 from odradek.client.groups.values import Handover, RebalanceListener, Subscription
-from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
@@ -36,13 +36,13 @@ else:
 Deserializer = Callable[[bytes | None], Any]
 
 
-class Kept(Enum):
+class BufferedRecords(Enum):
     """There are records that were taken, and not yet given to the user, who iterates."""
 
     RECORDS = auto()
 
 
-Event = FetchedChunk | Handover | Kept
+Event = FetchedChunk | Handover | BufferedRecords
 """What `poll` finds to do next."""
 
 
@@ -69,7 +69,7 @@ class ConsumerCore:
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         entropy = entropy or SystemEntropy()
-        self.cluster: Final = Cluster(
+        self.cluster: Final = ClusterClient(
             settings, self.clock, entropy, auto_create=settings.allow_auto_create_topics
         )
         self.assignment: Final = Assignment(settings)
@@ -78,7 +78,7 @@ class ConsumerCore:
         self.fetcher: Final = Fetcher(settings, self.cluster, self.assignment, find_committed)
         self.cluster.metadata.on_news = self._metadata_changed
         self._kept: deque[ConsumerRecord] = deque()
-        self.patience_s: Final = settings.default_api_timeout_ms / 1000
+        self.api_timeout_s: Final = settings.default_api_timeout_ms / 1000
         self._arrow_schema: Any = None
 
     def start(self) -> None:
@@ -226,7 +226,7 @@ class ConsumerCore:
             if handover is not None:
                 return handover
         if self._kept:
-            return Kept.RECORDS
+            return BufferedRecords.RECORDS
         return self._next_chunk()
 
     def _next_chunk(self) -> FetchedChunk | None:
@@ -347,7 +347,7 @@ class ConsumerCore:
             self.cluster,
             {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()},
             isolation=ISOLATION[self.settings.isolation_level],
-            timeout_s=self.patience_s if timeout_s is None else timeout_s,
+            timeout_s=self.api_timeout_s if timeout_s is None else timeout_s,
         )
         for error in answers.errors.values():
             raise error

@@ -38,7 +38,7 @@ class SessionRequest:
     forgotten: Mapping[TopicPartition, FetchWish]
 
 
-class FetchSession:
+class ClientFetchSession:
     """The session with one broker. Alternate `next` with one of `answered`, `refused` and `lost`."""
 
     __slots__ = ("_epoch", "_id", "_known")

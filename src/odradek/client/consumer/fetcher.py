@@ -14,11 +14,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from odradek.client.consumer.fetch_session import (
-    FetchSession,
+    ClientFetchSession,
     FetchWish,
     SessionRequest,
 )
-from odradek.client.consumer.offset_lookup import EpochEnd, ask_epoch_ends, ask_offsets
+from odradek.client.consumer.offset_lookup import LeaderEpochEnd, ask_epoch_ends, ask_offsets
 from odradek.client.consumer.subscription_state import (
     BY_DURATION,
     LATEST,
@@ -28,8 +28,8 @@ from odradek.client.consumer.subscription_state import (
 )
 from odradek.client.errors import ClientBrokenError
 from odradek.client.network.address import Address
-from odradek.client.network.cluster import Cluster
-from odradek.client.network.connection import Connection
+from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.connection import BrokerConnection
 from odradek.client.producer.error_handling import LEADER_MAY_HAVE_MOVED
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError
@@ -72,7 +72,7 @@ class Fetcher:
     def __init__(
         self,
         settings: ConsumerSettings,
-        cluster: Cluster,
+        cluster: ClusterClient,
         assignment: Assignment,
         find_committed: FindCommitted | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class Fetcher:
         self._assignment = assignment
         self._isolation = ISOLATION[settings.isolation_level]
         self._request_timeout_s = settings.request_timeout_ms / 1000
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, ClientFetchSession] = {}
         self._fetching: set[int] = set()
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -164,18 +164,20 @@ class Fetcher:
 
     # -- fetching
 
-    def _fetch(self, broker: int, connection: Connection, wishes: dict[TopicPartition, FetchWish]) -> None:
+    def _fetch(
+        self, broker: int, connection: BrokerConnection, wishes: dict[TopicPartition, FetchWish]
+    ) -> None:
         at_most = (
             _LAST_VERSION_WITH_NAMES if any(each.topic_id == ZERO_UUID for each in wishes.values()) else None
         )
-        session = self._sessions.setdefault(broker, FetchSession())
+        session = self._sessions.setdefault(broker, ClientFetchSession())
         try:
             version = connection.version_of(_FETCH, at_most=at_most)
         except KafkaError as error:
             self._assignment.fail(error)
             return
         if version <= _LAST_VERSION_WITHOUT_SESSIONS:
-            session = FetchSession()
+            session = ClientFetchSession()
         request = self._request(session.next(wishes))
         generations = self._assignment.generations(wishes)
         wait_s = self._request_timeout_s + self._settings.fetch_max_wait_ms / 1000
@@ -219,7 +221,7 @@ class Fetcher:
     def _fetched(
         self,
         broker: int,
-        session: FetchSession,
+        session: ClientFetchSession,
         wishes: dict[TopicPartition, FetchWish],
         generations: Generations,
         future: asyncio.Future[Any],
@@ -243,7 +245,7 @@ class Fetcher:
 
     def _read(
         self,
-        session: FetchSession,
+        session: ClientFetchSession,
         wishes: dict[TopicPartition, FetchWish],
         generations: Generations,
         response: FetchResponse,
@@ -367,7 +369,7 @@ class Fetcher:
         self, broker: int, epochs: dict[TopicPartition, int], generations: Generations
     ) -> None:
         """There is a newer leader: does its log still hold what was fetched from the last one (KIP-320)?"""
-        ends: dict[TopicPartition, EpochEnd] = {}
+        ends: dict[TopicPartition, LeaderEpochEnd] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         try:
             connection = await self._cluster.connection(broker)
@@ -386,7 +388,7 @@ class Fetcher:
                     self._validated(state, ends.get(tp))
         self.turn_soon()
 
-    def _validated(self, state: PartitionState, end: EpochEnd | None) -> None:
+    def _validated(self, state: PartitionState, end: LeaderEpochEnd | None) -> None:
         """*locked.* Go on, or go back to where the logs part."""
         state.busy = False
         known = self._cluster.image.partition(state.topic_partition)

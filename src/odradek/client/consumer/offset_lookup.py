@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.client.errors import TimedOutError
-from odradek.client.network.cluster import Cluster
-from odradek.client.network.cluster_image import missing_partition
+from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.metadata_snapshot import missing_partition
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from odradek.protocol.messages.data.list_offsets import (
@@ -46,7 +46,7 @@ class OffsetAnswers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEnd:
+class LeaderEpochEnd:
     """Where an epoch ends in a leader's log: the largest epoch up to the one asked for, and the offset behind it."""
 
     leader_epoch: int
@@ -54,7 +54,12 @@ class EpochEnd:
 
 
 async def ask_offsets(
-    cluster: Cluster, broker: int, wanted: Mapping[TopicPartition, int], *, isolation: int, timeout_s: float
+    cluster: ClusterClient,
+    broker: int,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    isolation: int,
+    timeout_s: float,
 ) -> OffsetAnswers:
     """One ListOffsets request to one broker. `wanted`: a timestamp, EARLIEST, LATEST or MAX_TIMESTAMP."""
     topics: dict[str, ListOffsetsTopic] = {}
@@ -92,7 +97,7 @@ async def ask_offsets(
 
 
 async def find_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int, timeout_s: float
+    cluster: ClusterClient, wanted: Mapping[TopicPartition, int], *, isolation: int, timeout_s: float
 ) -> OffsetAnswers:
     """Ask the leader of each partition, again where it is worth it; errors are what is left after `timeout_s`."""
     search = _OffsetSearch(cluster, isolation)
@@ -109,7 +114,7 @@ async def find_offsets(
 class _OffsetSearch:
     """The partitions still to be answered for, and what was answered."""
 
-    def __init__(self, cluster: Cluster, isolation: int) -> None:
+    def __init__(self, cluster: ClusterClient, isolation: int) -> None:
         self._cluster = cluster
         self._isolation = isolation
         self.open: dict[TopicPartition, int] = {}
@@ -171,8 +176,8 @@ class _OffsetSearch:
 
 
 async def ask_epoch_ends(
-    cluster: Cluster, broker: int, epochs: Mapping[TopicPartition, int], *, timeout_s: float
-) -> tuple[dict[TopicPartition, EpochEnd], dict[TopicPartition, KafkaError]]:
+    cluster: ClusterClient, broker: int, epochs: Mapping[TopicPartition, int], *, timeout_s: float
+) -> tuple[dict[TopicPartition, LeaderEpochEnd], dict[TopicPartition, KafkaError]]:
     """One OffsetForLeaderEpoch request to one broker: (answers, errors)."""
     topics: dict[str, OffsetForLeaderTopic] = {}
     for tp, epoch in epochs.items():
@@ -187,14 +192,14 @@ async def ask_epoch_ends(
         )
     request = OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
     told = await cluster.ask(broker, request, OffsetForLeaderEpochResponse, timeout_s=timeout_s)
-    ends: dict[TopicPartition, EpochEnd] = {}
+    ends: dict[TopicPartition, LeaderEpochEnd] = {}
     errors: dict[TopicPartition, KafkaError] = {}
     for topic_told in told.topics:
         for each in topic_told.partitions:
             tp = TopicPartition(topic_told.topic, each.partition)
             code = ErrorCode.of(each.error_code)
             if code is ErrorCode.NONE:
-                ends[tp] = EpochEnd(leader_epoch=each.leader_epoch, end_offset=each.end_offset)
+                ends[tp] = LeaderEpochEnd(leader_epoch=each.leader_epoch, end_offset=each.end_offset)
             else:
                 errors[tp] = KafkaError(code, f"{tp}: {code.meaning}")
     return ends, errors

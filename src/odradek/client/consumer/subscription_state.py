@@ -18,7 +18,7 @@ from typing import Final
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.fetch_session import FetchWish
-from odradek.client.network.cluster_image import ClusterImage, missing_partition
+from odradek.client.network.metadata_snapshot import MetadataSnapshot, missing_partition
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.model.ids import NO_EPOCH, TopicPartition
@@ -116,7 +116,7 @@ class Assignment:
         self._policy = BY_DURATION if by_duration else _RESET_BY_POLICY.get(settings.auto_offset_reset)
         self._partition_bytes_max = settings.max_partition_fetch_bytes
         self._buffer_bytes_max = settings.prefetch_max_bytes
-        self._patience_s = settings.default_api_timeout_ms / 1000
+        self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._check_crcs = settings.check_crcs
         self._read_committed = settings.isolation_level == "read_committed"
         self.lock: Final = threading.Lock()
@@ -219,7 +219,7 @@ class Assignment:
 
     # -- the loop's side
 
-    def plan(self, image: ClusterImage, now: float, problem: Exception | None = None) -> FetchPlan:
+    def plan(self, image: MetadataSnapshot, now: float, problem: Exception | None = None) -> FetchPlan:
         """What to ask now, of every partition that needs it. `problem`: why the image could not be refreshed."""
         plan = FetchPlan()
         with self.lock:
@@ -252,7 +252,7 @@ class Assignment:
         plan: FetchPlan,
         tp: TopicPartition,
         state: PartitionState,
-        image: ClusterImage,
+        image: MetadataSnapshot,
         now: float,
         room: bool,
         problem: Exception | None,
@@ -286,7 +286,7 @@ class Assignment:
             )
 
     def _note_missing(
-        self, state: PartitionState, image: ClusterImage, now: float, problem: Exception | None
+        self, state: PartitionState, image: MetadataSnapshot, now: float, problem: Exception | None
     ) -> None:
         """After default.api.timeout.ms `poll` says that the partition cannot be found, at once if that is hopeless."""
         if state.missing_since is None:
@@ -294,9 +294,9 @@ class Assignment:
         hopeless = isinstance(problem, OdradekError) and not (
             isinstance(problem, KafkaError) and problem.retriable
         )
-        if hopeless or now - state.missing_since >= self._patience_s:
+        if hopeless or now - state.missing_since >= self._api_timeout_s:
             state.missing_since = None
-            state.problem = problem or missing_partition(state.topic_partition, image, self._patience_s)
+            state.problem = problem or missing_partition(state.topic_partition, image, self._api_timeout_s)
             self.tell()
 
     def generations(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

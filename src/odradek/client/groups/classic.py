@@ -23,7 +23,7 @@ from odradek.client.groups.member import (
     PATIENCE_S,
     Ask,
     MemberSettings,
-    MemberState,
+    MembershipState,
     minus,
 )
 from odradek.client.groups.member_bytes import (
@@ -52,7 +52,7 @@ _NOT_A_MEMBER: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL
 _LATER: Final = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NETWORK_EXCEPTION}
 
 
-class Phase(Enum):
+class ClassicPhase(Enum):
     """See above."""
 
     OUT = auto()
@@ -68,16 +68,18 @@ class Phase(Enum):
     FAILED = auto()
 
 
-_ALIVE: Final = frozenset({Phase.LEADING, Phase.TAKING, Phase.STABLE, Phase.GIVING_UP})
+_ALIVE: Final = frozenset(
+    {ClassicPhase.LEADING, ClassicPhase.TAKING, ClassicPhase.STABLE, ClassicPhase.GIVING_UP}
+)
 """Phases in which heartbeats are due."""
 
 
-class ClassicMember(MemberState):
+class ClassicMember(MembershipState):
     """See above."""
 
     def __init__(self, settings: MemberSettings, backoff: Backoff) -> None:
         super().__init__(settings, backoff)
-        self.phase = Phase.OUT
+        self.phase = ClassicPhase.OUT
         self._cooperative = all(each.cooperative for each in settings.assignors)
         self._counts: Mapping[str, int] | None = None
         self._topics: tuple[str, ...] = ()
@@ -109,23 +111,27 @@ class ClassicMember(MemberState):
         self.subscription = subscription
         self._counts = None if subscription.pattern is not None else self._counts
         self._topics = subscription.topics
-        if self.phase in (Phase.OUT, Phase.STALLED):
+        if self.phase in (ClassicPhase.OUT, ClassicPhase.STALLED):
             self.polled_at = now
-            self.phase = Phase.TO_JOIN
+            self.phase = ClassicPhase.TO_JOIN
             self._not_before = now
         else:
             self._rejoin(now)
 
     def due(self, now: float) -> list[Ask]:
         asks: list[Ask] = []
-        if self.phase not in (Phase.OUT, Phase.STALLED, Phase.FAILED) and self._poll_overdue(now):
+        if self.phase not in (
+            ClassicPhase.OUT,
+            ClassicPhase.STALLED,
+            ClassicPhase.FAILED,
+        ) and self._poll_overdue(now):
             self._stall()
         if self._farewell is not None:
             asks.append(self._farewell)
             self._farewell = None
-        if self.phase is Phase.TO_JOIN and now >= self._not_before and self._knows_topics:
+        if self.phase is ClassicPhase.TO_JOIN and now >= self._not_before and self._knows_topics:
             asks.append(self._join())
-        elif self.phase is Phase.LEADING:
+        elif self.phase is ClassicPhase.LEADING:
             self._lead(asks)
         if self._may_beat and now >= self._beat_at:
             asks.append(self._beat(now))
@@ -133,11 +139,14 @@ class ClassicMember(MemberState):
 
     def next_deadline(self, now: float) -> float | None:
         times = []
-        if self.phase is Phase.TO_JOIN and self._knows_topics:
+        if self.phase is ClassicPhase.TO_JOIN and self._knows_topics:
             times.append(self._not_before)
         if self._may_beat:
             times.append(self._beat_at)
-        if self.phase not in (Phase.OUT, Phase.STALLED, Phase.FAILED) and not self.in_poll:
+        if (
+            self.phase not in (ClassicPhase.OUT, ClassicPhase.STALLED, ClassicPhase.FAILED)
+            and not self.in_poll
+        ):
             times.append(self._poll_deadline())
         return min(times, default=None)
 
@@ -150,9 +159,9 @@ class ClassicMember(MemberState):
             matching = _matching(self.subscription.pattern, counts)
             if matching != self._topics:
                 self._topics = matching
-                if self.phase is Phase.STABLE:
+                if self.phase is ClassicPhase.STABLE:
                     self._rejoin(now)
-        leads = self.phase is Phase.STABLE and self._led_counts is not None
+        leads = self.phase is ClassicPhase.STABLE and self._led_counts is not None
         if leads and self._known_counts(counts) != self._led_counts:
             self._rejoin(now)
 
@@ -163,14 +172,14 @@ class ClassicMember(MemberState):
         self.handover = None
         if handover.taken is None:
             self.owned = minus(self.owned, handover.revoked)
-            if self.phase is Phase.GIVING_UP:
+            if self.phase is ClassicPhase.GIVING_UP:
                 self._to_join(now)
             return
         self.owned = self._had = handover.taken
         self._had_generation = self.generation
-        if self.phase is not Phase.TAKING:
+        if self.phase is not ClassicPhase.TAKING:
             return
-        self.phase = Phase.STABLE
+        self.phase = ClassicPhase.STABLE
         if self._again or (self._cooperative and handover.revoked):
             self._again = False
             self._rejoin(now)
@@ -185,8 +194,8 @@ class ClassicMember(MemberState):
     @property
     def awaits_poll(self) -> bool:
         """Nothing happens before the user polls."""
-        stalled = self.phase is Phase.STALLED and self.handover is None
-        return stalled or (self.phase is Phase.FAILED and self.problem is None)
+        stalled = self.phase is ClassicPhase.STALLED and self.handover is None
+        return stalled or (self.phase is ClassicPhase.FAILED and self.problem is None)
 
     def poll_began(self, now: float) -> None:
         """The user polls, and errors were told: try again."""
@@ -198,7 +207,7 @@ class ClassicMember(MemberState):
         """The last request, unless a static member keeps its place; afterwards nothing is due."""
         member_id = self.member_id
         self._incarnation += 1
-        self.phase = Phase.OUT
+        self.phase = ClassicPhase.OUT
         self.generation = NO_GENERATION
         self.handover = None
         self.member_id, self.owned = "", ()
@@ -214,9 +223,9 @@ class ClassicMember(MemberState):
         if ask.incarnation != self._incarnation:
             return
         code = ErrorCode.of(told.error_code)
-        if ask.api == "JoinGroup" and self.phase is Phase.JOINING:
+        if ask.api == "JoinGroup" and self.phase is ClassicPhase.JOINING:
             self._joined(code, told, now)
-        elif ask.api == "SyncGroup" and self.phase is Phase.SYNCING:
+        elif ask.api == "SyncGroup" and self.phase is ClassicPhase.SYNCING:
             self._synced(code, told.assignment, now)
         elif ask.api == "Heartbeat":
             self._beaten(code, now)
@@ -239,7 +248,7 @@ class ClassicMember(MemberState):
     def _joined(self, code: ErrorCode, told: JoinGroupResponse, now: float) -> None:
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = told.member_id
-            self.phase = Phase.TO_JOIN
+            self.phase = ClassicPhase.TO_JOIN
             self._not_before = now
         elif code in _NOT_A_MEMBER:
             self._lose(now, forget_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
@@ -259,7 +268,7 @@ class ClassicMember(MemberState):
         self._led_counts = None
         self._members = {}
         self._skip_assignment = told.skip_assignment
-        self.phase = Phase.LEADING
+        self.phase = ClassicPhase.LEADING
         if told.leader == told.member_id:
             try:
                 self._members = {
@@ -286,16 +295,16 @@ class ClassicMember(MemberState):
             except KafkaError as error:
                 self._fail(error.code, error.message)
                 return
-            self.phase = Phase.TAKING
+            self.phase = ClassicPhase.TAKING
             self._hand_over(revoked=minus(self.owned, taken), taken=taken)
 
     def _beaten(self, code: ErrorCode, now: float) -> None:
         if self.phase not in _ALIVE:
             return
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            if self.phase is Phase.STABLE:
+            if self.phase is ClassicPhase.STABLE:
                 self._rejoin(now)
-            elif self.phase is Phase.TAKING:
+            elif self.phase is ClassicPhase.TAKING:
                 self._again = True
         elif code in _NOT_A_MEMBER:
             self._lose(now, forget_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
@@ -317,25 +326,25 @@ class ClassicMember(MemberState):
         return self.phase in _ALIVE and self.generation != NO_GENERATION and not self._beat_in_flight
 
     def _rejoin(self, now: float) -> None:
-        if self.phase is Phase.TAKING:
+        if self.phase is ClassicPhase.TAKING:
             self._again = True
-        elif self.phase is Phase.STABLE:
+        elif self.phase is ClassicPhase.STABLE:
             if self._cooperative or not self.owned:
                 self._to_join(now)
             else:
-                self.phase = Phase.GIVING_UP
+                self.phase = ClassicPhase.GIVING_UP
                 self._hand_over(revoked=self.owned)
-        elif self.phase in (Phase.JOINING, Phase.LEADING, Phase.SYNCING):
+        elif self.phase in (ClassicPhase.JOINING, ClassicPhase.LEADING, ClassicPhase.SYNCING):
             self._again = True
 
     def _to_join(self, now: float) -> None:
         self._incarnation += 1
-        self.phase = Phase.TO_JOIN
+        self.phase = ClassicPhase.TO_JOIN
         self._not_before = now
 
     def _again_later(self, now: float) -> None:
         self._incarnation += 1
-        self.phase = Phase.TO_JOIN
+        self.phase = ClassicPhase.TO_JOIN
         self._pause(now)
 
     def _lose(self, now: float, *, forget_id: bool) -> None:
@@ -345,7 +354,7 @@ class ClassicMember(MemberState):
             self.member_id = ""
         self._incarnation += 1
         if self.owned:
-            self.phase = Phase.GIVING_UP
+            self.phase = ClassicPhase.GIVING_UP
             self._hand_over(revoked=self.owned, lost=True)
         else:
             self.handover = None
@@ -359,15 +368,15 @@ class ClassicMember(MemberState):
         self.generation = NO_GENERATION
         self._incarnation += 1
         self.handover = None
-        self.phase = Phase.STALLED
+        self.phase = ClassicPhase.STALLED
         if self.owned:
-            self.phase = Phase.GIVING_UP
+            self.phase = ClassicPhase.GIVING_UP
             self._hand_over(revoked=self.owned, lost=True)
             self.polled_at = float("inf")  # counted anew from the next poll
 
     def _fail(self, code: ErrorCode, message: str | None = None) -> None:
         self._incarnation += 1
-        self.phase = Phase.FAILED
+        self.phase = ClassicPhase.FAILED
         self.generation = NO_GENERATION
         self.problem = self._explained(code, message)
         if self.owned:
@@ -384,7 +393,7 @@ class ClassicMember(MemberState):
     # -- requests
 
     def _join(self) -> Ask:
-        self.phase = Phase.JOINING
+        self.phase = ClassicPhase.JOINING
         self._again = False
         settings = self.settings
         protocols = [
@@ -432,7 +441,7 @@ class ClassicMember(MemberState):
                 SyncGroupRequestAssignment(member_id=member_id, assignment=write_assignment(partitions))
                 for member_id, partitions in self._assignor.assign(self._members, known).items()
             ]
-        self.phase = Phase.SYNCING
+        self.phase = ClassicPhase.SYNCING
         request = SyncGroupRequest(
             group_id=self.settings.group_id,
             generation_id=self.generation,

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from odradek.client.groups.member import COORDINATOR_MOVED
 from odradek.client.network.address import Address
-from odradek.client.network.cluster import Cluster
-from odradek.client.network.connection import Connection
-from odradek.client.network.connections import Links
+from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.connections import BrokerConnections
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
 from odradek.protocol import Message, api_by_name
@@ -34,7 +34,7 @@ Build = Callable[[int], Message]
 class Coordinator:
     """That of one key. Lives on one event loop."""
 
-    def __init__(self, cluster: Cluster, key: str, key_type: int) -> None:
+    def __init__(self, cluster: ClusterClient, key: str, key_type: int) -> None:
         self._cluster = cluster
         self._key = key
         self._key_type = key_type
@@ -50,7 +50,7 @@ class Coordinator:
         if code in COORDINATOR_MOVED:
             self.forget()
 
-    async def connection(self, links: Links | None = None) -> Connection:
+    async def connection(self, links: BrokerConnections | None = None) -> BrokerConnection:
         """A connection to it, among `links` or the cluster's usual ones. One attempt; KafkaError."""
         _, address = self._found_at or await self._find()
         try:
@@ -66,7 +66,7 @@ class Coordinator:
         *,
         timeout_s: float,
         at_most: int | None = None,
-        links: Links | None = None,
+        links: BrokerConnections | None = None,
     ) -> Any:
         """One request, one answer, no retry. What the answer says of the coordinator is for `note`."""
         connection = await self.connection(links)

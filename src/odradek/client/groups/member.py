@@ -51,7 +51,7 @@ class Ask:
     """Answers to requests of an earlier one are of no use."""
 
 
-class Member(Protocol):
+class MemberCore(Protocol):
     """A core, as its service sees it."""
 
     handover: Handover | None
@@ -82,7 +82,7 @@ class Member(Protocol):
     def leave(self) -> Ask | None: ...
 
 
-class MemberState:
+class MembershipState:
     """The part that both protocols share."""
 
     def __init__(self, settings: MemberSettings, backoff: Backoff) -> None:

@@ -1,4 +1,4 @@
-"""Runs a member's core (`member.Member`) on the event loop: sends what is due, tells it what came of that, and shows the
+"""Runs a member's core (`member.MemberCore`) on the event loop: sends what is due, tells it what came of that, and shows the
 user's side what it has to do (`handover`).
 
 Requests of the group go on connections of their own: JoinGroup is answered when the whole group has joined, and answers
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from odradek.client.errors import ClientBrokenError, explain
 from odradek.client.groups.coordinator import Coordinator
-from odradek.client.groups.member import Ask, Member
+from odradek.client.groups.member import Ask, MemberCore
 from odradek.client.groups.values import Subscription
-from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster import ClusterClient
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.telemetry import events
 
@@ -24,11 +24,16 @@ _log = events.get("client")
 _MISSING_TOPIC_PAUSE_S: Final = 1.0
 
 
-class Membership:
+class GroupMembership:
     """One consumer's. Everything happens on the loop, but that others may read attributes."""
 
     def __init__(
-        self, member: Member, cluster: Cluster, coordinator: Coordinator, *, on_change: Callable[[], None]
+        self,
+        member: MemberCore,
+        cluster: ClusterClient,
+        coordinator: Coordinator,
+        *,
+        on_change: Callable[[], None],
     ) -> None:
         self.member: Final = member
         self._cluster = cluster
@@ -59,10 +64,10 @@ class Membership:
         if not self._active:
             return
         self._active = False
-        farewell = self.member.leave()
+        shutdown = self.member.leave()
         self._cluster.metadata.want_all(False)
-        if farewell is not None:
-            await self._say_farewell(farewell, timeout_s)
+        if shutdown is not None:
+            await self._say_farewell(shutdown, timeout_s)
 
     async def stop(self) -> None:
         self._active = False

@@ -23,7 +23,7 @@ from odradek.client.groups.values import (
     GroupMetadata,
     OffsetAndMetadata,
 )
-from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster import ClusterClient
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 
@@ -57,7 +57,7 @@ class OffsetStore:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         coordinator: Coordinator,
         *,
         who: WhoCommits,

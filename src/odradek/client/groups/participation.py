@@ -18,8 +18,8 @@ from odradek.client.errors import explain
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.groups.classic import ClassicMember
 from odradek.client.groups.coordinator import GROUP, Coordinator
-from odradek.client.groups.member import Member, MemberSettings
-from odradek.client.groups.membership import Membership
+from odradek.client.groups.member import MemberCore, MemberSettings
+from odradek.client.groups.membership import GroupMembership
 from odradek.client.groups.offset_store import OffsetStore
 from odradek.client.groups.reconciling import ReconcilingMember
 from odradek.client.groups.values import (
@@ -33,7 +33,7 @@ from odradek.client.groups.values import (
     as_committable,
 )
 from odradek.client.network.backoff import Backoff
-from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
@@ -42,12 +42,12 @@ from odradek.telemetry import events
 
 _log = events.get("client")
 
-FAREWELL_S: Final = 5.0
+SHUTDOWN_S: Final = 5.0
 """How long `close` tries to tell the group."""
 _LISTENER = RebalanceListener()
 
 
-class Step(Enum):
+class HandoverStep(Enum):
     """What the user's side does in a handover, in this order."""
 
     COMMIT = auto()
@@ -62,7 +62,7 @@ class Participation:
     def __init__(
         self,
         settings: ConsumerSettings,
-        cluster: Cluster,
+        cluster: ClusterClient,
         assignment: Assignment,
         *,
         clock: Clock,
@@ -77,15 +77,17 @@ class Participation:
         self._positions = positions
         self._give_up = give_up
         self._wake = wake
-        self.member: Final[Member] = _make_member(settings, entropy)
+        self.member: Final[MemberCore] = _make_member(settings, entropy)
         self.coordinator: Final = Coordinator(cluster, settings.group_id, GROUP)
-        self.membership: Final = Membership(self.member, cluster, self.coordinator, on_change=self._changed)
+        self.membership: Final = GroupMembership(
+            self.member, cluster, self.coordinator, on_change=self._changed
+        )
         self.store: Final = OffsetStore(
             cluster, self.coordinator, who=lambda: self.member.metadata, fenced=self._fenced
         )
         self.listener: RebalanceListener = _LISTENER
         self.subscribed = False
-        self._patience_s = settings.default_api_timeout_ms / 1000
+        self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._auto_commit_s = settings.auto_commit_interval_ms / 1000 if settings.enable_auto_commit else None
         self._commit_at = clock.monotonic() + (self._auto_commit_s or 0.0)
         self._auto_committed: dict[TopicPartition, int] = {}
@@ -138,15 +140,15 @@ class Participation:
         self._commit_at = now + self._auto_commit_s
         return self._uncommitted()
 
-    def steps(self, handover: Handover) -> Iterator[tuple[Step, Partitions]]:
+    def steps(self, handover: Handover) -> Iterator[tuple[HandoverStep, Partitions]]:
         """What is left to do for a handover; between the steps, this changes what is assigned."""
         self._done_number = handover.number
         before = tuple(self._assignment.states)
         revoked = tuple(tp for tp in handover.revoked if tp in self._assignment.states)
         if revoked and not handover.lost:
-            yield Step.COMMIT, revoked
+            yield HandoverStep.COMMIT, revoked
         if revoked:
-            yield Step.LOST if handover.lost else Step.REVOKED, revoked
+            yield HandoverStep.LOST if handover.lost else HandoverStep.REVOKED, revoked
             self._give_up(revoked)
             for tp in revoked:
                 self._auto_committed.pop(tp, None)
@@ -155,13 +157,13 @@ class Participation:
             added = handover.added(before)
             self._assignment.assign(handover.taken, committed=True)
             self._wake()  # so that the listener may ask for positions
-            yield Step.ASSIGNED, added
+            yield HandoverStep.ASSIGNED, added
 
-    def tell_listener(self, step: Step, partitions: Partitions) -> Awaitable[None] | None:
+    def tell_listener(self, step: HandoverStep, partitions: Partitions) -> Awaitable[None] | None:
         """Call what the user wants to have called."""
-        if step is Step.REVOKED:
+        if step is HandoverStep.REVOKED:
             return self.listener.partitions_revoked(partitions)
-        if step is Step.LOST:
+        if step is HandoverStep.LOST:
             return self.listener.partitions_lost(partitions)
         return self.listener.partitions_assigned(partitions)
 
@@ -176,7 +178,7 @@ class Participation:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What was given (by default: all that was returned), acknowledged by the group's coordinator."""
         wanted = as_committable(offsets) if offsets is not None else as_committable(self._positions())
-        limit_s = self._patience_s if timeout_s is None else timeout_s
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         await self.store.commit(wanted, limit_s, still_owned=self._still_owned if self.subscribed else None)
         return wanted
 
@@ -224,7 +226,7 @@ class Participation:
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> CommittedOffsets:
         wanted = [TopicPartition(*tp) for tp in partitions]
-        limit_s = self._patience_s if timeout_s is None else timeout_s
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         found = await self.store.fetch(wanted, limit_s, require_stable=self._stable)
         return {tp: found.get(tp) for tp in wanted}
 
@@ -237,13 +239,13 @@ class Participation:
     async def leave(self, *, commit: bool) -> None:
         """Commit if that is automatic and asked for, and leave the group. Errors are logged: it is over anyhow."""
         if commit and self._auto_commit_s is not None and self._assignment.failure is None:
-            await self.commit_quietly(self._uncommitted(), FAREWELL_S)
+            await self.commit_quietly(self._uncommitted(), SHUTDOWN_S)
         try:
-            async with asyncio.timeout(FAREWELL_S):
+            async with asyncio.timeout(SHUTDOWN_S):
                 await asyncio.gather(*self._tasks, return_exceptions=True)
         except TimeoutError:
             _log.info("commits_not_awaited", group=self._settings.group_id)
-        await self.membership.leave(FAREWELL_S)
+        await self.membership.leave(SHUTDOWN_S)
 
     async def stop(self) -> None:
         """No more of anything."""
@@ -276,7 +278,7 @@ def no_group() -> KafkaError:
     return KafkaError(ErrorCode.INVALID_GROUP_ID, "this needs a group: set group_id")
 
 
-def _make_member(settings: ConsumerSettings, entropy: Entropy) -> Member:
+def _make_member(settings: ConsumerSettings, entropy: Entropy) -> MemberCore:
     own = MemberSettings(
         group_id=settings.group_id,
         group_instance_id=settings.group_instance_id or None,

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.client.groups.member import COORDINATOR_MOVED, Ask, MemberSettings, MemberState, minus
+from odradek.client.groups.member import COORDINATOR_MOVED, Ask, MemberSettings, MembershipState, minus
 from odradek.client.groups.values import NO_GENERATION, Partitions, Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER
 _LATER: Final = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
-class Phase(Enum):
+class ConsumerPhase(Enum):
     """`IN` from the first heartbeat on."""
 
     OUT = auto()
@@ -55,12 +55,12 @@ class _Told:
     owned: Partitions
 
 
-class ReconcilingMember(MemberState):
+class ReconcilingMember(MembershipState):
     """See above. `member_id` is the member's own choice."""
 
     def __init__(self, settings: MemberSettings, backoff: Backoff, *, member_id: str) -> None:
         super().__init__(settings, backoff)
-        self.phase = Phase.OUT
+        self.phase = ConsumerPhase.OUT
         self.member_id = member_id
         self._epoch = JOIN_EPOCH
         self._interval_s = settings.heartbeat_interval_s
@@ -86,25 +86,29 @@ class ReconcilingMember(MemberState):
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
         self.subscription = subscription
-        if self.phase in (Phase.OUT, Phase.STALLED):
+        if self.phase in (ConsumerPhase.OUT, ConsumerPhase.STALLED):
             self.polled_at = now
             self._join(now)
         self._beat_at = min(self._beat_at, now)
 
     def due(self, now: float) -> list[Ask]:
-        if self.phase is Phase.IN and self._poll_overdue(now):
+        if self.phase is ConsumerPhase.IN and self._poll_overdue(now):
             self._stall()
         asks = [self._farewell] if self._farewell is not None else []
         self._farewell = None
-        if self.phase is Phase.IN and not self._in_flight and now >= max(self._beat_at, self._not_before):
+        if (
+            self.phase is ConsumerPhase.IN
+            and not self._in_flight
+            and now >= max(self._beat_at, self._not_before)
+        ):
             asks.append(self._beat(now))
         return asks
 
     def next_deadline(self, now: float) -> float | None:
         times = []
-        if self.phase is Phase.IN and not self._in_flight:
+        if self.phase is ConsumerPhase.IN and not self._in_flight:
             times.append(max(self._beat_at, self._not_before))
-        if self.phase is Phase.IN and not self.in_poll:
+        if self.phase is ConsumerPhase.IN and not self.in_poll:
             times.append(self._poll_deadline())
         return min(times, default=None)
 
@@ -124,21 +128,21 @@ class ReconcilingMember(MemberState):
             self._reconcile()
         else:
             self.owned = minus(self.owned, handover.revoked)
-            if self.phase is Phase.FENCED:
+            if self.phase is ConsumerPhase.FENCED:
                 self._join(now)
 
     def fenced(self, code: ErrorCode, now: float) -> None:
         """A commit was refused in a way that says that the group has gone on without us."""
         if code is ErrorCode.STALE_MEMBER_EPOCH:
             self._beat_at = min(self._beat_at, now)
-        elif code in _FENCED and self.phase is Phase.IN:
+        elif code in _FENCED and self.phase is ConsumerPhase.IN:
             self._lose(now)
 
     @property
     def awaits_poll(self) -> bool:
         """Nothing happens before the user polls."""
-        stalled = self.phase is Phase.STALLED and self.handover is None
-        return stalled or (self.phase is Phase.FAILED and self.problem is None)
+        stalled = self.phase is ConsumerPhase.STALLED and self.handover is None
+        return stalled or (self.phase is ConsumerPhase.FAILED and self.problem is None)
 
     def poll_began(self, now: float) -> None:
         """The user polls, and errors were told: try again."""
@@ -148,9 +152,9 @@ class ReconcilingMember(MemberState):
 
     def leave(self) -> Ask | None:
         """The last request; a static member only says that it is away for a while."""
-        was_in = self.phase is Phase.IN and self.generation != NO_GENERATION
+        was_in = self.phase is ConsumerPhase.IN and self.generation != NO_GENERATION
         self._incarnation += 1
-        self.phase = Phase.OUT
+        self.phase = ConsumerPhase.OUT
         self.generation = NO_GENERATION
         self.handover = None
         self.owned = ()
@@ -159,7 +163,7 @@ class ReconcilingMember(MemberState):
     # -- answers
 
     def answered(self, ask: Ask, told: ConsumerGroupHeartbeatResponse, now: float) -> None:
-        if ask.incarnation != self._incarnation or self.phase is not Phase.IN:
+        if ask.incarnation != self._incarnation or self.phase is not ConsumerPhase.IN:
             return
         self._in_flight = False
         code = ErrorCode.of(told.error_code)
@@ -175,7 +179,7 @@ class ReconcilingMember(MemberState):
 
     def failed(self, ask: Ask, error: KafkaError, now: float) -> None:
         """There was no answer, or no way to ask: say everything again."""
-        if ask.incarnation != self._incarnation or self.phase is not Phase.IN:
+        if ask.incarnation != self._incarnation or self.phase is not ConsumerPhase.IN:
             return
         self._in_flight = False
         self._told = None
@@ -206,7 +210,12 @@ class ReconcilingMember(MemberState):
 
     def _reconcile(self) -> None:
         """Ask the user's side for what parts us from the target, one step at a time."""
-        if self.phase is not Phase.IN or self.handover is not None or self._target is None or self.unnamed:
+        if (
+            self.phase is not ConsumerPhase.IN
+            or self.handover is not None
+            or self._target is None
+            or self.unnamed
+        ):
             return
         target = tuple(
             TopicPartition(self._names[topic_id], number)
@@ -219,7 +228,7 @@ class ReconcilingMember(MemberState):
     def _join(self, now: float) -> None:
         self._incarnation += 1
         self._in_flight = False
-        self.phase = Phase.IN
+        self.phase = ConsumerPhase.IN
         self._epoch = JOIN_EPOCH
         self.generation = NO_GENERATION
         self._target = None
@@ -231,7 +240,7 @@ class ReconcilingMember(MemberState):
         self._incarnation += 1
         self._in_flight = False
         if self.owned:
-            self.phase = Phase.FENCED
+            self.phase = ConsumerPhase.FENCED
             self._hand_over(revoked=self.owned, lost=True)
         else:
             self.handover = None
@@ -245,15 +254,15 @@ class ReconcilingMember(MemberState):
         self._incarnation += 1
         self._in_flight = False
         self.handover = None
-        self.phase = Phase.STALLED
+        self.phase = ConsumerPhase.STALLED
         if self.owned:
-            self.phase = Phase.FENCED
+            self.phase = ConsumerPhase.FENCED
             self._hand_over(revoked=self.owned, lost=True)
 
     def _fail(self, code: ErrorCode, message: str | None = None) -> None:
         self._incarnation += 1
         self._in_flight = False
-        self.phase = Phase.FAILED
+        self.phase = ConsumerPhase.FAILED
         self.generation = NO_GENERATION
         self.problem = self._explained(code, message)
         if self.owned:

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 
 from odradek.client.errors import TimedOutError
 from odradek.client.network.backoff import Backoff
-from odradek.client.network.cluster_image import ClusterImage
-from odradek.client.network.connection import Connection
-from odradek.client.network.connections import Links
+from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.connections import BrokerConnections
 from odradek.client.network.metadata import Metadata
+from odradek.client.network.metadata_snapshot import MetadataSnapshot
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 
-class Cluster:
+class ClusterClient:
     """Made on the event loop that it lives on. `start` first, `close` last."""
 
     def __init__(
@@ -31,13 +31,13 @@ class Cluster:
         self._settings = settings
         self._entropy = entropy
         self.clock: Final = clock
-        self.links: Final = Links(settings, clock, entropy)
+        self.links: Final = BrokerConnections(settings, clock, entropy)
         self.metadata: Final = Metadata(settings, self.links, clock, entropy, auto_create=auto_create)
         self.links.on_trouble = self.metadata.ask
         self.backoff: Final = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
 
     @property
-    def image(self) -> ClusterImage:
+    def image(self) -> MetadataSnapshot:
         return self.metadata.image
 
     def start(self) -> None:
@@ -47,14 +47,14 @@ class Cluster:
         await self.metadata.close()
         await self.links.close()
 
-    def more_links(self, on_change: Callable[[], None]) -> Links:
+    def more_links(self, on_change: Callable[[], None]) -> BrokerConnections:
         """Connections apart from the usual ones, for requests that keep the broker waiting; the caller closes them."""
-        links = Links(self._settings, self.clock, self._entropy)
+        links = BrokerConnections(self._settings, self.clock, self._entropy)
         links.on_change = on_change
         links.on_trouble = self.metadata.ask
         return links
 
-    def ready(self, broker: int, links: Links | None = None) -> Connection | None:
+    def ready(self, broker: int, links: BrokerConnections | None = None) -> BrokerConnection | None:
         """The connection to a broker if there is one now; if not, one is begun."""
         links = links or self.links
         address = self.image.brokers.get(broker)
@@ -65,7 +65,7 @@ class Cluster:
             links.begin(address)
         return connection
 
-    async def connection(self, broker: int = NO_BROKER) -> Connection:
+    async def connection(self, broker: int = NO_BROKER) -> BrokerConnection:
         """A connection to `broker`, or to whichever is at hand. Retriable KafkaError when there is none."""
         if broker < 0:
             connection = self.links.least_loaded()

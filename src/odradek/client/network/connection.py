@@ -1,6 +1,6 @@
 """One connection to one broker: requests out, pipelined; answers in, in the same order (Kafka's contract).
 
-`RequestQueue` is the part without I/O: which answer belongs to which request, and when one is overdue. `Connection` puts
+`RequestQueue` is the part without I/O: which answer belongs to which request, and when one is overdue. `BrokerConnection` puts
 it on a socket. An overdue answer means that the broker, or the way to it, is stuck, and everything behind it is stuck as
 well: the connection is closed, and every request under way fails with NETWORK_EXCEPTION or REQUEST_TIMED_OUT. Whether
 the broker acted on them is then unknown.
@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
 from odradek.client.network.address import Address
 from odradek.client.network.api_versions import GREETING_FALLBACK, PeerVersions, greeting_retry
-from odradek.client.network.throttled import Mute
+from odradek.client.network.throttled import ThrottleState
 from odradek.client.network.wrong_peer import closed_while_greeting, connect_problem, describe_peer
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
@@ -119,8 +119,8 @@ class RequestQueue:
         return pending
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Open with `Connection.open`. Lives on one event loop."""
+class BrokerConnection(asyncio.BufferedProtocol):
+    """Open with `BrokerConnection.open`. Lives on one event loop."""
 
     def __init__(self, address: Address, settings: ClientSettings, clock: Clock) -> None:
         self.address: Final = address
@@ -137,14 +137,14 @@ class Connection(asyncio.BufferedProtocol):
         self._failure: ErrorValue[KafkaError] | None = None
         self._used_at = clock.monotonic()
         self._takes_bytes = True
-        self._mute = Mute()
+        self._mute = ThrottleState()
         self._held: deque[HeldRequest] = deque()
         self._end_of_mute: asyncio.TimerHandle | None = None
         self.on_writable: Callable[[], None] = _nothing
         self.on_closed: Callable[[], None] = _nothing
 
     @classmethod
-    async def open(cls, address: Address, settings: ClientSettings, clock: Clock) -> Connection:
+    async def open(cls, address: Address, settings: ClientSettings, clock: Clock) -> BrokerConnection:
         """Connect and agree on versions. BrokerUnreachableError or WrongPeerError in words for people."""
         connection = cls(address, settings, clock)
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from functools import partial
 from odradek.client.errors import BrokerUnreachableError, ClientClosedError, explain
 from odradek.client.network.address import Address
 from odradek.client.network.backoff import Backoff
-from odradek.client.network.connection import Connection
+from odradek.client.network.connection import BrokerConnection
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Clock, Entropy
@@ -27,24 +27,24 @@ class _Trouble:
     retry_at: float
 
 
-class Links:
+class BrokerConnections:
     """At most one connection per address. Lives on one event loop."""
 
     def __init__(self, settings: ClientSettings, clock: Clock, entropy: Entropy) -> None:
         self._settings = settings
         self._clock = clock
         self._backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, entropy)
-        self._open: dict[Address, Connection] = {}
-        self._opening: dict[Address, asyncio.Task[Connection]] = {}
+        self._open: dict[Address, BrokerConnection] = {}
+        self._opening: dict[Address, asyncio.Task[BrokerConnection]] = {}
         self._troubles: dict[Address, _Trouble] = {}
-        self._idle_timers: dict[Connection, asyncio.TimerHandle] = {}
+        self._idle_timers: dict[BrokerConnection, asyncio.TimerHandle] = {}
         self._closed = False
         self.on_change: Callable[[], None] = _nothing
         """Called when a connection was made or lost, or takes bytes again."""
         self.on_trouble: Callable[[], object] = _nothing
         """Called when a broker hung up or could not be reached: its partitions may have moved."""
 
-    def ready(self, address: Address) -> Connection | None:
+    def ready(self, address: Address) -> BrokerConnection | None:
         """The connection, if there is one now."""
         connection = self._open.get(address)
         return connection if connection is not None and not connection.closed else None
@@ -59,7 +59,7 @@ class Links:
         self._opening[address] = task
         task.add_done_callback(partial(self._opened, address))
 
-    async def get(self, address: Address) -> Connection:
+    async def get(self, address: Address) -> BrokerConnection:
         """The connection, made if need be. After failures it waits a while first (reconnect.backoff.ms)."""
         if self._closed:
             raise ClientClosedError("client")
@@ -74,7 +74,7 @@ class Links:
                 raise ClientClosedError("client") from None
             raise
 
-    def least_loaded(self) -> Connection | None:
+    def least_loaded(self) -> BrokerConnection | None:
         """Of the open connections, one with the fewest requests under way."""
         usable = [connection for connection in self._open.values() if not connection.closed]
         return min(usable, key=lambda connection: connection.in_flight, default=None)
@@ -94,12 +94,12 @@ class Links:
         self._open.clear()
         await asyncio.sleep(0)  # lets the transports finish closing
 
-    async def _connect(self, address: Address) -> Connection:
+    async def _connect(self, address: Address) -> BrokerConnection:
         trouble = self._troubles.get(address)
         if trouble is not None:
             await asyncio.sleep(max(0.0, trouble.retry_at - self._clock.monotonic()))
         try:
-            connection = await Connection.open(address, self._settings, self._clock)
+            connection = await BrokerConnection.open(address, self._settings, self._clock)
         except KafkaError as error:
             failures = trouble.failure_count if trouble is not None else 0
             if failures == 0:
@@ -115,7 +115,7 @@ class Links:
         self._watch_idleness(connection)
         return connection
 
-    def _opened(self, address: Address, task: asyncio.Task[Connection]) -> None:
+    def _opened(self, address: Address, task: asyncio.Task[BrokerConnection]) -> None:
         self._opening.pop(address, None)
         if task.cancelled():
             return
@@ -123,7 +123,7 @@ class Links:
             self._in_trouble()
         self._changed()
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: BrokerConnection) -> None:
         timer = self._idle_timers.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -140,7 +140,7 @@ class Links:
         if not self._closed:
             self.on_change()
 
-    def _watch_idleness(self, connection: Connection) -> None:
+    def _watch_idleness(self, connection: BrokerConnection) -> None:
         limit_s = self._settings.connections_max_idle_ms / 1000
         if limit_s < 0 or connection.closed or self._closed:
             return

@@ -20,8 +20,8 @@ from odradek.client.errors import (
 )
 from odradek.client.network.address import Address
 from odradek.client.network.backoff import Backoff
-from odradek.client.network.cluster_image import ClusterImage, TopicImage
-from odradek.client.network.connections import Links
+from odradek.client.network.connections import BrokerConnections
+from odradek.client.network.metadata_snapshot import MetadataSnapshot, TopicSnapshot
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.protocol.messages.metadata.metadata import (
@@ -41,7 +41,13 @@ class Metadata:
     """The image, and the task that refreshes it. Lives on one event loop."""
 
     def __init__(
-        self, settings: ClientSettings, links: Links, clock: Clock, entropy: Entropy, *, auto_create: bool
+        self,
+        settings: ClientSettings,
+        links: BrokerConnections,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        auto_create: bool,
     ) -> None:
         self._settings = settings
         self._links = links
@@ -60,7 +66,7 @@ class Metadata:
         self._ended = False
         """There will be no more news: closed, or broken."""
         self._fruitless_count = 0
-        self.image = ClusterImage()
+        self.image = MetadataSnapshot()
         self._problem: ErrorValue[Exception] | None = None
         self.on_news: Callable[[], None] = lambda: None
         """Called after every attempt to refresh."""
@@ -97,7 +103,7 @@ class Metadata:
     def want_only(self, topics: Iterable[str]) -> None:
         """Keep these and no others: to ask about a topic may create it again after it was deleted."""
         wanted = dict.fromkeys(topics)
-        self.unwant([topic for topic in self._topics if topic not in wanted])
+        self.remove_interest([topic for topic in self._topics if topic not in wanted])
         self.want(wanted)
 
     def want_all(self, wanted: bool) -> None:
@@ -106,7 +112,7 @@ class Metadata:
             self.ask(urgent=True)
         self._all_topics = wanted
 
-    def unwant(self, topics: Iterable[str]) -> None:
+    def remove_interest(self, topics: Iterable[str]) -> None:
         """Ask about these no more, and forget what is known of them."""
         gone = [topic for topic in topics if self._topics.pop(topic, "") is None]
         if gone:
@@ -137,7 +143,7 @@ class Metadata:
                 return False
         return True
 
-    async def refresh(self, timeout_s: float) -> ClusterImage:
+    async def refresh(self, timeout_s: float) -> MetadataSnapshot:
         """A fresh image, or TimedOutError with the reason."""
         deadline = self._clock.monotonic() + timeout_s
         ticket = self.ask(urgent=True)
@@ -148,7 +154,7 @@ class Metadata:
             raise TimedOutError(f"the cluster did not answer within {timeout_s:g} s", self.problem) from None
         return self.image
 
-    async def topic(self, name: str, timeout_s: float) -> TopicImage:
+    async def topic(self, name: str, timeout_s: float) -> TopicSnapshot:
         """The topic, once the cluster has it. KafkaError with the reason when it has not within `timeout_s`."""
         deadline = self._clock.monotonic() + timeout_s
         self.want([name])

@@ -12,7 +12,7 @@ MUTE_S_MAX: Final = 60.0
 """The longest pause that is believed at a time. Brokers ask for no more than their quota's window, 11 s by default."""
 
 
-class Mute:
+class ThrottleState:
     """Until when a broker is to be left alone."""
 
     __slots__ = ("_until",)

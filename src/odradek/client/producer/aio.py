@@ -12,7 +12,7 @@ from odradek.client.errors import ClientClosedError
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ProducerOptions
-from odradek.client.producer.core import FAREWELL_S, ProducerCore
+from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, Serializer
@@ -134,7 +134,7 @@ class AsyncProducer:
         self._closed = True
         try:
             if self._loop.has_begun and self._core.accumulator.failure is None:
-                await self._core.abort_open_transaction(FAREWELL_S)
+                await self._core.abort_open_transaction(SHUTDOWN_S)
                 await self.flush(timeout)
         finally:
             await self._core.finish()

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Final
 
 from odradek.client.errors import BufferFullError, ClientClosedError, explain
-from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster import ClusterClient
 from odradek.client.producer.accumulator import Accumulator, TopicQueues
 from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, Serializer, to_bytes, to_headers
 from odradek.client.producer.sender import Sender
 from odradek.client.settings import ProducerSettings
-from odradek.client.transactions.core import State
-from odradek.client.transactions.service import Transactions
-from odradek.client.transactions.verdict import FatalTransactionError, TransactionError
+from odradek.client.transactions.core import TransactionalState
+from odradek.client.transactions.error_actions import FatalTransactionError, TransactionError
+from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.records import partition_of
 from odradek.runtime.ports import Buffer, Clock, Entropy
@@ -24,7 +24,7 @@ from odradek.telemetry import events
 
 _log = events.get("client")
 
-FAREWELL_S: Final = 5.0
+SHUTDOWN_S: Final = 5.0
 """How long `close` tries to abort a transaction that was left open."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -50,7 +50,7 @@ class ProducerCore:
         self._value_serializer = value_serializer
         self._partitioner = partitioner
         entropy = entropy or SystemEntropy()
-        self.cluster: Final = Cluster(settings, self.clock, entropy, auto_create=True)
+        self.cluster: Final = ClusterClient(settings, self.clock, entropy, auto_create=True)
         self.accumulator: Final = Accumulator(settings, self.clock, entropy, wake=wake)
         self.sender: Final = Sender(settings, self.cluster, self.accumulator)
         self.transactions: Final = self._transactions() if settings.transactional_id else None
@@ -104,7 +104,7 @@ class ProducerCore:
             )
         return queues[partition]
 
-    def need_transactions(self) -> Transactions:
+    def need_transactions(self) -> ProducerTransactions:
         if self.transactions is None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this needs a transactional_id")
         return self.transactions
@@ -120,7 +120,10 @@ class ProducerCore:
 
     async def abort_open_transaction(self, timeout_s: float) -> None:
         """At the end: what is still open is never committed, and nobody should have to wait for its timeout."""
-        if self.transactions is None or self.transactions.core.state not in (State.OPEN, State.BROKEN):
+        if self.transactions is None or self.transactions.core.state not in (
+            TransactionalState.OPEN,
+            TransactionalState.BROKEN,
+        ):
             return
         try:
             await self.abort_transaction(timeout_s)
@@ -136,7 +139,7 @@ class ProducerCore:
             except TransactionError as failure:
                 await self._abort_after(failure, timeout_s)
                 raise
-        elif core.state in (State.OPEN, State.BROKEN):
+        elif core.state in (TransactionalState.OPEN, TransactionalState.BROKEN):
             await self._abort_after(error, timeout_s)
 
     async def _abort_after(self, error: BaseException, timeout_s: float | None) -> None:
@@ -148,8 +151,8 @@ class ProducerCore:
                 raise second from error
             error.add_note(f"aborting the transaction failed, too: {second}")
 
-    def _transactions(self) -> Transactions:
-        return Transactions(
+    def _transactions(self) -> ProducerTransactions:
+        return ProducerTransactions(
             self.settings,
             self.cluster,
             self.accumulator,

@@ -34,7 +34,7 @@ class RecordMetadata(NamedTuple):
     """The record's own, or the broker's where the topic has message.timestamp.type=LogAppendTime."""
 
 
-class Identity(NamedTuple):
+class BatchIdentity(NamedTuple):
     """What makes a batch recognisable to a broker (KIP-98). Once given, it stays with the batch through retries."""
 
     producer_id: int
@@ -42,7 +42,7 @@ class Identity(NamedTuple):
     base_sequence: int
 
 
-_NOBODY: Final = Identity(-1, -1, -1)
+_NOBODY: Final = BatchIdentity(-1, -1, -1)
 
 
 class ProducerBatch:
@@ -98,7 +98,7 @@ class ProducerBatch:
         self.transactional: Final = transactional
         self.record_count = 0
         self.payload: bytearray | None = None
-        self.identity: Identity | None = None
+        self.identity: BatchIdentity | None = None
         self.attempt_count = 0
         self._last_problem: ErrorValue[Exception] | None = None
         self.done = False

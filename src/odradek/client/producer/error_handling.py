@@ -13,7 +13,7 @@ from typing import Final
 from odradek.model.errors import ErrorCode
 
 
-class Verdict(Enum):
+class ProduceErrorAction(Enum):
     """What becomes of a batch."""
 
     DELIVERED = auto()
@@ -70,23 +70,23 @@ def judge(
     record_count: int,
     may_retry: bool,
     transactional: bool = False,
-) -> Verdict:
+) -> ProduceErrorAction:
     """`may_retry`: the `retries` setting and the delivery timeout leave room for another attempt. `transactional`: only
     the coordinator gives epochs and ids."""
     if code is ErrorCode.NONE or (idempotent and code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-        return Verdict.DELIVERED
+        return ProduceErrorAction.DELIVERED
     if code in _TOO_LARGE and record_count > 1:
-        return Verdict.SPLIT
+        return ProduceErrorAction.SPLIT
     if idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not head:
-        return Verdict.RETRY_IN_TURN
+        return ProduceErrorAction.RETRY_IN_TURN
     if not may_retry:
-        return Verdict.GIVE_UP
+        return ProduceErrorAction.GIVE_UP
     if transactional and code in _EPOCH_AT_FAULT:
-        return Verdict.GIVE_UP
+        return ProduceErrorAction.GIVE_UP
     if idempotent and code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
-        return Verdict.NEW_EPOCH
+        return ProduceErrorAction.NEW_EPOCH
     if idempotent and code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
-        return Verdict.NEW_PRODUCER_ID
+        return ProduceErrorAction.NEW_PRODUCER_ID
     if code in LEADER_MAY_HAVE_MOVED:
-        return Verdict.RETRY_ELSEWHERE
-    return Verdict.RETRY if code.retriable else Verdict.GIVE_UP
+        return ProduceErrorAction.RETRY_ELSEWHERE
+    return ProduceErrorAction.RETRY if code.retriable else ProduceErrorAction.GIVE_UP

@@ -26,8 +26,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.client.producer.delivery import Identity, ProducerBatch
-from odradek.client.producer.error_handling import Verdict, judge
+from odradek.client.producer.delivery import BatchIdentity, ProducerBatch
+from odradek.client.producer.error_handling import ProduceErrorAction, judge
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
@@ -38,7 +38,7 @@ _SEQUENCE_MASK: Final = 0x7FFF_FFFF
 
 
 @dataclass(slots=True, kw_only=True)
-class Numbering:
+class SequenceNumbers:
     """Where a partition stands in the sequence numbers of a producer id and epoch."""
 
     producer_id: int
@@ -47,15 +47,15 @@ class Numbering:
     established: bool = False
     """The broker has taken a batch under this id and epoch. Until then it would take any, and not notice a gap."""
 
-    def number(self, record_count: int) -> Identity:
+    def number(self, record_count: int) -> BatchIdentity:
         """Take the next `record_count` numbers. They wrap from 2**31 - 1 to 0."""
-        identity = Identity(self.producer_id, self.producer_epoch, self.next_sequence)
+        identity = BatchIdentity(self.producer_id, self.producer_epoch, self.next_sequence)
         self.next_sequence = (self.next_sequence + record_count) & _SEQUENCE_MASK
         return identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AttemptResult:
     """What became of one attempt: the broker's answer, or NETWORK_EXCEPTION when there was none."""
 
     code: ErrorCode
@@ -95,11 +95,11 @@ class PartitionQueue:
         """Pause: nothing is sent before this time (seconds, monotonic)."""
         self.sent_to: int | None = None
         """The broker that has the batches in flight: the next ones may only follow them there."""
-        self.numbering: Numbering | None = None
+        self.numbering: SequenceNumbers | None = None
         """None until a producer id is known, and without idempotence."""
         self.refused_producer_id: int | None = None
         """A producer id that must not be used here any more: another one is needed."""
-        self._renumbering: Verdict | None = None
+        self._renumbering: ProduceErrorAction | None = None
         """NEW_EPOCH or NEW_PRODUCER_ID, to be carried out when nothing is in flight."""
 
     @property
@@ -147,7 +147,7 @@ class PartitionQueue:
             batch.identity = self.numbering.number(batch.record_count)
         return batch
 
-    def answered(self, batch: ProducerBatch, answer: Answer, *, may_retry: bool) -> Verdict:
+    def answered(self, batch: ProducerBatch, answer: AttemptResult, *, may_retry: bool) -> ProduceErrorAction:
         """Decide about a batch in flight. It is kept here if it is to be tried again; after SPLIT call `replace`."""
         head = not self._retrying and self.in_flight[0] is batch
         self.in_flight.remove(batch)
@@ -159,19 +159,19 @@ class PartitionQueue:
             may_retry=may_retry and not batch.done,
             transactional=batch.transactional,
         )
-        if batch.done and verdict is not Verdict.DELIVERED:
-            verdict = Verdict.GIVE_UP
-        if verdict is Verdict.GIVE_UP:
+        if batch.done and verdict is not ProduceErrorAction.DELIVERED:
+            verdict = ProduceErrorAction.GIVE_UP
+        if verdict is ProduceErrorAction.GIVE_UP:
             self._give_back(batch, answer.code)
-        elif verdict is Verdict.DELIVERED:
+        elif verdict is ProduceErrorAction.DELIVERED:
             if self.numbering is not None:
                 self.numbering.established = True
-        elif verdict is not Verdict.SPLIT:
+        elif verdict is not ProduceErrorAction.SPLIT:
             batch.last_problem = answer.error
             self._retrying.append(batch)
-            if verdict in (Verdict.NEW_EPOCH, Verdict.NEW_PRODUCER_ID):
+            if verdict in (ProduceErrorAction.NEW_EPOCH, ProduceErrorAction.NEW_PRODUCER_ID):
                 self._renumbering = verdict
-        if verdict is not Verdict.SPLIT:
+        if verdict is not ProduceErrorAction.SPLIT:
             self._resume()
         return verdict
 
@@ -222,12 +222,14 @@ class PartitionQueue:
             self._renumber(self._renumbering)
             self._renumbering = None
 
-    def _renumber(self, how: Verdict) -> None:
+    def _renumber(self, how: ProduceErrorAction) -> None:
         old = self.numbering
         if old is None:
             return
-        if how is Verdict.NEW_EPOCH and old.producer_epoch < PRODUCER_EPOCH_MAX:
-            self.numbering = Numbering(producer_id=old.producer_id, producer_epoch=old.producer_epoch + 1)
+        if how is ProduceErrorAction.NEW_EPOCH and old.producer_epoch < PRODUCER_EPOCH_MAX:
+            self.numbering = SequenceNumbers(
+                producer_id=old.producer_id, producer_epoch=old.producer_epoch + 1
+            )
         else:
             self.refused_producer_id = old.producer_id
             self.numbering = None

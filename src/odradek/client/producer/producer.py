@@ -19,7 +19,7 @@ from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ProducerOptions
 from odradek.client.producer.accumulator import TopicQueues
-from odradek.client.producer.core import FAREWELL_S, ProducerCore
+from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
@@ -167,7 +167,7 @@ class Producer:
         _open_producers.discard(self)
         try:
             if self._core.accumulator.failure is None:
-                self._loop.call(self._core.abort_open_transaction(FAREWELL_S))
+                self._loop.call(self._core.abort_open_transaction(SHUTDOWN_S))
                 self.flush(timeout)
         finally:
             self._loop.call(self._core.finish())

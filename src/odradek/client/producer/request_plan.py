@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.delivery import ProducerBatch
-from odradek.client.producer.partition_queue import Numbering, PartitionQueue
+from odradek.client.producer.partition_queue import PartitionQueue, SequenceNumbers
 from odradek.model.ids import TopicPartition
 
 REQUEST_OVERHEAD_BYTES = 512
@@ -28,7 +28,7 @@ class PlannedRequest:
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class ProducePlan:
     """What to do now, and what is missing to do more."""
 
     requests: list[PlannedRequest] = field(default_factory=list)
@@ -52,7 +52,7 @@ class ProducerId:
     producer_epoch: int
 
 
-class Planner:
+class ProducePlanner:
     """Plans against one accumulator. `leader_of`: the broker to send to; `capacity_of`: how many requests it can take."""
 
     def __init__(
@@ -75,9 +75,9 @@ class Planner:
         self.producer_id: ProducerId | None = None
         """Set once InitProducerId has answered."""
 
-    def plan(self, now: float) -> Plan:
+    def plan(self, now: float) -> ProducePlan:
         """*locked.* Takes the batches that it plans out of their queues: they count as in flight from now on."""
-        plan = Plan()
+        plan = ProducePlan()
         capacities: dict[int, int] = {}
         candidates = self._candidates(plan, now)
         while candidates:
@@ -90,7 +90,7 @@ class Planner:
             plan.requests.extend(open_requests.values())
         return plan
 
-    def _candidates(self, plan: Plan, now: float) -> list[tuple[PartitionQueue, int]]:
+    def _candidates(self, plan: ProducePlan, now: float) -> list[tuple[PartitionQueue, int]]:
         found = []
         for queue in self._accumulator.ready:
             broker = self._leader_of(queue.topic_partition)
@@ -115,7 +115,7 @@ class Planner:
         if identity is None or identity.producer_id == queue.refused_producer_id:
             self.producer_id = None
             return False
-        queue.numbering = Numbering(
+        queue.numbering = SequenceNumbers(
             producer_id=identity.producer_id, producer_epoch=identity.producer_epoch, next_sequence=0
         )
         return True

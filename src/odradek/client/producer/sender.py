@@ -14,17 +14,17 @@ from typing import Any, Final
 
 from odradek.client.errors import ClientBrokenError, TimedOutError, explain
 from odradek.client.network.address import Address
-from odradek.client.network.cluster import Cluster
-from odradek.client.network.connection import Connection
+from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.connection import BrokerConnection
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch_splitting import split_batch
 from odradek.client.producer.delivery import ProducerBatch
-from odradek.client.producer.error_handling import Verdict
+from odradek.client.producer.error_handling import ProduceErrorAction
 from odradek.client.producer.failure_log import FailureLog
-from odradek.client.producer.partition_queue import Answer
-from odradek.client.producer.request_plan import Plan, PlannedRequest, Planner, ProducerId
+from odradek.client.producer.partition_queue import AttemptResult
+from odradek.client.producer.request_plan import PlannedRequest, ProducePlan, ProducePlanner, ProducerId
 from odradek.client.settings import ProducerSettings
-from odradek.client.transactions.service import Transactions
+from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, ZERO_UUID, TopicPartition
 from odradek.protocol import api_by_name
@@ -55,11 +55,11 @@ InFlight = dict[TopicPartition, ProducerBatch]
 class Sender:
     """One producer's. `turn` must be called on the loop; `failures` collects what nobody was told."""
 
-    def __init__(self, settings: ProducerSettings, cluster: Cluster, accumulator: Accumulator) -> None:
+    def __init__(self, settings: ProducerSettings, cluster: ClusterClient, accumulator: Accumulator) -> None:
         self._settings = settings
         self._cluster = cluster
         self._accumulator = accumulator
-        self._planner = Planner(
+        self._planner = ProducePlanner(
             accumulator,
             leader_of=lambda tp: cluster.image.leader(tp),
             capacity_of=self._capacity_of,
@@ -73,7 +73,7 @@ class Sender:
         self._soon: asyncio.Handle | None = None
         self._identifying: asyncio.Task[None] | None = None
         self._stopped = False
-        self.transactions: Transactions | None = None
+        self.transactions: ProducerTransactions | None = None
         """Of a producer with a transactional id."""
         self.failures: Final = FailureLog()
         cluster.links.on_change = self.turn_soon
@@ -132,7 +132,7 @@ class Sender:
             return 0
         return self._settings.max_in_flight_requests_per_connection - connection.in_flight
 
-    def _follow_up(self, plan: Plan) -> None:
+    def _follow_up(self, plan: ProducePlan) -> None:
         if plan.leaderless:
             self._cluster.metadata.ask()
         if plan.not_admitted and self.transactions is not None and self.transactions.core.to_add:
@@ -197,10 +197,10 @@ class Sender:
             message, at_most = self._message(request.batches)
             if self._settings.acks == 0:
                 connection.send_unanswered(message, at_most=at_most)
-                self._answer_all(in_flight, Answer(code=ErrorCode.NONE))
+                self._answer_all(in_flight, AttemptResult(code=ErrorCode.NONE))
                 return
         except KafkaError as error:
-            self._answer_all(in_flight, Answer(code=error.code, error=error))
+            self._answer_all(in_flight, AttemptResult(code=error.code, error=error))
             return
         future = connection.send(message, at_most=at_most)
         future.add_done_callback(partial(self._answered, in_flight, connection))
@@ -233,7 +233,9 @@ class Sender:
 
     # -- answers
 
-    def _answered(self, in_flight: InFlight, connection: Connection, future: asyncio.Future[Any]) -> None:
+    def _answered(
+        self, in_flight: InFlight, connection: BrokerConnection, future: asyncio.Future[Any]
+    ) -> None:
         error = None if future.cancelled() else future.exception()
         if self._stopped or future.cancelled():
             return
@@ -241,7 +243,7 @@ class Sender:
             if error is None:
                 self._read(in_flight, connection, future.result())
             elif isinstance(error, KafkaError):
-                self._answer_all(in_flight, Answer(code=error.code, error=error))
+                self._answer_all(in_flight, AttemptResult(code=error.code, error=error))
             else:
                 raise error
         except Exception as error:  # noqa: BLE001 - the root of the producer's work: users must learn of it
@@ -249,7 +251,7 @@ class Sender:
             return
         self.turn_soon()
 
-    def _read(self, in_flight: InFlight, connection: Connection, response: ProduceResponse) -> None:
+    def _read(self, in_flight: InFlight, connection: BrokerConnection, response: ProduceResponse) -> None:
         names = {self._cluster.image.topic_id(tp.topic): tp.topic for tp in in_flight}
         endpoints = {each.node_id: Address(each.host, each.port) for each in response.node_endpoints}
         for topic in response.responses:
@@ -264,21 +266,21 @@ class Sender:
             left_out = f"the answer of {connection.address} left the partition out"
             self._answer_all(in_flight, _lost(left_out))
 
-    def _answer(self, batch: ProducerBatch, told: PartitionProduceResponse) -> Answer:
+    def _answer(self, batch: ProducerBatch, told: PartitionProduceResponse) -> AttemptResult:
         if told.error_code == ErrorCode.NONE:
-            return Answer(
+            return AttemptResult(
                 code=ErrorCode.NONE, base_offset=told.base_offset, log_append_time_ms=told.log_append_time_ms
             )
         code = ErrorCode.of(told.error_code)
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            return Answer(code=code)
+            return AttemptResult(code=code)
         reason = told.error_message or code.meaning
         bad = [
             f"record {each.batch_index} of the batch: {each.batch_index_error_message}"
             for each in told.record_errors
         ]
         details = f" ({'; '.join(bad[:3])})" if bad else ""
-        return Answer(code=code, error=KafkaError(code, f"{batch.topic_partition}: {reason}{details}"))
+        return AttemptResult(code=code, error=KafkaError(code, f"{batch.topic_partition}: {reason}{details}"))
 
     def _learn_leader(
         self, batch: ProducerBatch, told: PartitionProduceResponse, endpoints: Mapping[int, Address]
@@ -295,12 +297,12 @@ class Sender:
         metadata.image = newer
         return moved
 
-    def _answer_all(self, in_flight: InFlight, answer: Answer) -> None:
+    def _answer_all(self, in_flight: InFlight, answer: AttemptResult) -> None:
         for batch in in_flight.values():
             self._resolve(batch, answer, leader_known=False)
         self.turn_soon()
 
-    def _resolve(self, batch: ProducerBatch, answer: Answer, leader_known: bool) -> None:
+    def _resolve(self, batch: ProducerBatch, answer: AttemptResult, leader_known: bool) -> None:
         """Act on the verdict about one batch."""
         now = self._cluster.clock.monotonic()
         may_retry = batch.attempt_count <= self._settings.retries and now < batch.deadline
@@ -310,15 +312,17 @@ class Sender:
         with accumulator.lock:
             queue = accumulator.queue_of(batch)
             verdict = queue.answered(batch, answer, may_retry=may_retry)
-            if verdict in (Verdict.DELIVERED, Verdict.GIVE_UP):
+            if verdict in (ProduceErrorAction.DELIVERED, ProduceErrorAction.GIVE_UP):
                 accumulator.release(batch)
-            elif verdict is Verdict.RETRY or (verdict is Verdict.RETRY_ELSEWHERE and not leader_known):
+            elif verdict is ProduceErrorAction.RETRY or (
+                verdict is ProduceErrorAction.RETRY_ELSEWHERE and not leader_known
+            ):
                 queue.not_before = now + self._cluster.backoff.delay_s(batch.attempt_count - 1)
             accumulator.mark(queue)
-        if verdict is Verdict.DELIVERED:
+        if verdict is ProduceErrorAction.DELIVERED:
             batch.settle(base_offset=answer.base_offset, log_append_time_ms=answer.log_append_time_ms)
             return
-        if verdict is Verdict.GIVE_UP:
+        if verdict is ProduceErrorAction.GIVE_UP:
             error = answer.error or KafkaError(answer.code)
             self._fail(
                 batch,
@@ -328,19 +332,19 @@ class Sender:
         _log.debug(
             "produce_retry", partition=batch.topic_partition, code=answer.code.name, verdict=verdict.name
         )
-        if verdict is Verdict.SPLIT:
+        if verdict is ProduceErrorAction.SPLIT:
             parts = split_batch(batch, self._codec, self._settings.codec_level)
             batch.split_into(parts)
             with accumulator.lock:
                 accumulator.replace(batch, parts)
-        elif verdict is Verdict.RETRY_ELSEWHERE and not leader_known:
+        elif verdict is ProduceErrorAction.RETRY_ELSEWHERE and not leader_known:
             self._cluster.metadata.ask()
 
     # -- metadata and producer id
 
     def _metadata_changed(self) -> None:
         idle_since = self._cluster.clock.monotonic() - self._settings.metadata_max_idle_ms / 1000
-        self._cluster.metadata.unwant(self._accumulator.rest(idle_since))
+        self._cluster.metadata.remove_interest(self._accumulator.rest(idle_since))
         for name, topic in self._cluster.image.topics.items():
             if name in self._accumulator.topics:
                 self._accumulator.update(name, len(topic.partitions), topic.available)
@@ -369,8 +373,10 @@ class Sender:
         return ProducerId(producer_id=told.producer_id, producer_epoch=told.producer_epoch)
 
 
-def _lost(problem: str) -> Answer:
-    return Answer(code=ErrorCode.NETWORK_EXCEPTION, error=KafkaError(ErrorCode.NETWORK_EXCEPTION, problem))
+def _lost(problem: str) -> AttemptResult:
+    return AttemptResult(
+        code=ErrorCode.NETWORK_EXCEPTION, error=KafkaError(ErrorCode.NETWORK_EXCEPTION, problem)
+    )
 
 
 def _cannot_be_idempotent(error: KafkaError) -> KafkaError:

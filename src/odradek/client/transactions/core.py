@@ -23,18 +23,18 @@ from enum import Enum, auto
 from typing import Final
 
 from odradek.client.producer.request_plan import ProducerId
-from odradek.client.transactions.verdict import (
+from odradek.client.transactions.error_actions import (
     FatalTransactionError,
     TransactionError,
-    Verdict,
+    TransactionErrorAction,
+    action_for_batch,
     as_error,
-    judge_batch,
 )
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
 
 
-class State(Enum):
+class TransactionalState(Enum):
     """See above."""
 
     UNINITIALIZED = auto()
@@ -50,19 +50,28 @@ class State(Enum):
     FATAL = auto()
 
 
-_MAY_BEGIN: Final = frozenset({State.READY})
-_MAY_PREPARE: Final = frozenset({State.OPEN})
-_MAY_COMMIT: Final = frozenset({State.OPEN, State.PREPARED, State.COMMITTING})
-_MAY_ABORT: Final = frozenset({State.OPEN, State.PREPARED, State.BROKEN, State.ABORTING})
+_MAY_BEGIN: Final = frozenset({TransactionalState.READY})
+_MAY_PREPARE: Final = frozenset({TransactionalState.OPEN})
+_MAY_COMMIT: Final = frozenset(
+    {TransactionalState.OPEN, TransactionalState.PREPARED, TransactionalState.COMMITTING}
+)
+_MAY_ABORT: Final = frozenset(
+    {
+        TransactionalState.OPEN,
+        TransactionalState.PREPARED,
+        TransactionalState.BROKEN,
+        TransactionalState.ABORTING,
+    }
+)
 _IN_WORDS: Final = {
-    State.UNINITIALIZED: "call init_transactions first",
-    State.INITIALIZING: "init_transactions has not finished",
-    State.READY: "no transaction is open: call begin_transaction first",
-    State.OPEN: "a transaction is open",
-    State.BROKEN: "the transaction has failed: abort it first",
-    State.PREPARED: "the transaction is prepared: commit or abort it, or call init_transactions to let go of it",
-    State.COMMITTING: "the transaction is being committed: call commit_transaction again to see it through",
-    State.ABORTING: "the transaction is being aborted: call abort_transaction again to see it through",
+    TransactionalState.UNINITIALIZED: "call init_transactions first",
+    TransactionalState.INITIALIZING: "init_transactions has not finished",
+    TransactionalState.READY: "no transaction is open: call begin_transaction first",
+    TransactionalState.OPEN: "a transaction is open",
+    TransactionalState.BROKEN: "the transaction has failed: abort it first",
+    TransactionalState.PREPARED: "the transaction is prepared: commit or abort it, or call init_transactions to let go of it",
+    TransactionalState.COMMITTING: "the transaction is being committed: call commit_transaction again to see it through",
+    TransactionalState.ABORTING: "the transaction is being aborted: call abort_transaction again to see it through",
 }
 
 
@@ -71,7 +80,7 @@ class TransactionCore:
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id: Final = transactional_id
-        self.state = State.UNINITIALIZED
+        self.state = TransactionalState.UNINITIALIZED
         self.identity: ProducerId | None = None
         self.epoch_per_transaction = False
         """transaction.version 2."""
@@ -102,13 +111,13 @@ class TransactionCore:
 
     def check_sendable(self) -> None:
         """Raise unless a record may be sent now."""
-        if self.state is not State.OPEN:
+        if self.state is not TransactionalState.OPEN:
             raise self._refusal()
 
     def begin(self) -> None:
         if self.state not in _MAY_BEGIN:
             raise self._refusal()
-        self.state = State.OPEN
+        self.state = TransactionalState.OPEN
 
     def begin_commit(self) -> None:
         if self.state not in _MAY_COMMIT:
@@ -117,7 +126,7 @@ class TransactionCore:
     def begin_abort(self) -> None:
         if self.state not in _MAY_ABORT:
             raise self._refusal()
-        self.state = State.ABORTING
+        self.state = TransactionalState.ABORTING
         self.to_add.clear()
 
     def check_preparable(self) -> None:
@@ -129,21 +138,25 @@ class TransactionCore:
         """Everything sent is acknowledged. Returns who the transaction belongs to."""
         self.check_preparable()
         assert self.identity is not None
-        self.state = State.PREPARED
+        self.state = TransactionalState.PREPARED
         return self.identity
 
     def begin_init(self) -> None:
-        if self.state not in (State.UNINITIALIZED, State.INITIALIZING, State.PREPARED):
+        if self.state not in (
+            TransactionalState.UNINITIALIZED,
+            TransactionalState.INITIALIZING,
+            TransactionalState.PREPARED,
+        ):
             raise self._refusal()
-        if self.state is State.PREPARED:
+        if self.state is TransactionalState.PREPARED:
             self.identity = None  # the transaction may have been ended with it, by another process
-        self.state = State.INITIALIZING
+        self.state = TransactionalState.INITIALIZING
 
     # -- batches
 
     def admits(self, tp: TopicPartition) -> bool:
         """*locked.* A batch for the partition may be sent now; if not, it is among `to_add` where that would help."""
-        if self.state not in (State.OPEN, State.COMMITTING):
+        if self.state not in (TransactionalState.OPEN, TransactionalState.COMMITTING):
             return False
         if tp in self.partitions:
             return True
@@ -156,13 +169,17 @@ class TransactionCore:
     @property
     def gives_up(self) -> bool:
         """Batches that come back are not to be tried again."""
-        return self.state in (State.ABORTING, State.BROKEN, State.FATAL)
+        return self.state in (
+            TransactionalState.ABORTING,
+            TransactionalState.BROKEN,
+            TransactionalState.FATAL,
+        )
 
     def batch_failed(self, error: Exception) -> None:
         """A batch of the transaction was given up."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         message = error.message if isinstance(error, KafkaError) else str(error)
-        self.refuse(judge_batch(code), code, "a record could not be sent", message)
+        self.refuse(action_for_batch(code), code, "a record could not be sent", message)
 
     # -- what the coordinator said
 
@@ -187,23 +204,25 @@ class TransactionCore:
         if not self.bump_wanted:
             self._clear()
 
-    def refuse(self, verdict: Verdict, code: ErrorCode, what: str, message: str | None = None) -> KafkaError:
+    def refuse(
+        self, verdict: TransactionErrorAction, code: ErrorCode, what: str, message: str | None = None
+    ) -> KafkaError:
         """Note what an error costs; returns it as it is to be raised."""
         error = as_error(verdict, code, what, message)
-        if verdict in (Verdict.FATAL, Verdict.FENCED):
-            self.state = State.FATAL
+        if verdict in (TransactionErrorAction.FATAL, TransactionErrorAction.FENCED):
+            self.state = TransactionalState.FATAL
             self.error = error
         else:
-            self.bump_wanted = self.bump_wanted or verdict is Verdict.ABORTABLE_AND_BUMP
-            if self.state in (State.OPEN, State.COMMITTING):
-                self.state = State.BROKEN
+            self.bump_wanted = self.bump_wanted or verdict is TransactionErrorAction.ABORTABLE_AND_BUMP
+            if self.state in (TransactionalState.OPEN, TransactionalState.COMMITTING):
+                self.state = TransactionalState.BROKEN
                 self.error = error
         return error
 
     # -- inside
 
     def _clear(self) -> None:
-        self.state = State.READY
+        self.state = TransactionalState.READY
         self.error = None
         self.bump_wanted = False
         self.partitions.clear()
@@ -211,7 +230,7 @@ class TransactionCore:
         self.groups.clear()
 
     def _refusal(self) -> KafkaError:
-        if self._error is not None and self.state in (State.FATAL, State.BROKEN):
+        if self._error is not None and self.state in (TransactionalState.FATAL, TransactionalState.BROKEN):
             return self._error.exception()
-        kind = FatalTransactionError if self.state is State.FATAL else TransactionError
+        kind = FatalTransactionError if self.state is TransactionalState.FATAL else TransactionError
         return kind(ErrorCode.INVALID_TXN_STATE, _IN_WORDS.get(self.state, "the producer has failed"))

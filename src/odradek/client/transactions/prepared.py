@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
 from odradek.client.groups.values import OffsetAndMetadata
-from odradek.client.network.cluster import Cluster
-from odradek.client.transactions.verdict import Verdict, as_error, judge_answer
+from odradek.client.network.cluster import ClusterClient
+from odradek.client.transactions.error_actions import TransactionErrorAction, action_for_response, as_error
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Message, api_by_name
@@ -56,7 +56,7 @@ class TransactionClient:
     again. ProducerFencedError: the identity is no longer the current one of its transactional id.
     """
 
-    def __init__(self, cluster: Cluster, request_timeout_s: float) -> None:
+    def __init__(self, cluster: ClusterClient, request_timeout_s: float) -> None:
         self._cluster = cluster
         self._request_timeout_s = request_timeout_s
         self._coordinators: dict[tuple[int, str], Coordinator] = {}
@@ -153,10 +153,10 @@ class TransactionClient:
                 )
                 code = _code_of(answer)
                 coordinator.note(code)
-                verdict = judge_answer(code)
-                if verdict is Verdict.FINE:
+                verdict = action_for_response(code)
+                if verdict is TransactionErrorAction.FINE:
                     return answer
-                if verdict is not Verdict.RETRY:
+                if verdict is not TransactionErrorAction.RETRY:
                     raise as_error(verdict, code, what)
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     raise KafkaError(code, f"{what}: {code.meaning}")

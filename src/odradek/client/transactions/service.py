@@ -1,6 +1,6 @@
 """Runs a transactional producer's core: asks the coordinators, again where that helps, and lets the sender go on.
 
-What a method raises is an error of `verdict.py`, or TimedOutError; after that one, the same call may be made again.
+What a method raises is an error of `error_actions.py`, or TimedOutError; after that one, the same call may be made again.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from odradek.client.errors import TimedOutError
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Build, Coordinator
 from odradek.client.groups.member_bytes import by_topic
 from odradek.client.groups.values import GroupMetadata, OffsetAndMetadata, OffsetsToCommit, as_committable
-from odradek.client.network.cluster import Cluster
+from odradek.client.network.cluster import ClusterClient
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.request_plan import ProducerId
 from odradek.client.settings import ProducerSettings
-from odradek.client.transactions.core import State, TransactionCore
-from odradek.client.transactions.prepared import TransactionIdentity
-from odradek.client.transactions.verdict import (
+from odradek.client.transactions.core import TransactionalState, TransactionCore
+from odradek.client.transactions.error_actions import (
     TransactionAbortedError,
     TransactionError,
-    Verdict,
-    judge_answer,
+    TransactionErrorAction,
+    action_for_response,
 )
+from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Message, api_by_name
@@ -57,13 +57,13 @@ _CONCURRENT_PAUSE_S: Final = 0.02
 """The end of the transaction before is being written: that takes milliseconds."""
 
 
-class Transactions:
+class ProducerTransactions:
     """One producer's. Coroutines and callbacks run on the loop; `core` is for the user's thread, too."""
 
     def __init__(
         self,
         settings: ProducerSettings,
-        cluster: Cluster,
+        cluster: ClusterClient,
         accumulator: Accumulator,
         *,
         identify: Callable[[ProducerId], None],
@@ -78,7 +78,7 @@ class Transactions:
         self._coordinator = Coordinator(cluster, settings.transactional_id, TRANSACTION)
         self._groups: dict[str, Coordinator] = {}
         self._adding: asyncio.Task[None] | None = None
-        self._patience_s = settings.max_block_ms / 1000
+        self._api_timeout_s = settings.max_block_ms / 1000
         self._request_timeout_s = settings.request_timeout_ms / 1000
 
     # -- what users do
@@ -94,7 +94,7 @@ class Transactions:
         core.begin_commit()
         await self._settle_batches("commit_transaction", timeout_s)
         core.begin_commit()
-        core.state = State.COMMITTING
+        core.state = TransactionalState.COMMITTING
         await self._end(committed=True, timeout_s=timeout_s)
 
     async def prepare(self, timeout_s: float | None) -> TransactionIdentity:
@@ -160,7 +160,7 @@ class Transactions:
     # -- inside
 
     async def _settle_batches(self, what: str, timeout_s: float | None) -> None:
-        limit_s = self._patience_s if timeout_s is None else timeout_s
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 for batch in self._accumulator.hurry():
@@ -229,7 +229,7 @@ class Transactions:
 
     async def _add_partitions(self) -> None:
         core = self.core
-        while core.to_add and core.state in (State.OPEN, State.COMMITTING):
+        while core.to_add and core.state in (TransactionalState.OPEN, TransactionalState.COMMITTING):
             wanted = list(core.to_add)
             identity = core.identity
             assert identity is not None
@@ -264,7 +264,7 @@ class Transactions:
         self._go_on()
 
     def _drop_if_broken(self) -> None:
-        if self.core.state in (State.BROKEN, State.FATAL):
+        if self.core.state in (TransactionalState.BROKEN, TransactionalState.FATAL):
             for batch in self._accumulator.drop_unsent():
                 if batch.attempt_count:
                     self.core.bump_wanted = True
@@ -337,7 +337,7 @@ class Transactions:
     ) -> Any:
         """The answer, once there is a good one; what it costs otherwise is noted in the core and raised."""
         core = self.core
-        limit_s = self._patience_s if timeout_s is None else timeout_s
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
 
         async def attempt(left_s: float) -> Any:
             while True:
@@ -346,9 +346,9 @@ class Transactions:
                 )
                 verdict, code = _worst(api, told)
                 coordinator.note(code)
-                if verdict is Verdict.FINE:
+                if verdict is TransactionErrorAction.FINE:
                     return told
-                if verdict is not Verdict.RETRY:
+                if verdict is not TransactionErrorAction.RETRY:
                     raise core.refuse(verdict, code, what)
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     raise KafkaError(code, f"{what}: {code.meaning}")
@@ -358,11 +358,11 @@ class Transactions:
             return await self._cluster.retrying(what, limit_s, attempt)
         except KafkaError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
-                raise core.refuse(Verdict.FATAL, error.code, what, error.message) from error
+                raise core.refuse(TransactionErrorAction.FATAL, error.code, what, error.message) from error
             raise
 
 
-def _worst(api: str, told: Any) -> tuple[Verdict, ErrorCode]:
+def _worst(api: str, told: Any) -> tuple[TransactionErrorAction, ErrorCode]:
     """What an answer says, of all that it has to say."""
     if api == "AddPartitionsToTxn":
         codes = [
@@ -374,23 +374,26 @@ def _worst(api: str, told: Any) -> tuple[Verdict, ErrorCode]:
         codes = [ErrorCode.of(each.error_code) for topic in told.topics for each in topic.partitions]
     else:
         codes = [ErrorCode.of(told.error_code)]
-    found = [(judge_answer(code), code) for code in codes if code is not ErrorCode.NONE]
+    found = [(action_for_response(code), code) for code in codes if code is not ErrorCode.NONE]
     if not found:
-        return Verdict.FINE, ErrorCode.NONE
+        return TransactionErrorAction.FINE, ErrorCode.NONE
     # one refused partition makes the others "not attempted": what was wrong with that one counts
     first = max(
         found, key=lambda each: (_SEVERITY[each[0]], each[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED)
     )
-    if api == "InitProducerId" and first[0] not in (Verdict.RETRY, Verdict.FENCED):
-        return Verdict.FATAL, first[1]
+    if api == "InitProducerId" and first[0] not in (
+        TransactionErrorAction.RETRY,
+        TransactionErrorAction.FENCED,
+    ):
+        return TransactionErrorAction.FATAL, first[1]
     return first
 
 
 _SEVERITY: Final = {
-    Verdict.FINE: 0,
-    Verdict.RETRY: 1,
-    Verdict.ABORTABLE: 2,
-    Verdict.ABORTABLE_AND_BUMP: 3,
-    Verdict.FATAL: 4,
-    Verdict.FENCED: 5,
+    TransactionErrorAction.FINE: 0,
+    TransactionErrorAction.RETRY: 1,
+    TransactionErrorAction.ABORTABLE: 2,
+    TransactionErrorAction.ABORTABLE_AND_BUMP: 3,
+    TransactionErrorAction.FATAL: 4,
+    TransactionErrorAction.FENCED: 5,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.groups.classic.group import ClassicGroup
-from odradek.groups.classic.member import Member
+from odradek.groups.classic.member import ClassicGroupMember
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.groups.join_group import JoinGroupResponse, JoinGroupResponseMember
 from odradek.protocol.messages.groups.sync_group import SyncGroupResponse
@@ -15,7 +15,7 @@ def join_refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 
 def joined(
     group: ClassicGroup,
-    member: Member,
+    member: ClassicGroupMember,
     *,
     tell_members: bool,
     leader_id: str | None = None,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from odradek.groups.classic.member import Member, Protocols
-from odradek.groups.classic.states import FOLLOWS, State
+from odradek.groups.classic.member import ClassicGroupMember, Protocols
+from odradek.groups.classic.states import FOLLOWS, ClassicGroupState
 from odradek.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, topics_of
 from odradek.groups.classic.timers import join_of, session_of
 from odradek.groups.deadlines import Deadlines
@@ -56,13 +56,13 @@ class ClassicGroup:
         self.kind = GroupKind.CLASSIC
         self._deadlines = deadlines
         self.stored: GroupMetadataValue | None = None
-        self.state = State.EMPTY
+        self.state = ClassicGroupState.EMPTY
         self.state_since_ms = -1
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.statics: dict[str, str] = {}
         """Instance id -> member id."""
         self.pending_joins: dict[str, None] = {}
@@ -79,7 +79,7 @@ class ClassicGroup:
         """How many members know each protocol."""
         self.metadata_bytes = 0
         """What all members say of themselves, for all their protocols."""
-        self._awaited: Member | None = None
+        self._awaited: ClassicGroupMember | None = None
         """One that had not joined when it was last looked for: a large group is not searched for each that joins."""
 
     # -- what the machine asks of every kind
@@ -90,16 +90,16 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY and not self.pending_joins
+        return self.state is ClassicGroupState.EMPTY and not self.pending_joins
 
     @property
-    def has_no_trace(self) -> bool:
+    def is_unstored(self) -> bool:
         """Nobody is in it, and no record is about it (but there may be offsets)."""
         return self.stored is None and not self.members and not self.pending_joins
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
         generation, is_transactional = committer.generation, committer.is_transactional
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is ClassicGroupState.EMPTY:
             return None
         if generation >= 0 or committer.member_id or committer.instance_id is not None:
             self.check_member(committer.member_id, committer.instance_id)
@@ -108,12 +108,12 @@ class ClassicGroup:
                     ErrorCode.ILLEGAL_GENERATION,
                     f"group {self.group_id!r} is in generation {self.generation}, the commit says {generation}",
                 )
-        elif not is_transactional and self.state is not State.EMPTY:
+        elif not is_transactional and self.state is not ClassicGroupState.EMPTY:
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"group {self.group_id!r} has members, so only they may commit: give member id and generation",
             )
-        if not is_transactional and self.state is State.COMPLETING:
+        if not is_transactional and self.state is ClassicGroupState.COMPLETING:
             raise KafkaError(
                 ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} has yet to assign its partitions"
             )
@@ -121,21 +121,21 @@ class ClassicGroup:
 
     def committed(self, committer: Committer, now: Moment) -> None:
         member = self.members.get(committer.member_id)
-        if member is not None and self.state in (State.STABLE, State.PREPARING):
+        if member is not None and self.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING):
             self.keep_alive(member, now)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         return
 
     def check_offset_delete(self) -> None:
-        if self.state is not State.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise KafkaError(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"group {self.group_id!r} has members of type {self.protocol_type!r}: it is not known what they read",
             )
 
     def check_delete(self) -> None:
-        if self.state is not State.EMPTY:
+        if self.state is not ClassicGroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id!r} has members")
 
     def is_subscribed(self, topic: str) -> bool:
@@ -147,10 +147,10 @@ class ClassicGroup:
     def offset_expiry_base_ms(self, commit_timestamp_ms: int) -> int | None:
         if self.protocol_type is None:
             return commit_timestamp_ms
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return commit_timestamp_ms if self.state_since_ms < 0 else self.state_since_ms
         knows_topics = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
-        return commit_timestamp_ms if knows_topics and self.state is State.STABLE else NO_EXPIRY
+        return commit_timestamp_ms if knows_topics and self.state is ClassicGroupState.STABLE else NO_EXPIRY
 
     def tombstones(self) -> Iterable[NewRecord]:
         yield NewRecord(group_key(self.group_id), None)
@@ -170,7 +170,7 @@ class ClassicGroup:
     def replay(self, value: GroupMetadataValue) -> None:
         """The group is as the record says. Requests that wait, and members' other protocols, stay."""
         self.stored = value
-        self.state = State.STABLE if value.members else State.EMPTY
+        self.state = ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY
         self.state_since_ms = value.current_state_timestamp
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
@@ -219,7 +219,7 @@ class ClassicGroup:
 
     # -- states
 
-    def transition(self, state: State, now: Moment) -> None:
+    def transition(self, state: ClassicGroupState, now: Moment) -> None:
         assert self.state in FOLLOWS[state], f"{self.state} -> {state}"
         self.state = state
         self.state_since_ms = now.wall_ms
@@ -257,7 +257,7 @@ class ClassicGroup:
                 f"group {self.group_id!r} has no member {member_id!r}: join again",
             )
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:
@@ -269,7 +269,9 @@ class ClassicGroup:
             self.statics[member.instance_id] = member.member_id
         self.pending_joins.pop(member.member_id, None)
 
-    def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
+    def update(
+        self, member: ClassicGroupMember, protocols: Protocols, rebalance_ms: int, session_ms: int
+    ) -> None:
         self._unsupport(member)
         self._support.update(name for name, _ in protocols)
         self.metadata_bytes += _weight(protocols)
@@ -291,7 +293,7 @@ class ClassicGroup:
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def rename(self, member: ClassicGroupMember, member_id: str) -> None:
         """A static member came back: its place is taken over under another id."""
         self._deadlines.cancel(session_of(self.group_id, member.member_id))
         self.pending_syncs.pop(member.member_id, None)
@@ -304,7 +306,7 @@ class ClassicGroup:
         assert member.instance_id is not None
         self.statics[member.instance_id] = member_id
 
-    def keep_alive(self, member: Member, now: Moment, *, timeout_ms: int | None = None) -> None:
+    def keep_alive(self, member: ClassicGroupMember, now: Moment, *, timeout_ms: int | None = None) -> None:
         """Its session begins anew."""
         timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._deadlines.set(session_of(self.group_id, member.member_id), now.monotonic_ms + timeout)
@@ -336,12 +338,12 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether a member of this type and with one of these protocols can be in the group."""
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         count = len(self.members)
         return protocol_type == self.protocol_type and any(self._support[name] == count for name in names)
 
-    def _unsupport(self, member: Member) -> None:
+    def _unsupport(self, member: ClassicGroupMember) -> None:
         self.metadata_bytes -= _weight(member.protocols)
         for name, _ in member.protocols:
             self._support[name] -= 1
@@ -360,8 +362,8 @@ def _weight(protocols: Protocols) -> int:
     return sum(len(metadata) for _, metadata in protocols)
 
 
-def _member_of(stored: MemberMetadata, protocol: str | None) -> Member:
-    return Member(
+def _member_of(stored: MemberMetadata, protocol: str | None) -> ClassicGroupMember:
+    return ClassicGroupMember(
         member_id=stored.member_id,
         instance_id=stored.group_instance_id,
         client_id=stored.client_id,

@@ -7,18 +7,18 @@ from typing import Final
 
 from odradek.groups.classic.answers import join_refused, joined, sync_refused
 from odradek.groups.classic.group import ClassicGroup
-from odradek.groups.classic.member import Member, Protocols
+from odradek.groups.classic.member import ClassicGroupMember, Protocols
 from odradek.groups.classic.rebalance import (
     answer_join,
     complete_if_possible,
     prepare,
     rebalance_or_go_on,
 )
-from odradek.groups.classic.states import State
+from odradek.groups.classic.states import ClassicGroupState
 from odradek.groups.classic.timers import session_of
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest
 from odradek.shards import Ticket
@@ -42,7 +42,7 @@ class Join:
     request: JoinGroupRequest
     caller: Caller
     ticket: Ticket
-    step: Step
+    step: GroupStep
 
     @property
     def protocols(self) -> Protocols:
@@ -64,7 +64,7 @@ def join(
     request: JoinGroupRequest,
     caller: Caller,
     ticket: Ticket,
-    step: Step,
+    step: GroupStep,
 ) -> None:
     """Answers through the ticket, now or when the generation is formed."""
     one = Join(machine, group, request, caller, ticket, step)
@@ -83,9 +83,9 @@ def join(
 
 def _has_room(machine: GroupMachine, group: ClassicGroup, member_id: str) -> bool:
     size_max = machine.settings.max_size
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return True
-    if group.state is State.PREPARING:
+    if group.state is ClassicGroupState.PREPARING:
         member = group.members.get(member_id)
         is_waiting = member is not None and member.joining is not None
         return is_waiting or len(group.members) < size_max or group.joining_count < size_max
@@ -96,7 +96,7 @@ def _can_hold(machine: GroupMachine, group: ClassicGroup, protocols: Protocols) 
     """What members say of themselves must fit a batch in the end, for the protocol that is chosen. Far beyond that the group
     can never be formed, and would only fill the memory."""
     weight_bytes = sum(len(metadata) for _, metadata in protocols)
-    return group.metadata_bytes + weight_bytes <= _BATCHES_HELD_MAX * machine.surroundings.batch_bytes_max()
+    return group.metadata_bytes + weight_bytes <= _BATCHES_HELD_MAX * machine.dependencies.batch_bytes_max()
 
 
 # -- newcomers
@@ -106,7 +106,7 @@ def _join_unknown(one: Join) -> None:
     group, request = one.group, one.request
     instance_id = request.group_instance_id
     stem = one.caller.client_id if instance_id is None else instance_id
-    member_id = f"{stem[:_STEM_LENGTH_MAX]}-{one.machine.surroundings.new_uuid()}"
+    member_id = f"{stem[:_STEM_LENGTH_MAX]}-{one.machine.dependencies.new_uuid()}"
     if instance_id is not None:
         holder = group.members.get(group.statics.get(instance_id, ""))
         if holder is None:
@@ -143,7 +143,7 @@ def _is_unused(machine: GroupMachine, group_id: str, member_id: str) -> bool:
 
 def _add(one: Join, member_id: str) -> None:
     group, request = one.group, one.request
-    member = Member(
+    member = ClassicGroupMember(
         member_id=member_id,
         instance_id=request.group_instance_id,
         client_id=one.caller.client_id,
@@ -154,7 +154,7 @@ def _add(one: Join, member_id: str) -> None:
         joining=one.ticket,
         is_new=True,
     )
-    if group.state is State.PREPARING and group.rebalances_first:
+    if group.state is ClassicGroupState.PREPARING and group.rebalances_first:
         group.newcomers = True
     group.add(member, request.protocol_type)
     # It cannot send heartbeats before it is answered. A client that is gone, and came again under another id, must not be
@@ -163,7 +163,7 @@ def _add(one: Join, member_id: str) -> None:
     rebalance_or_go_on(one.machine, group, f"member {member_id} joins: {request.reason or ''}", one.step)
 
 
-def _take_over(one: Join, holder: Member, member_id: str) -> None:
+def _take_over(one: Join, holder: ClassicGroupMember, member_id: str) -> None:
     """A static member is back (or a second process uses its instance id): the place is the newcomer's (KIP-345)."""
     group, step = one.group, one.step
     leader_before = group.leader_id
@@ -176,16 +176,16 @@ def _take_over(one: Join, holder: Member, member_id: str) -> None:
     group.update(holder, one.protocols, one.rebalance_timeout_ms, one.request.session_timeout_ms)
     holder.joining = one.ticket
     holder.is_new = False  # it has been told an id before: while it waits, it is alive
-    if group.state is State.STABLE and group.choose_protocol() == group.protocol_name:
+    if group.state is ClassicGroupState.STABLE and group.choose_protocol() == group.protocol_name:
         _stay_stable(one, holder, leader_before)
-    elif group.state is State.PREPARING:
+    elif group.state is ClassicGroupState.PREPARING:
         complete_if_possible(one.machine, group, step)
     else:
         # In CompletingRebalance too: the leader may be assigning partitions to the old id.
         prepare(one.machine, group, f"static member {member_id} replaces another", step)
 
 
-def _stay_stable(one: Join, member: Member, leader_before: str | None) -> None:
+def _stay_stable(one: Join, member: ClassicGroupMember, leader_before: str | None) -> None:
     """The same instance with the same protocol keeps its assignment, and the others never notice."""
     group, step = one.group, one.step
     record = group.record(step.now)
@@ -222,17 +222,19 @@ def _join_known(one: Join) -> None:
         return
     member = group.members[member_id]
     has_changed = member.protocols != one.protocols
-    if group.state is State.PREPARING:
+    if group.state is ClassicGroupState.PREPARING:
         _rejoin(one, member, "joins again")
-    elif has_changed or (group.state is State.STABLE and group.leader_id == member_id):
+    elif has_changed or (group.state is ClassicGroupState.STABLE and group.leader_id == member_id):
         # The leader may know of changes that metadata does not show: topics that grew, say.
         _rejoin(one, member, "has other metadata" if has_changed else "leads, and asks for a rebalance")
     else:
         # It lost the answer to an earlier request: the generation it asks for is the one it is in.
-        one.step.answer(one.ticket, joined(group, member, tell_members=group.state is State.COMPLETING))
+        one.step.answer(
+            one.ticket, joined(group, member, tell_members=group.state is ClassicGroupState.COMPLETING)
+        )
 
 
-def _rejoin(one: Join, member: Member, why: str) -> None:
+def _rejoin(one: Join, member: ClassicGroupMember, why: str) -> None:
     group = one.group
     group.update(member, one.protocols, one.rebalance_timeout_ms, one.request.session_timeout_ms)
     if member.joining is not None:  # an earlier request of the same member, whose sender gave up

@@ -8,7 +8,7 @@ from typing import Final
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.rebalance import (
     classic_group,
-    forget_if_traceless,
+    forget_if_unstored,
     join_due,
     session_due,
     sync_due,
@@ -17,7 +17,7 @@ from odradek.groups.classic.timers import ClassicTimer
 from odradek.groups.deadlines import Due
 from odradek.groups.formats import GROUP_METADATA_KEY, GroupMetadataKey, GroupMetadataValue, read
 from odradek.groups.machine import GroupMachine, KindParts
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.shards import StoredRecord
 
 
@@ -36,9 +36,9 @@ def _replay(machine: GroupMachine, record: StoredRecord) -> None:
 
 
 def _due(
-    act: Callable[[GroupMachine, ClassicGroup, Step], None],
-) -> Callable[[GroupMachine, Due, Step], None]:
-    def expire(machine: GroupMachine, due: Due, step: Step) -> None:
+    act: Callable[[GroupMachine, ClassicGroup, GroupStep], None],
+) -> Callable[[GroupMachine, Due, GroupStep], None]:
+    def expire(machine: GroupMachine, due: Due, step: GroupStep) -> None:
         group = classic_group(machine, due.group_id)
         if group is not None:
             act(machine, group, step)
@@ -46,12 +46,12 @@ def _due(
     return expire
 
 
-def _session_due(machine: GroupMachine, due: Due, step: Step) -> None:
+def _session_due(machine: GroupMachine, due: Due, step: GroupStep) -> None:
     group = classic_group(machine, due.group_id)
     if group is None:
         return
     session_due(machine, group, due.member_id, step)
-    forget_if_traceless(machine, group, step)
+    forget_if_unstored(machine, group, step)
 
 
 CLASSIC: Final = KindParts(

@@ -11,7 +11,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class ClassicGroupMember:
     """What a member said of itself, what it was assigned, and the requests of its that wait."""
 
     member_id: str

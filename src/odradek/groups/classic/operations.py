@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from odradek.groups.classic.answers import join_refused, sync_refused
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.joining import join as join_classic
-from odradek.groups.classic.rebalance import forget_if_traceless
+from odradek.groups.classic.rebalance import forget_if_unstored
 from odradek.groups.classic.syncing import heartbeat as heartbeat_classic
 from odradek.groups.classic.syncing import leave as leave_classic
 from odradek.groups.classic.syncing import sync as sync_classic
@@ -23,7 +23,7 @@ from odradek.groups.kinds import (
     check_group_id,
 )
 from odradek.groups.machine import GroupMachine
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest
@@ -40,24 +40,36 @@ class ClassicFace(Protocol):
     """A group of another kind whose members may speak the classic protocol too (KIP-848's migration)."""
 
     def join(
-        self, machine: GroupMachine, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+        self,
+        machine: GroupMachine,
+        request: JoinGroupRequest,
+        caller: Caller,
+        ticket: Ticket,
+        step: GroupStep,
     ) -> None: ...
 
     def sync(
-        self, machine: GroupMachine, request: SyncGroupRequest, caller: Caller, ticket: Ticket, step: Step
+        self,
+        machine: GroupMachine,
+        request: SyncGroupRequest,
+        caller: Caller,
+        ticket: Ticket,
+        step: GroupStep,
     ) -> None: ...
 
-    def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: Step) -> None:
+    def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: GroupStep) -> None:
         """Raises the error to answer, REBALANCE_IN_PROGRESS among them."""
 
-    def leave(self, machine: GroupMachine, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse: ...
+    def leave(
+        self, machine: GroupMachine, request: LeaveGroupRequest, step: GroupStep
+    ) -> LeaveGroupResponse: ...
 
 
 def join(
     machine: GroupMachine, now: Moment, *, request: JoinGroupRequest, caller: Caller, ticket: Ticket
 ) -> Outcome[None]:
     check_group_id(request.group_id)
-    settings, step = machine.settings, Step(now)
+    settings, step = machine.settings, GroupStep(now)
     least, most = settings.min_session_timeout_ms, settings.max_session_timeout_ms
     if not least <= request.session_timeout_ms <= most:
         raise KafkaError(
@@ -83,7 +95,7 @@ def _check_size(machine: GroupMachine, request: JoinGroupRequest) -> None:
     names += [one.name for one in request.protocols]
     weight = sum(len(one.metadata) for one in request.protocols)
     too_long = any(len(name.encode()) > NAME_BYTES_MAX for name in names)
-    if too_long or weight > machine.surroundings.batch_bytes_max():
+    if too_long or weight > machine.dependencies.batch_bytes_max():
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"what the member says of itself ({weight} bytes) fits no record"
         )
@@ -95,12 +107,12 @@ def _join_classic(
     request: JoinGroupRequest,
     caller: Caller,
     ticket: Ticket,
-    step: Step,
+    step: GroupStep,
 ) -> None:
     """Join the group, or a new one; an empty one of the other protocol gives way to it."""
     group = found if isinstance(found, ClassicGroup) else ClassicGroup(request.group_id, machine.deadlines)
     join_classic(machine, group, request, caller, ticket, step)
-    if group is not found and not group.has_no_trace:
+    if group is not found and not group.is_unstored:
         if found is not None:
             step.records[:0] = found.tombstones()
         machine.groups[group.group_id] = group
@@ -110,7 +122,7 @@ def sync(
     machine: GroupMachine, now: Moment, *, request: SyncGroupRequest, caller: Caller, ticket: Ticket
 ) -> Outcome[None]:
     check_group_id(request.group_id)
-    step = Step(now)
+    step = GroupStep(now)
     group = machine.groups.get(request.group_id)
     if isinstance(group, ClassicGroup):
         sync_classic(machine, group, request, ticket, step)
@@ -123,7 +135,7 @@ def sync(
 
 def heartbeat(machine: GroupMachine, now: Moment, *, request: HeartbeatRequest) -> Outcome[HeartbeatResponse]:
     check_group_id(request.group_id)
-    step = Step(now)
+    step = GroupStep(now)
     group = machine.groups.get(request.group_id)
     try:
         if isinstance(group, ClassicGroup):
@@ -139,11 +151,11 @@ def heartbeat(machine: GroupMachine, now: Moment, *, request: HeartbeatRequest) 
 
 def leave(machine: GroupMachine, now: Moment, *, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     check_group_id(request.group_id)
-    step = Step(now)
+    step = GroupStep(now)
     group = machine.groups.get(request.group_id)
     if isinstance(group, ClassicGroup):
         response = leave_classic(machine, group, request, step)
-        forget_if_traceless(machine, group, step)
+        forget_if_unstored(machine, group, step)
     elif group is not None and group.kind is GroupKind.CONSUMER:
         response = cast(ClassicFace, group).leave(machine, request, step)
     else:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from odradek.groups.classic.answers import joined, sync_refused
 from odradek.groups.classic.group import ClassicGroup
-from odradek.groups.classic.member import Member
-from odradek.groups.classic.states import CAN_REBALANCE, State
+from odradek.groups.classic.member import ClassicGroupMember
+from odradek.groups.classic.states import CAN_REBALANCE, ClassicGroupState
 from odradek.groups.classic.timers import join_of, sync_of
 from odradek.groups.kinds import GroupKind
 from odradek.groups.machine import GroupMachine
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.groups.join_group import JoinGroupResponse
 from odradek.telemetry import events
@@ -33,13 +33,13 @@ def classic_group(machine: GroupMachine, group_id: str) -> ClassicGroup | None:
     return group
 
 
-def forget_if_traceless(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
+def forget_if_unstored(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
     """A group of which nothing was ever written goes with the last who wanted to be in it."""
-    if group.has_no_trace and not step.records and not machine.has_offsets(group.group_id):
+    if group.is_unstored and not step.records and not machine.has_offsets(group.group_id):
         machine.forget(group)
 
 
-def rebalance_or_go_on(machine: GroupMachine, group: ClassicGroup, reason: str, step: Step) -> None:
+def rebalance_or_go_on(machine: GroupMachine, group: ClassicGroup, reason: str, step: GroupStep) -> None:
     """Begin a rebalance, or see whether the one under way can be completed."""
     if group.state in CAN_REBALANCE:
         prepare(machine, group, reason, step)
@@ -47,13 +47,13 @@ def rebalance_or_go_on(machine: GroupMachine, group: ClassicGroup, reason: str, 
         complete_if_possible(machine, group, step)
 
 
-def prepare(machine: GroupMachine, group: ClassicGroup, reason: str, step: Step) -> None:
-    if group.state is State.COMPLETING:
+def prepare(machine: GroupMachine, group: ClassicGroup, reason: str, step: GroupStep) -> None:
+    if group.state is ClassicGroupState.COMPLETING:
         refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, step)
     group.pending_syncs.clear()
     machine.deadlines.cancel(sync_of(group.group_id))
-    group.rebalances_first = group.state is State.EMPTY
-    group.transition(State.PREPARING, step.now)
+    group.rebalances_first = group.state is ClassicGroupState.EMPTY
+    group.transition(ClassicGroupState.PREPARING, step.now)
     _log.debug("rebalance_begins", group=group.group_id, generation=group.generation, reason=reason)
     if group.rebalances_first:
         delay_ms = machine.settings.initial_rebalance_delay_ms
@@ -66,13 +66,13 @@ def prepare(machine: GroupMachine, group: ClassicGroup, reason: str, step: Step)
         _wait_for_members(machine, group, step)
 
 
-def complete_if_possible(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
+def complete_if_possible(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
     """The first rebalance is completed by its delay alone."""
-    if group.state is State.PREPARING and not group.rebalances_first and group.all_joined:
+    if group.state is ClassicGroupState.PREPARING and not group.rebalances_first and group.all_joined:
         complete(machine, group, step)
 
 
-def complete(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
+def complete(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
     """Who has joined is the next generation."""
     machine.deadlines.cancel(join_of(group.group_id))
     absent = [m for m in group.members.values() if m.joining is None and not m.is_static]
@@ -101,11 +101,11 @@ def _elect(group: ClassicGroup) -> bool:
     return True
 
 
-def _begin_generation(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
+def _begin_generation(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
     group.generation += 1
     group.protocol_name = group.choose_protocol()
     group.learn_topics()
-    group.transition(State.COMPLETING, step.now)
+    group.transition(ClassicGroupState.COMPLETING, step.now)
     group.pending_syncs = dict.fromkeys(group.members)
     for member in group.members.values():
         answer_join(member, joined(group, member, tell_members=True), step)
@@ -117,20 +117,20 @@ def _begin_generation(machine: GroupMachine, group: ClassicGroup, step: Step) ->
     )
 
 
-def _wait_for_members(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
+def _wait_for_members(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
     machine.deadlines.set(join_of(group.group_id), step.now.monotonic_ms + max(group.rebalance_timeout_ms, 1))
 
 
 # -- answers to requests that wait
 
 
-def answer_join(member: Member, response: JoinGroupResponse, step: Step) -> None:
+def answer_join(member: ClassicGroupMember, response: JoinGroupResponse, step: GroupStep) -> None:
     if member.joining is not None:
         step.answer(member.joining, response)
         member.joining = None
 
 
-def refuse_syncs(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
+def refuse_syncs(group: ClassicGroup, code: ErrorCode, step: GroupStep) -> None:
     """Whoever waits for the assignment of this generation gets none, and a new session to join again in."""
     for member in group.members.values():
         member.assignment = b""
@@ -143,11 +143,11 @@ def refuse_syncs(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
 # -- what time does
 
 
-def join_due(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
-    if group.state is State.STABLE and len(group.members) > machine.settings.max_size:
+def join_due(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
+    if group.state is ClassicGroupState.STABLE and len(group.members) > machine.settings.max_size:
         prepare(machine, group, "it has more members than group.max.size", step)
         return
-    if group.state is not State.PREPARING:
+    if group.state is not ClassicGroupState.PREPARING:
         return
     if group.rebalances_first and group.newcomers and group.delay_left_ms > 0:
         delay_ms = min(machine.settings.initial_rebalance_delay_ms, group.delay_left_ms)
@@ -158,9 +158,9 @@ def join_due(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
     complete(machine, group, step)
 
 
-def sync_due(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
+def sync_due(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
     """Members who joined and never asked for their assignment hold up what the others do not get."""
-    if group.state not in (State.COMPLETING, State.STABLE) or not group.pending_syncs:
+    if group.state not in (ClassicGroupState.COMPLETING, ClassicGroupState.STABLE) or not group.pending_syncs:
         return
     late = list(group.pending_syncs)
     for member_id in late:
@@ -168,10 +168,10 @@ def sync_due(machine: GroupMachine, group: ClassicGroup, step: Step) -> None:
     prepare(machine, group, f"{len(late)} members did not ask for their assignment", step)
 
 
-def session_due(machine: GroupMachine, group: ClassicGroup, member_id: str, step: Step) -> None:
+def session_due(machine: GroupMachine, group: ClassicGroup, member_id: str, step: GroupStep) -> None:
     if member_id in group.pending_joins:
         group.remove(member_id)
-        if group.state is State.PREPARING and group.all_joined:
+        if group.state is ClassicGroupState.PREPARING and group.all_joined:
             complete(machine, group, step)
         return
     member = group.members.get(member_id)
@@ -179,13 +179,13 @@ def session_due(machine: GroupMachine, group: ClassicGroup, member_id: str, step
         return
     _log.info("member_lost", group=group.group_id, member=member_id)
     remove_member(group, member, step)
-    if group.state in (State.STABLE, State.COMPLETING):
+    if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
         prepare(machine, group, f"member {member_id} was not heard of", step)
-    elif group.state is State.PREPARING and group.all_joined:
+    elif group.state is ClassicGroupState.PREPARING and group.all_joined:
         complete(machine, group, step)
 
 
-def remove_member(group: ClassicGroup, member: Member, step: Step) -> None:
+def remove_member(group: ClassicGroup, member: ClassicGroupMember, step: GroupStep) -> None:
     """Answer what it waits for (it may still be there: it joins again), and forget it."""
     answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=None), step)
     if member.syncing is not None:

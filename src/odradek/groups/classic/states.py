@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 
-class State(Enum):
+class ClassicGroupState(Enum):
     """The values are what DescribeGroups and ListGroups say."""
 
     EMPTY = "Empty"
@@ -21,12 +21,22 @@ class State(Enum):
 
 
 FOLLOWS: Final = {
-    State.EMPTY: frozenset({State.PREPARING}),
-    State.PREPARING: frozenset({State.EMPTY, State.COMPLETING, State.STABLE}),
-    State.COMPLETING: frozenset({State.PREPARING}),
-    State.STABLE: frozenset({State.COMPLETING}),
-    State.DEAD: frozenset({State.EMPTY, State.PREPARING, State.COMPLETING, State.STABLE, State.DEAD}),
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING}),
+    ClassicGroupState.PREPARING: frozenset(
+        {ClassicGroupState.EMPTY, ClassicGroupState.COMPLETING, ClassicGroupState.STABLE}
+    ),
+    ClassicGroupState.COMPLETING: frozenset({ClassicGroupState.PREPARING}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING}),
+    ClassicGroupState.DEAD: frozenset(
+        {
+            ClassicGroupState.EMPTY,
+            ClassicGroupState.PREPARING,
+            ClassicGroupState.COMPLETING,
+            ClassicGroupState.STABLE,
+            ClassicGroupState.DEAD,
+        }
+    ),
 }
 """The states that each state may follow, while a coordinator runs. What is read back from the log begins as Empty or Stable."""
 
-CAN_REBALANCE: Final = FOLLOWS[State.PREPARING]
+CAN_REBALANCE: Final = FOLLOWS[ClassicGroupState.PREPARING]

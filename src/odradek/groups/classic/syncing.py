@@ -10,10 +10,10 @@ from odradek.groups.classic.rebalance import (
     refuse_syncs,
     remove_member,
 )
-from odradek.groups.classic.states import State
+from odradek.groups.classic.states import ClassicGroupState
 from odradek.groups.classic.timers import sync_of
 from odradek.groups.machine import GroupMachine
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.groups.leave_group import (
@@ -27,7 +27,7 @@ from odradek.shards import Ticket
 
 
 def sync(
-    machine: GroupMachine, group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, step: Step
+    machine: GroupMachine, group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, step: GroupStep
 ) -> None:
     """Answers through the ticket: the leader, and whoever waits, once the assignment is durable."""
     try:
@@ -36,7 +36,7 @@ def sync(
         step.answer(ticket, sync_refused(error.code))
         return
     member = group.members[request.member_id]
-    if group.state is State.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         _has_synced(machine, group, member.member_id)
         step.answer(ticket, assigned(group, member.assignment))
         return
@@ -59,7 +59,7 @@ def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"group {group.group_id!r} uses {actual!r}, the request says {given!r}",
             )
-    if group.state is State.PREPARING:
+    if group.state is ClassicGroupState.PREPARING:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -72,7 +72,9 @@ def _check_generation(group: ClassicGroup, member_id: str, instance_id: str | No
         )
 
 
-def _assign(machine: GroupMachine, group: ClassicGroup, assignments: dict[str, bytes], step: Step) -> None:
+def _assign(
+    machine: GroupMachine, group: ClassicGroup, assignments: dict[str, bytes], step: GroupStep
+) -> None:
     """The record that makes the generation stable; members without an assignment get an empty one."""
     record = group.record(step.now, assignments=assignments)
     if not machine.fits([record]):
@@ -93,28 +95,28 @@ def _has_synced(machine: GroupMachine, group: ClassicGroup, member_id: str) -> N
         machine.deadlines.cancel(sync_of(group.group_id))
 
 
-def heartbeat(group: ClassicGroup, request: HeartbeatRequest, step: Step) -> None:
+def heartbeat(group: ClassicGroup, request: HeartbeatRequest, step: GroupStep) -> None:
     """Raises what is to be answered; REBALANCE_IN_PROGRESS counts as a sign of life all the same."""
     _check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     group.keep_alive(group.members[request.member_id], step.now)
-    if group.state is State.PREPARING:
+    if group.state is ClassicGroupState.PREPARING:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} rebalances: join again")
 
 
 def leave(
-    machine: GroupMachine, group: ClassicGroup, request: LeaveGroupRequest, step: Step
+    machine: GroupMachine, group: ClassicGroup, request: LeaveGroupRequest, step: GroupStep
 ) -> LeaveGroupResponse:
     """Each member by its id, or (an administrator's way) a static one by its instance id alone."""
     responses = [_leave_one(group, identity, step) for identity in request.members]
     if any(response.error_code == ErrorCode.NONE for response in responses):
-        if group.state in (State.STABLE, State.COMPLETING):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
             prepare(machine, group, "members left", step)
         else:
             complete_if_possible(machine, group, step)
     return LeaveGroupResponse(members=responses)
 
 
-def _leave_one(group: ClassicGroup, identity: MemberIdentity, step: Step) -> MemberResponse:
+def _leave_one(group: ClassicGroup, identity: MemberIdentity, step: GroupStep) -> MemberResponse:
     member_id, instance_id = identity.member_id, identity.group_instance_id
     response = MemberResponse(member_id=member_id, group_instance_id=instance_id)
     if member_id in group.pending_joins:

@@ -31,14 +31,14 @@ NOTHING: Final[Assignment] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class AssignorMember:
     """A member as an assignor sees it. A static member keeps its place in every order by its instance id."""
 
     topics: frozenset[UUID]
     instance_id: str | None = None
 
 
-Candidates = Mapping[str, Candidate]
+Candidates = Mapping[str, AssignorMember]
 PartitionCounts = Mapping[UUID, int]
 Targets = Mapping[str, Assignment]
 Assignor = Callable[[Candidates, PartitionCounts, Targets], dict[str, Assignment]]
@@ -80,7 +80,7 @@ def _existing(topics: Iterable[UUID], counts: PartitionCounts) -> list[UUID]:
     return sorted(topic for topic in topics if counts.get(topic, 0) > 0)
 
 
-def _union(candidates: Iterable[Candidate]) -> set[UUID]:
+def _union(candidates: Iterable[AssignorMember]) -> set[UUID]:
     return set().union(*(candidate.topics for candidate in candidates))
 
 
@@ -240,7 +240,7 @@ def _level(topic: UUID, subscribers: list[str], kept: _Shares, loads: dict[str, 
 # -- range
 
 
-def _range_order(member: str, candidate: Candidate) -> tuple[bool, str]:
+def _range_order(member: str, candidate: AssignorMember) -> tuple[bool, str]:
     """Static members first, by instance id: their place outlives a restart, which changes the member id."""
     if candidate.instance_id is not None:
         return False, candidate.instance_id

@@ -18,15 +18,20 @@ from odradek.groups.consumer.consumer_protocol import (
 )
 from odradek.groups.consumer.draft import Draft, finish
 from odradek.groups.consumer.group import ConsumerGroup
+from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.heartbeats import enter, settle
-from odradek.groups.consumer.member import ClassicSide, Member, MemberState, Profile
+from odradek.groups.consumer.member import (
+    ClassicSide,
+    ConsumerGroupMember,
+    ConsumerMemberMetadata,
+    MemberState,
+)
 from odradek.groups.consumer.membership import check_room, joining_member, member_of, remove
-from odradek.groups.consumer.situation import Situation
 from odradek.groups.consumer.targets import retarget
 from odradek.groups.consumer.timers import ConsumerTimer
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage
 from odradek.protocol.messages.groups.consumer_protocol import ConsumerProtocolSubscription
@@ -47,18 +52,18 @@ _SINCE_MEMBER_ID_REQUIRED: Final = 4
 def join(
     machine: GroupMachine,
     group: ConsumerGroup,
-    situation: Situation,
+    group_context: GroupContext,
     request: JoinGroupRequest,
     caller: Caller,
     ticket: Ticket,
-    step: Step,
+    step: GroupStep,
 ) -> None:
     """Answers through the ticket, refusals too."""
     stem = request.group_instance_id or caller.client_id
-    member_id = request.member_id or f"{stem}-{machine.surroundings.new_uuid()}"
+    member_id = request.member_id or f"{stem}-{machine.dependencies.new_uuid()}"
     try:
         response = _joined(
-            machine, group, situation, request.replace(member_id=member_id), request, caller, step
+            machine, group, group_context, request.replace(member_id=member_id), request, caller, step
         )
     except KafkaError as error:
         refused_id = member_id if error.code is ErrorCode.MEMBER_ID_REQUIRED else request.member_id
@@ -70,14 +75,14 @@ def join(
 def _joined(
     machine: GroupMachine,
     group: ConsumerGroup,
-    situation: Situation,
+    group_context: GroupContext,
     request: JoinGroupRequest,
     original: JoinGroupRequest,
     caller: Caller,
-    step: Step,
+    step: GroupStep,
 ) -> JoinGroupResponse:
     member_id, instance_id = request.member_id, request.group_instance_id
-    check_room(group, member_id, situation.settings.max_size)
+    check_room(group, member_id, group_context.settings.max_size)
     _check_protocols(group, request)
     is_unknown = not original.member_id
     if is_unknown and instance_id is None and caller.api_version >= _SINCE_MEMBER_ID_REQUIRED:
@@ -86,20 +91,20 @@ def _joined(
     if instance_id is not None and not is_unknown:
         member = member_of(group, member_id, instance_id)
     else:
-        member = joining_member(draft, member_id, instance_id, situation.timers, is_classic=True)
+        member = joining_member(draft, member_id, instance_id, group_context.timers, is_classic=True)
     subscription = _subscription(request)
-    changed = enter(draft, member, _said(request, subscription, caller), situation)
-    retarget(draft, situation)
+    changed = enter(draft, member, _said(request, subscription, caller), group_context)
+    retarget(draft, group_context)
     owned = by_topic_id(
-        {one.topic: one.partitions for one in subscription.owned_partitions}, situation.topics
+        {one.topic: one.partitions for one in subscription.owned_partitions}, group_context.topics
     )
-    after = settle(draft, member_id, situation, owned, subscription_changed=changed)
-    timers = situation.timers
-    timers.heard_of(after, situation.settings)
+    after = settle(draft, member_id, group_context, owned, subscription_changed=changed)
+    timers = group_context.timers
+    timers.heartbeat_received(after, group_context.settings)
     timers.end(ConsumerTimer.JOIN, member_id)
     timers.begin(ConsumerTimer.SYNC, after.profile.rebalance_timeout_ms, member_id)
     timers.look_whether_to_downgrade(draft.group)
-    finish(machine, draft, situation, step)
+    finish(machine, draft, group_context, step)
     return JoinGroupResponse(
         generation_id=after.epoch,
         protocol_type=PROTOCOL_TYPE,
@@ -133,9 +138,11 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         ) from error
 
 
-def _said(request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller) -> Profile:
+def _said(
+    request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller
+) -> ConsumerMemberMetadata:
     timeout_ms = request.rebalance_timeout_ms
-    return Profile(
+    return ConsumerMemberMetadata(
         instance_id=request.group_instance_id,
         rack_id=subscription.rack_id,
         client_id=caller.client_id,
@@ -150,41 +157,45 @@ def _said(request: JoinGroupRequest, subscription: ConsumerProtocolSubscription,
 
 
 def sync(
-    group: ConsumerGroup, situation: Situation, request: SyncGroupRequest, ticket: Ticket, step: Step
+    group: ConsumerGroup,
+    group_context: GroupContext,
+    request: SyncGroupRequest,
+    ticket: Ticket,
+    step: GroupStep,
 ) -> None:
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         _check_names(member, request)
         if group.epoch > member.epoch and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
-            _expect_join(situation, member)
-            situation.timers.apply()
+            _expect_join(group_context, member)
+            group_context.timers.apply()
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     except KafkaError as error:
         step.answer(ticket, sync_refused(error.code))
         return
     assert member.profile.classic is not None
-    situation.timers.end(ConsumerTimer.SYNC, member.member_id)
-    situation.timers.heard_of(member, situation.settings)
-    situation.timers.apply()
+    group_context.timers.end(ConsumerTimer.SYNC, member.member_id)
+    group_context.timers.heartbeat_received(member, group_context.settings)
+    group_context.timers.apply()
     metadata = member.profile.classic.protocols[0][1]
     response = SyncGroupResponse(
         protocol_type=PROTOCOL_TYPE,
         protocol_name=_protocol_name(member),
-        assignment=assignment_bytes(member.current.assigned, situation.topics, metadata),
+        assignment=assignment_bytes(member.current.assigned, group_context.topics, metadata),
     )
     step.answer(ticket, response)
 
 
-def heartbeat(group: ConsumerGroup, situation: Situation, request: HeartbeatRequest) -> None:
+def heartbeat(group: ConsumerGroup, group_context: GroupContext, request: HeartbeatRequest) -> None:
     """Raises what is to be answered; REBALANCE_IN_PROGRESS counts as a sign of life all the same."""
     member = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    situation.timers.heard_of(member, situation.settings)
+    group_context.timers.heartbeat_received(member, group_context.settings)
     must_rejoin = _must_rejoin(group, member)
     if must_rejoin:
-        _expect_join(situation, member)
-    situation.timers.apply()
+        _expect_join(group_context, member)
+    group_context.timers.apply()
     if must_rejoin:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} rebalances: join again")
 
@@ -192,9 +203,9 @@ def heartbeat(group: ConsumerGroup, situation: Situation, request: HeartbeatRequ
 def leave(
     machine: GroupMachine,
     group: ConsumerGroup,
-    situation: Situation,
+    group_context: GroupContext,
     request: LeaveGroupRequest,
-    step: Step,
+    step: GroupStep,
 ) -> LeaveGroupResponse:
     """Each member by its id, or (an administrator's way) a static one by its instance id alone, whatever its protocol."""
     leaving: dict[str, None] = {}
@@ -208,19 +219,19 @@ def leave(
         responses.append(response)
     if leaving:
         draft = Draft(group)
-        remove(draft, list(leaving), situation)
-        finish(machine, draft, situation, step)
+        remove(draft, list(leaving), group_context)
+        finish(machine, draft, group_context, step)
     return LeaveGroupResponse(members=responses)
 
 
-def _leaver(group: ConsumerGroup, identity: MemberIdentity) -> Member:
+def _leaver(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
     if identity.member_id:
         return _classic_member(group, identity.member_id, identity.group_instance_id)
     holder = group.statics.get(identity.group_instance_id or "")
     return member_of(group, holder or "", identity.group_instance_id)
 
 
-def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
     member = member_of(group, member_id, instance_id)
     if not member.is_classic:
         raise KafkaError(
@@ -229,7 +240,7 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
     return member
 
 
-def _check_generation(member: Member, generation: int) -> None:
+def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
     if generation != member.epoch:
         raise KafkaError(
             ErrorCode.ILLEGAL_GENERATION,
@@ -237,7 +248,7 @@ def _check_generation(member: Member, generation: int) -> None:
         )
 
 
-def _check_names(member: Member, request: SyncGroupRequest) -> None:
+def _check_names(member: ConsumerGroupMember, request: SyncGroupRequest) -> None:
     for given, actual in (
         (request.protocol_type, PROTOCOL_TYPE),
         (request.protocol_name, _protocol_name(member)),
@@ -248,7 +259,7 @@ def _check_names(member: Member, request: SyncGroupRequest) -> None:
             )
 
 
-def _must_rejoin(group: ConsumerGroup, member: Member) -> bool:
+def _must_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
     """It is behind the group, or has to give something back, or can fetch what others gave back."""
     state = member.current.state
     if member.epoch < group.epoch or state is MemberState.UNREVOKED_PARTITIONS:
@@ -256,7 +267,7 @@ def _must_rejoin(group: ConsumerGroup, member: Member) -> bool:
     return state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member)
 
 
-def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
+def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
     mine = member.current.assigned
     return any(
         partition not in mine.get(topic, {}) and not group.is_free(topic, partition)
@@ -265,10 +276,10 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def _expect_join(situation: Situation, member: Member) -> None:
-    situation.timers.begin_once(ConsumerTimer.JOIN, member.profile.rebalance_timeout_ms, member.member_id)
+def _expect_join(group_context: GroupContext, member: ConsumerGroupMember) -> None:
+    group_context.timers.begin_once(ConsumerTimer.JOIN, member.profile.rebalance_timeout_ms, member.member_id)
 
 
-def _protocol_name(member: Member) -> str:
+def _protocol_name(member: ConsumerGroupMember) -> str:
     assert member.profile.classic is not None
     return member.profile.classic.protocols[0][0]

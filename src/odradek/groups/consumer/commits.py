@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from odradek.groups.consumer.member import Member
+from odradek.groups.consumer.member import ConsumerGroupMember
 from odradek.groups.kinds import CheckPartition, Committer
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
@@ -21,7 +21,7 @@ _EPOCHS_SINCE_VERSION: Final = 9
 
 def check_commit(
     group_id: str,
-    members: Mapping[str, Member],
+    members: Mapping[str, ConsumerGroupMember],
     committer: Committer,
 ) -> CheckPartition | None:
     """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, UNSUPPORTED_VERSION; or what to ask of each partition."""
@@ -57,7 +57,7 @@ def check_commit(
     return _held_since(member, epoch, stale)
 
 
-def _held_since(member: Member, epoch: int, stale: KafkaError) -> CheckPartition:
+def _held_since(member: ConsumerGroupMember, epoch: int, stale: KafkaError) -> CheckPartition:
     def check(topic: str, topic_id: UUID, partition: int) -> None:
         given = member.current.assigned.get(topic_id, {}).get(partition) if topic_id != ZERO_UUID else None
         if given is None or given > epoch:
@@ -66,7 +66,9 @@ def _held_since(member: Member, epoch: int, stale: KafkaError) -> CheckPartition
     return check
 
 
-def check_fetch(group_id: str, members: Mapping[str, Member], member_id: str | None, epoch: int) -> None:
+def check_fetch(
+    group_id: str, members: Mapping[str, ConsumerGroupMember], member_id: str | None, epoch: int
+) -> None:
     """Nobody in particular may always fetch; a member only in its epoch."""
     if not member_id and epoch < 0:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from odradek.groups.machine import Topics
+from odradek.groups.machine import ClusterTopics
 from odradek.protocol import decode, encode
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.groups.consumer_protocol import (
@@ -31,7 +31,7 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
     return decode(ConsumerProtocolAssignment, _version(data), data, _VERSION_BYTES)[0]
 
 
-def assignment_bytes(holding: Mapping[UUID, Iterable[int]], topics: Topics, metadata: bytes) -> bytes:
+def assignment_bytes(holding: Mapping[UUID, Iterable[int]], topics: ClusterTopics, metadata: bytes) -> bytes:
     """What a member has, in the version of its own metadata. Topics that are gone have no name to give."""
     named = sorted((name, topic) for topic in holding if (name := topics.topic_name(topic)) is not None)
     version = _version(metadata)
@@ -43,7 +43,7 @@ def assignment_bytes(holding: Mapping[UUID, Iterable[int]], topics: Topics, meta
     return version.to_bytes(_VERSION_BYTES, "big") + encode(assignment, version)
 
 
-def by_topic_id(partitions: Mapping[str, Iterable[int]], topics: Topics) -> dict[UUID, set[int]]:
+def by_topic_id(partitions: Mapping[str, Iterable[int]], topics: ClusterTopics) -> dict[UUID, set[int]]:
     """Without the topics that do not exist."""
     found: dict[UUID, set[int]] = {}
     for name, numbers in partitions.items():

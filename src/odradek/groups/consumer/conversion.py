@@ -16,9 +16,9 @@ from typing import Final
 
 from odradek.groups.classic.answers import join_refused, sync_refused
 from odradek.groups.classic.group import ClassicGroup
-from odradek.groups.classic.member import Member as ClassicMember
+from odradek.groups.classic.member import ClassicGroupMember as ClassicMember
 from odradek.groups.classic.rebalance import prepare
-from odradek.groups.classic.states import State
+from odradek.groups.classic.states import ClassicGroupState
 from odradek.groups.consumer.consumer_protocol import (
     PROTOCOL_TYPE,
     assignment_bytes,
@@ -28,14 +28,19 @@ from odradek.groups.consumer.consumer_protocol import (
 )
 from odradek.groups.consumer.draft import Draft
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import ClassicSide, Current, Member, Profile
-from odradek.groups.consumer.situation import Situation
+from odradek.groups.consumer.group_context import GroupContext
+from odradek.groups.consumer.member import (
+    ClassicSide,
+    ConsumerGroupMember,
+    ConsumerMemberMetadata,
+    CurrentAssignment,
+)
 from odradek.groups.consumer.timers import ConsumerTimer
 from odradek.groups.deadlines import Due
 from odradek.groups.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
 from odradek.groups.kinds import Group
-from odradek.groups.machine import GroupMachine, Topics
-from odradek.groups.step import Step
+from odradek.groups.machine import ClusterTopics, GroupMachine
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage
 from odradek.shards import NewRecord
@@ -47,21 +52,21 @@ _REJOIN: Final = ErrorCode.REBALANCE_IN_PROGRESS
 _AGAIN_MS: Final = 1
 
 
-def upgraded(group: Group, situation: Situation, step: Step) -> Draft:
+def upgraded(group: Group, group_context: GroupContext, step: GroupStep) -> Draft:
     """A consumer group made of a classic one, for a member that joins it. GROUP_ID_NOT_FOUND where that may not be."""
     assert isinstance(group, ClassicGroup)
     draft = Draft(ConsumerGroup(group.group_id))
     draft.records += group.tombstones()
     if group.is_empty:
         return draft
-    _check_upgrade(group, situation)
+    _check_upgrade(group, group_context)
     _send_away(group, step)
     # Who waits for the answer to its first JoinGroup may not even know its id, and would stay behind as a ghost.
     known = [member for member in group.members.values() if not member.is_new]
     if not known:
         return draft
     try:
-        members = [_converted(group, member, situation.topics) for member in known]
+        members = [_converted(group, member, group_context.topics) for member in known]
     except MalformedMessage as error:
         raise _cannot(group, f"the embedded consumer protocol is malformed: {error.message}") from error
     for member in members:
@@ -73,20 +78,20 @@ def upgraded(group: Group, situation: Situation, step: Step) -> Draft:
     draft.write_target_epoch(group.generation, 0)
     for member in members:
         draft.write_current(member.member_id, member.current)
-        situation.timers.heard_of(member, situation.settings)
+        group_context.timers.heartbeat_received(member, group_context.settings)
     return draft
 
 
-def _check_upgrade(group: ClassicGroup, situation: Situation) -> None:
-    if not situation.settings.migration.upgrades:
+def _check_upgrade(group: ClassicGroup, group_context: GroupContext) -> None:
+    if not group_context.settings.migration.upgrades:
         raise _cannot(group, "online upgrade is disabled")
     if group.protocol_type != PROTOCOL_TYPE:
         raise _cannot(group, "the group does not use the consumer embedded protocol")
-    if len(group.members) > situation.settings.max_size:
+    if len(group.members) > group_context.settings.max_size:
         raise _cannot(group, "the group size exceeds the consumer group maximum size")
 
 
-def _converted(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Member:
+def _converted(group: ClassicGroup, member: ClassicMember, topics: ClusterTopics) -> ConsumerGroupMember:
     metadata = member.metadata(group.protocol_name)
     if not metadata and member.protocols:  # before its first generation a group has no protocol
         metadata = member.protocols[0][1]
@@ -96,9 +101,9 @@ def _converted(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Me
         raise _cannot(group, "an unsupported custom assignor is in use")
     generation = group.generation
     assigned = by_topic_id({one.topic: one.partitions for one in assignment.assigned_partitions}, topics)
-    return Member(
+    return ConsumerGroupMember(
         member_id=member.member_id,
-        profile=Profile(
+        profile=ConsumerMemberMetadata(
             instance_id=member.instance_id,
             rack_id=subscription.rack_id,
             client_id=member.client_id,
@@ -107,7 +112,7 @@ def _converted(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Me
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             classic=ClassicSide(session_timeout_ms=member.session_timeout_ms, protocols=member.protocols),
         ),
-        current=Current(
+        current=CurrentAssignment(
             epoch=generation,
             previous_epoch=generation,
             assigned={topic: dict.fromkeys(parts, generation) for topic, parts in assigned.items()},
@@ -115,7 +120,7 @@ def _converted(group: ClassicGroup, member: ClassicMember, topics: Topics) -> Me
     )
 
 
-def _send_away(group: ClassicGroup, step: Step) -> None:
+def _send_away(group: ClassicGroup, step: GroupStep) -> None:
     """Whoever waits for the classic rebalance under way joins again, and takes part in the new one."""
     for member in group.members.values():
         if member.joining is not None:
@@ -134,22 +139,24 @@ def _cannot(group: Group, reason: str) -> KafkaError:
 # -- the way back
 
 
-def downgrade_due(machine: GroupMachine, group: ConsumerGroup, situation: Situation, step: Step) -> None:
+def downgrade_due(
+    machine: GroupMachine, group: ConsumerGroup, group_context: GroupContext, step: GroupStep
+) -> None:
     """Only members of the classic protocol are left: replace the group's records by those of a classic group."""
     members = list(group.members.values())
     name = _common_protocol(members)
     if (
         not members
         or name is None
-        or not situation.settings.migration.downgrades
+        or not group_context.settings.migration.downgrades
         or len(members) > machine.settings.max_size
     ):
         return
     if step.records:  # what others wrote leaves too little room, perhaps
-        situation.timers.begin(ConsumerTimer.DOWNGRADE, _AGAIN_MS)
-        situation.timers.apply()
+        group_context.timers.begin(ConsumerTimer.DOWNGRADE, _AGAIN_MS)
+        group_context.timers.apply()
         return
-    records = [*group.tombstones(), _classic_record(group, members, name, situation)]
+    records = [*group.tombstones(), _classic_record(group, members, name, group_context)]
     if not machine.fits(records):
         _log.warning(
             "group_not_downgraded", group=group.group_id, reason="its records do not fit into a batch"
@@ -157,13 +164,13 @@ def downgrade_due(machine: GroupMachine, group: ConsumerGroup, situation: Situat
         return
     step.records += records
     for member in members:
-        situation.timers.forget(member.member_id)
-    situation.timers.begin(ConsumerTimer.DOWNGRADED, 0)
-    situation.timers.apply()
+        group_context.timers.forget(member.member_id)
+    group_context.timers.begin(ConsumerTimer.DOWNGRADED, 0)
+    group_context.timers.apply()
     _log.info("group_downgraded", group=group.group_id, members=len(members))
 
 
-def _common_protocol(members: Iterable[Member]) -> str | None:
+def _common_protocol(members: Iterable[ConsumerGroupMember]) -> str | None:
     """The protocol that most members prefer of those that all of them know; None if one of them is no classic member."""
     sides = [member.profile.classic for member in members]
     known = [{name for name, _ in side.protocols} if side is not None else set() for side in sides]
@@ -175,7 +182,7 @@ def _common_protocol(members: Iterable[Member]) -> str | None:
 
 
 def _classic_record(
-    group: ConsumerGroup, members: list[Member], protocol: str, situation: Situation
+    group: ConsumerGroup, members: list[ConsumerGroupMember], protocol: str, group_context: GroupContext
 ) -> NewRecord:
     """Members that have come to the newest target stay in their generation; the others will be told to join again."""
     stored = []
@@ -192,7 +199,7 @@ def _classic_record(
                 rebalance_timeout=profile.rebalance_timeout_ms,
                 session_timeout=classic.session_timeout_ms,
                 subscription=metadata,
-                assignment=assignment_bytes(member.current.assigned, situation.topics, metadata),
+                assignment=assignment_bytes(member.current.assigned, group_context.topics, metadata),
             )
         )
     value = GroupMetadataValue(
@@ -200,16 +207,16 @@ def _classic_record(
         generation=group.assignment_epoch,
         protocol=protocol,
         leader=members[0].member_id,
-        current_state_timestamp=situation.now.wall_ms,
+        current_state_timestamp=group_context.now.wall_ms,
         members=stored,
     )
     return NewRecord(group_key(group.group_id), group_value(value))
 
 
-def downgraded_due(machine: GroupMachine, due: Due, step: Step) -> None:
+def downgraded_due(machine: GroupMachine, due: Due, step: GroupStep) -> None:
     """The classic group is there: what the last other member had is to be shared among its members."""
     group = machine.groups.get(due.group_id)
     if isinstance(group, ClassicGroup):
         group.loaded(step.now)
-        if group.state is State.STABLE:
+        if group.state is ClassicGroupState.STABLE:
             prepare(machine, group, "the group was downgraded from the consumer protocol", step)

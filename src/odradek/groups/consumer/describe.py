@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import Member
-from odradek.groups.machine import Topics
+from odradek.groups.consumer.member import ConsumerGroupMember
+from odradek.groups.machine import ClusterTopics
 from odradek.protocol.messages.groups.consumer_group_describe import (
     Assignment,
     DescribedGroup,
@@ -19,7 +19,7 @@ CLASSIC_TYPE = 0
 CONSUMER_TYPE = 1
 
 
-def described(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedGroup:
+def described(group: ConsumerGroup, topics: ClusterTopics, default_assignor: str) -> DescribedGroup:
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
@@ -30,7 +30,7 @@ def described(group: ConsumerGroup, topics: Topics, default_assignor: str) -> De
     )
 
 
-def _member(group: ConsumerGroup, member: Member, topics: Topics) -> MemberEntry:
+def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: ClusterTopics) -> MemberEntry:
     profile = member.profile
     return MemberEntry(
         member_id=member.member_id,
@@ -47,7 +47,7 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> MemberEntry
     )
 
 
-def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> Assignment:
+def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: ClusterTopics) -> Assignment:
     """Topics that are gone have no name any more, and are left out."""
     named = [(name, topic) for topic in partitions if (name := topics.topic_name(topic)) is not None]
     return Assignment(

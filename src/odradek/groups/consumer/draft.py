@@ -12,14 +12,14 @@ from odradek.groups.consumer import formats
 from odradek.groups.consumer.assignors import Assignment
 from odradek.groups.consumer.formats import GroupRecord
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import Current, Profile, target_value
+from odradek.groups.consumer.member import ConsumerMemberMetadata, CurrentAssignment, target_value
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import NewRecord
 
 if TYPE_CHECKING:
-    from odradek.groups.consumer.situation import Situation
+    from odradek.groups.consumer.group_context import GroupContext
     from odradek.groups.machine import GroupMachine
-    from odradek.groups.step import Step
+    from odradek.groups.step import GroupStep
 
 
 class Draft:
@@ -40,10 +40,10 @@ class Draft:
         self.group.replay(record)
         self.records.append(record.encoded())
 
-    def write_profile(self, member_id: str, profile: Profile) -> None:
+    def write_profile(self, member_id: str, profile: ConsumerMemberMetadata) -> None:
         self.write(formats.MemberKey(group_id=self.group.group_id, member_id=member_id), profile.value())
 
-    def write_current(self, member_id: str, current: Current) -> None:
+    def write_current(self, member_id: str, current: CurrentAssignment) -> None:
         self.write(formats.CurrentKey(group_id=self.group.group_id, member_id=member_id), current.value())
 
     def write_target(self, member_id: str, target: Assignment) -> None:
@@ -73,7 +73,7 @@ class Draft:
         self.write(formats.MemberKey(group_id=group_id, member_id=member_id), None)
 
 
-def finish(machine: GroupMachine, draft: Draft, situation: Situation, step: Step) -> None:
+def finish(machine: GroupMachine, draft: Draft, group_context: GroupContext, step: GroupStep) -> None:
     """What was decided takes effect, all of it.
 
     UNKNOWN_SERVER_ERROR, as Kafka answers, for a change that is larger than one batch may be: nothing takes effect then.
@@ -84,7 +84,7 @@ def finish(machine: GroupMachine, draft: Draft, situation: Situation, step: Step
             f"the change of group {draft.group.group_id!r} is larger than max.message.bytes of __consumer_offsets",
         )
     step.records += draft.records
-    situation.timers.apply()
+    group_context.timers.apply()
     group = machine.groups.get(draft.group.group_id)
     if isinstance(group, ConsumerGroup):
         group.checked_version = draft.group.checked_version

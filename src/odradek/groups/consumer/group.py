@@ -17,9 +17,15 @@ from odradek.groups.consumer import formats
 from odradek.groups.consumer.assignors import NOTHING, Assignment
 from odradek.groups.consumer.commits import check_commit, check_fetch
 from odradek.groups.consumer.formats import GroupRecord
-from odradek.groups.consumer.member import Current, Holding, Member, Profile, target_of
+from odradek.groups.consumer.member import (
+    ConsumerGroupMember,
+    ConsumerMemberMetadata,
+    CurrentAssignment,
+    Holding,
+    target_of,
+)
 from odradek.groups.kinds import Caller, CheckPartition, Committer, GroupKind
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest
@@ -51,20 +57,24 @@ class ResolvedRegex:
     timestamp_ms: int = 0
 
 
-class Conduct(Protocol):
+class GroupActions(Protocol):
     """What is done with a group, beyond what its records say (`kind.py`)."""
 
     def loaded(self, group: ConsumerGroup, now: Moment) -> None: ...
 
     def join(
-        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: GroupStep
     ) -> None: ...
 
-    def sync(self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, step: Step) -> None: ...
+    def sync(
+        self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, step: GroupStep
+    ) -> None: ...
 
-    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: Step) -> None: ...
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: GroupStep) -> None: ...
 
-    def leave(self, group: ConsumerGroup, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse: ...
+    def leave(
+        self, group: ConsumerGroup, request: LeaveGroupRequest, step: GroupStep
+    ) -> LeaveGroupResponse: ...
 
 
 class ConsumerGroup:
@@ -89,7 +99,7 @@ class ConsumerGroup:
         "targets",
     )
 
-    def __init__(self, group_id: str, conduct: Conduct | None = None) -> None:
+    def __init__(self, group_id: str, actions: GroupActions | None = None) -> None:
         self.group_id = group_id
         self.kind = GroupKind.CONSUMER
         self.epoch = 0
@@ -97,7 +107,7 @@ class ConsumerGroup:
         self.assignment_epoch = 0
         self.assignment_ms = 0
         """Wall clock: when the target was worked out."""
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerGroupMember] = {}
         self.statics: dict[str, str] = {}
         """Instance id -> member id."""
         self.targets: dict[str, Assignment] = {}
@@ -110,7 +120,7 @@ class ConsumerGroup:
         """The newest record about each member itself, without its content. A draft has those of the real group."""
         self.checked_version = -1
         """Soft: the version of the cluster's topics that the group was last compared with."""
-        self._conduct = conduct
+        self._conduct = actions
         self._subscribed: frozenset[str] | None = None
 
     def copy(self) -> ConsumerGroup:
@@ -191,22 +201,32 @@ class ConsumerGroup:
     # -- members that speak the classic protocol (`groups.classic.operations.ClassicFace`)
 
     def join(
-        self, machine: GroupMachine, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+        self,
+        machine: GroupMachine,
+        request: JoinGroupRequest,
+        caller: Caller,
+        ticket: Ticket,
+        step: GroupStep,
     ) -> None:
         assert self._conduct is not None, "drafts have no members to serve"
         self._conduct.join(self, request, caller, ticket, step)
 
     def sync(
-        self, machine: GroupMachine, request: SyncGroupRequest, caller: Caller, ticket: Ticket, step: Step
+        self,
+        machine: GroupMachine,
+        request: SyncGroupRequest,
+        caller: Caller,
+        ticket: Ticket,
+        step: GroupStep,
     ) -> None:
         assert self._conduct is not None, "drafts have no members to serve"
         self._conduct.sync(self, request, ticket, step)
 
-    def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: Step) -> None:
+    def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: GroupStep) -> None:
         assert self._conduct is not None, "drafts have no members to serve"
         self._conduct.heartbeat(self, request, step)
 
-    def leave(self, machine: GroupMachine, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse:
+    def leave(self, machine: GroupMachine, request: LeaveGroupRequest, step: GroupStep) -> LeaveGroupResponse:
         assert self._conduct is not None, "drafts have no members to serve"
         return self._conduct.leave(self, request, step)
 
@@ -221,7 +241,7 @@ class ConsumerGroup:
             self._subscribed = frozenset().union(*named, *matched)
         return self._subscribed
 
-    def topics_of(self, profile: Profile) -> frozenset[str]:
+    def topics_of(self, profile: ConsumerMemberMetadata) -> frozenset[str]:
         """The names that one member subscribes to."""
         resolved = self.regexes.get(profile.regex)
         return profile.topics | resolved.topics if resolved is not None else profile.topics
@@ -243,7 +263,7 @@ class ConsumerGroup:
         return max(votes, key=lambda name: (votes[name], name), default=default)
 
     @property
-    def classic_members(self) -> list[Member]:
+    def classic_members(self) -> list[ConsumerGroupMember]:
         return [member for member in self.members.values() if member.is_classic]
 
     # -- the log's side
@@ -257,11 +277,11 @@ class ConsumerGroup:
             case formats.MemberKey(), None:
                 self._forget(key.member_id)
             case formats.MemberKey(), formats.MemberValue():
-                self._profile(key.member_id, Profile.of(value))
+                self._profile(key.member_id, ConsumerMemberMetadata.of(value))
             case formats.CurrentKey(), None:
-                self._move(key.member_id, Current(epoch=-1))
+                self._move(key.member_id, CurrentAssignment(epoch=-1))
             case formats.CurrentKey(), formats.CurrentValue():
-                self._move(key.member_id, Current.of(value))
+                self._move(key.member_id, CurrentAssignment.of(value))
             case formats.TargetMemberKey(), None:
                 self.targets.pop(key.member_id, None)
             case formats.TargetMemberKey(), formats.TargetMemberValue():
@@ -284,10 +304,10 @@ class ConsumerGroup:
             else:
                 self.noted[key.member_id] = stored._replace(key=b"", value=None)
 
-    def _profile(self, member_id: str, profile: Profile) -> None:
+    def _profile(self, member_id: str, profile: ConsumerMemberMetadata) -> None:
         before = self.members.get(member_id)
         self.members[member_id] = (
-            Member(member_id=member_id, profile=profile)
+            ConsumerGroupMember(member_id=member_id, profile=profile)
             if before is None
             else replace(before, profile=profile)
         )
@@ -296,12 +316,12 @@ class ConsumerGroup:
         if profile.instance_id is not None:
             self.statics[profile.instance_id] = member_id
 
-    def _move(self, member_id: str, current: Current) -> None:
+    def _move(self, member_id: str, current: CurrentAssignment) -> None:
         before = self.members.get(member_id)
         if before is None:
             if current.epoch == -1:
                 return
-            before = Member(member_id=member_id)
+            before = ConsumerGroupMember(member_id=member_id)
         self._release(before)
         self.members[member_id] = replace(before, current=current)
         for pair in _pairs(current.assigned, current.revoking):
@@ -314,12 +334,12 @@ class ConsumerGroup:
             self._release(member)
             self._forget_instance(member)
 
-    def _release(self, member: Member) -> None:
+    def _release(self, member: ConsumerGroupMember) -> None:
         for pair in _pairs(member.current.assigned, member.current.revoking):
             if self.owners.get(pair) == member.member_id:
                 del self.owners[pair]
 
-    def _forget_instance(self, member: Member | None) -> None:
+    def _forget_instance(self, member: ConsumerGroupMember | None) -> None:
         instance_id = member.profile.instance_id if member is not None else None
         if (
             member is not None

@@ -11,18 +11,24 @@ from typing import Final
 from odradek.groups.consumer.conversion import upgraded
 from odradek.groups.consumer.draft import Draft, finish
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, Member, Profile, listed
+from odradek.groups.consumer.group_context import GroupContext
+from odradek.groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    ConsumerGroupMember,
+    ConsumerMemberMetadata,
+    listed,
+)
 from odradek.groups.consumer.membership import (
     check_epoch,
     check_room,
     joining_member,
-    leave_for_a_while,
+    leave_temporarily,
     member_of,
     remove,
 )
 from odradek.groups.consumer.reconcile import Goal, Owned, reconcile
 from odradek.groups.consumer.requests import check_request, is_full, owned_of
-from odradek.groups.consumer.situation import Situation
 from odradek.groups.consumer.targets import (
     bump_epoch,
     change_regex,
@@ -33,7 +39,7 @@ from odradek.groups.consumer.targets import (
 from odradek.groups.consumer.timers import ConsumerTimer
 from odradek.groups.kinds import Caller, GroupKind
 from odradek.groups.machine import GroupMachine
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     Assignment,
@@ -47,58 +53,58 @@ _INTERVAL_UNTOLD: Final = 0
 
 def heartbeat(
     machine: GroupMachine,
-    situation: Situation,
+    group_context: GroupContext,
     request: ConsumerGroupHeartbeatRequest,
     caller: Caller,
-    step: Step,
+    step: GroupStep,
 ) -> ConsumerGroupHeartbeatResponse:
     """The response; records go into `step`. Raises what is to be answered otherwise, and has then changed nothing."""
-    check_request(request, caller.api_version, situation.settings.assignors)
+    check_request(request, caller.api_version, group_context.settings.assignors)
     if request.member_epoch < JOIN_EPOCH:
-        return _leave(machine, situation, request, step)
+        return _leave(machine, group_context, request, step)
     is_joining = request.member_epoch == JOIN_EPOCH
-    draft = _opened(machine, situation, request.group_id, step, is_joining=is_joining)
-    member_id = request.member_id or str(machine.surroundings.new_uuid())
-    check_room(draft.group, member_id, situation.settings.max_size)
+    draft = _opened(machine, group_context, request.group_id, step, is_joining=is_joining)
+    member_id = request.member_id or str(machine.dependencies.new_uuid())
+    check_room(draft.group, member_id, group_context.settings.max_size)
     owned = owned_of(request)
     if is_joining:
-        member = joining_member(draft, member_id, request.instance_id, situation.timers)
+        member = joining_member(draft, member_id, request.instance_id, group_context.timers)
     else:
         member = member_of(draft.group, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, owned)
-    changed = enter(draft, member, _said(member.profile, request, caller), situation)
-    retarget(draft, situation)
-    after = settle(draft, member_id, situation, owned, subscription_changed=changed)
-    situation.timers.heard_of(after, situation.settings)
+    changed = enter(draft, member, _said(member.profile, request, caller), group_context)
+    retarget(draft, group_context)
+    after = settle(draft, member_id, group_context, owned, subscription_changed=changed)
+    group_context.timers.heartbeat_received(after, group_context.settings)
     if after.current is member.current:
-        _note_sign_of_life(draft, after, situation)
-    finish(machine, draft, situation, step)
+        _note_sign_of_life(draft, after, group_context)
+    finish(machine, draft, group_context, step)
     tell = is_joining or is_full(request) or _has_other_partitions(member, after)
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=situation.settings.heartbeat_interval_ms,
+        heartbeat_interval_ms=group_context.settings.heartbeat_interval_ms,
         assignment=Assignment(topic_partitions=listed(after.current.assigned)) if tell else None,
     )
 
 
-def _note_sign_of_life(draft: Draft, member: Member, situation: Situation) -> None:
+def _note_sign_of_life(draft: Draft, member: ConsumerGroupMember, group_context: GroupContext) -> None:
     """Write a member once more that has not been written about for long: see `MemberTimers.loaded`."""
     noted = draft.group.noted.get(member.member_id)
     if noted is None:  # it is new: its first records are in this draft
         return
-    if not 0 <= situation.now.wall_ms - noted.timestamp < situation.settings.note_interval_ms:
+    if not 0 <= group_context.now.wall_ms - noted.timestamp < group_context.settings.note_interval_ms:
         draft.write_current(member.member_id, member.current)
 
 
-def _has_other_partitions(before: Member, after: Member) -> bool:
+def _has_other_partitions(before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
     if after.current is before.current:
         return False
     return listed(after.current.assigned) != listed(before.current.assigned)
 
 
 def _opened(
-    machine: GroupMachine, situation: Situation, group_id: str, step: Step, *, is_joining: bool
+    machine: GroupMachine, group_context: GroupContext, group_id: str, step: GroupStep, *, is_joining: bool
 ) -> Draft:
     """The group to decide about: it may have to be made, or made of a classic one, by a member that joins."""
     group = machine.groups.get(group_id)
@@ -107,16 +113,18 @@ def _opened(
     if is_joining and group is None:
         return Draft(ConsumerGroup(group_id))
     if is_joining and group is not None and group.kind is GroupKind.CLASSIC:
-        return upgraded(group, situation, step)
+        return upgraded(group, group_context, step)
     what = "is not a consumer group" if group is not None else "not found"
     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
 
 
-def _said(profile: Profile, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Profile:
+def _said(
+    profile: ConsumerMemberMetadata, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> ConsumerMemberMetadata:
     """What the member is now: what it leaves out has not changed."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
-    return Profile(
+    return ConsumerMemberMetadata(
         instance_id=profile.instance_id if request.instance_id is None else request.instance_id,
         rack_id=profile.rack_id if request.rack_id is None else request.rack_id,
         client_id=caller.client_id,
@@ -129,21 +137,23 @@ def _said(profile: Profile, request: ConsumerGroupHeartbeatRequest, caller: Call
     )
 
 
-def enter(draft: Draft, member: Member, profile: Profile, situation: Situation) -> bool:
+def enter(
+    draft: Draft, member: ConsumerGroupMember, profile: ConsumerMemberMetadata, group_context: GroupContext
+) -> bool:
     """Write what a member says of itself, and a new group epoch if that, or the cluster, changed what the group reads.
 
     Returns whether the member's subscription changed. INVALID_REGULAR_EXPRESSION.
     """
-    member_id, before, topics = member.member_id, member.profile, situation.topics
+    member_id, before, topics = member.member_id, member.profile, group_context.topics
     if member_id not in draft.group.members or profile != before:
         draft.write_profile(member_id, profile)
     if profile.regex != before.regex:
-        change_regex(draft, before.regex, profile.regex, situation.patterns, topics, situation.now)
+        change_regex(draft, before.regex, profile.regex, group_context.patterns, topics, group_context.now)
     changed = profile.topics != before.topics or profile.regex != before.regex
     group = draft.group
     is_checked = group.checked_version == topics.version
     if not is_checked:
-        is_checked = refresh_regexes(draft, situation.patterns, topics, situation.now)
+        is_checked = refresh_regexes(draft, group_context.patterns, topics, group_context.now)
     elif not (changed or group.epoch == 0):
         return False
     bump_epoch(draft, topics, always=changed)
@@ -153,8 +163,13 @@ def enter(draft: Draft, member: Member, profile: Profile, situation: Situation) 
 
 
 def settle(
-    draft: Draft, member_id: str, situation: Situation, owned: Owned | None, *, subscription_changed: bool
-) -> Member:
+    draft: Draft,
+    member_id: str,
+    group_context: GroupContext,
+    owned: Owned | None,
+    *,
+    subscription_changed: bool,
+) -> ConsumerGroupMember:
     """One step of the member towards its target. Raises FENCED_MEMBER_EPOCH for one that has to begin again."""
     group = draft.group
     member = group.members[member_id]
@@ -163,7 +178,7 @@ def settle(
     goal = Goal(
         target_epoch=group.assignment_epoch,
         target=group.target(member_id),
-        subscribed=subscribed_ids(group, member.profile, situation.topics),
+        subscribed=subscribed_ids(group, member.profile, group_context.topics),
         subscription_changed=subscription_changed,
         is_free=group.is_free,
     )
@@ -172,12 +187,15 @@ def settle(
         return member
     draft.write_current(member_id, current)
     after = draft.group.members[member_id]
-    situation.timers.moved(after)
+    group_context.timers.moved(after)
     return after
 
 
 def _leave(
-    machine: GroupMachine, situation: Situation, request: ConsumerGroupHeartbeatRequest, step: Step
+    machine: GroupMachine,
+    group_context: GroupContext,
+    request: ConsumerGroupHeartbeatRequest,
+    step: GroupStep,
 ) -> ConsumerGroupHeartbeatResponse:
     group = machine.groups.get(request.group_id)
     if not isinstance(group, ConsumerGroup):
@@ -185,11 +203,11 @@ def _leave(
     member = member_of(group, request.member_id, request.instance_id)
     draft = Draft(group)
     if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-        leave_for_a_while(draft, member)
-        situation.timers.end(ConsumerTimer.REBALANCE, member.member_id)
+        leave_temporarily(draft, member)
+        group_context.timers.end(ConsumerTimer.REBALANCE, member.member_id)
     else:
-        remove(draft, [member.member_id], situation)
-    finish(machine, draft, situation, step)
+        remove(draft, [member.member_id], group_context)
+    finish(machine, draft, group_context, step)
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=request.member_epoch,

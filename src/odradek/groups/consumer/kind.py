@@ -12,16 +12,16 @@ from odradek.groups.consumer.describe import described
 from odradek.groups.consumer.draft import Draft, finish
 from odradek.groups.consumer.formats import KEY_VERSIONS, GroupKey, read_record
 from odradek.groups.consumer.group import ConsumerGroup
+from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.heartbeats import heartbeat as decide_heartbeat
 from odradek.groups.consumer.membership import remove
 from odradek.groups.consumer.regex import TopicPatterns
-from odradek.groups.consumer.settings import ConsumerSettings
-from odradek.groups.consumer.situation import Situation
+from odradek.groups.consumer.settings import ConsumerGroupSettings
 from odradek.groups.consumer.timers import MEMBER_TIMERS, ConsumerTimer, MemberTimers
 from odradek.groups.deadlines import Due
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import Expire, GroupMachine, KindParts
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_describe import DescribedGroup
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
@@ -48,7 +48,7 @@ _REASONS: Final = {
 class ConsumerGroups:
     """One for all shards of a broker: the settings of each group by its id, and the expressions that were compiled."""
 
-    def __init__(self, settings: Callable[[str], ConsumerSettings]) -> None:
+    def __init__(self, settings: Callable[[str], ConsumerGroupSettings]) -> None:
         self._settings = settings
         self._patterns = TopicPatterns()
 
@@ -68,9 +68,9 @@ class ConsumerGroups:
     def heartbeat(
         self, machine: GroupMachine, now: Moment, *, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Outcome[ConsumerGroupHeartbeatResponse]:
-        step = Step(now)
-        situation = self.situation(machine, request.group_id, now)
-        return step.outcome(decide_heartbeat(machine, situation, request, caller, step))
+        step = GroupStep(now)
+        group_context = self.group_context(machine, request.group_id, now)
+        return step.outcome(decide_heartbeat(machine, group_context, request, caller, step))
 
     def describe(self, machine: GroupMachine, now: Moment, *, group_id: str) -> Outcome[DescribedGroup]:
         """GROUP_ID_NOT_FOUND, for groups of other kinds too."""
@@ -79,16 +79,16 @@ class ConsumerGroups:
             what = "is not a consumer group" if group is not None else "not found"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         default = self._settings(group_id).assignors[0]
-        return Outcome(described(group, machine.surroundings.topics, default))
+        return Outcome(described(group, machine.dependencies.topics, default))
 
-    def situation(self, machine: GroupMachine, group_id: str, now: Moment) -> Situation:
-        return Situation(
-            topics=machine.surroundings.topics,
+    def group_context(self, machine: GroupMachine, group_id: str, now: Moment) -> GroupContext:
+        return GroupContext(
+            topics=machine.dependencies.topics,
             patterns=self._patterns,
             settings=self._settings(group_id),
             now=now,
             timers=MemberTimers(machine.deadlines, group_id, now),
-            large_targets=machine.surroundings.large_targets,
+            large_targets=machine.dependencies.large_targets,
         )
 
     # -- the machine's side
@@ -112,23 +112,23 @@ class ConsumerGroups:
         group.replay(record)
         group.note(record, stored)
 
-    def _member_due(self, machine: GroupMachine, due: Due, step: Step) -> None:
+    def _member_due(self, machine: GroupMachine, due: Due, step: GroupStep) -> None:
         group = machine.groups.get(due.group_id)
         if not isinstance(group, ConsumerGroup) or due.member_id not in group.members:
             return
         if due.kind is ConsumerTimer.REBALANCE and not group.members[due.member_id].is_giving_back:
             return
-        situation = self.situation(machine, due.group_id, step.now)
+        group_context = self.group_context(machine, due.group_id, step.now)
         draft = Draft(group)
-        remove(draft, [due.member_id], situation)
-        finish(machine, draft, situation, step)
+        remove(draft, [due.member_id], group_context)
+        finish(machine, draft, group_context, step)
         assert isinstance(due.kind, ConsumerTimer)
         _log.info("member_lost", group=due.group_id, member=due.member_id, reason=_REASONS[due.kind])
 
-    def _downgrade_due(self, machine: GroupMachine, due: Due, step: Step) -> None:
+    def _downgrade_due(self, machine: GroupMachine, due: Due, step: GroupStep) -> None:
         group = machine.groups.get(due.group_id)
         if isinstance(group, ConsumerGroup):
-            downgrade_due(machine, group, self.situation(machine, due.group_id, step.now), step)
+            downgrade_due(machine, group, self.group_context(machine, due.group_id, step.now), step)
 
 
 class _Bound:
@@ -141,24 +141,24 @@ class _Bound:
         self._machine = machine
 
     def loaded(self, group: ConsumerGroup, now: Moment) -> None:
-        situation = self._situation(group, now)
-        situation.timers.loaded(group, situation.settings)
-        situation.timers.apply()
+        group_context = self._situation(group, now)
+        group_context.timers.loaded(group, group_context.settings)
+        group_context.timers.apply()
 
     def join(
-        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: Step
+        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: GroupStep
     ) -> None:
-        situation = self._situation(group, step.now)
-        classic_face.join(self._machine, group, situation, request, caller, ticket, step)
+        group_context = self._situation(group, step.now)
+        classic_face.join(self._machine, group, group_context, request, caller, ticket, step)
 
-    def sync(self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, step: Step) -> None:
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, step: GroupStep) -> None:
         classic_face.sync(group, self._situation(group, step.now), request, ticket, step)
 
-    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: Step) -> None:
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: GroupStep) -> None:
         classic_face.heartbeat(group, self._situation(group, step.now), request)
 
-    def leave(self, group: ConsumerGroup, request: LeaveGroupRequest, step: Step) -> LeaveGroupResponse:
+    def leave(self, group: ConsumerGroup, request: LeaveGroupRequest, step: GroupStep) -> LeaveGroupResponse:
         return classic_face.leave(self._machine, group, self._situation(group, step.now), request, step)
 
-    def _situation(self, group: ConsumerGroup, now: Moment) -> Situation:
-        return self._kind.situation(self._machine, group.group_id, now)
+    def _situation(self, group: ConsumerGroup, now: Moment) -> GroupContext:
+        return self._kind.group_context(self._machine, group.group_id, now)

@@ -54,7 +54,7 @@ class ClassicSide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class ConsumerMemberMetadata:
     """What a member says of itself. `regex` is "" for none."""
 
     instance_id: str | None = None
@@ -89,7 +89,7 @@ class Profile:
         )
 
     @classmethod
-    def of(cls, value: MemberValue) -> Profile:
+    def of(cls, value: MemberValue) -> ConsumerMemberMetadata:
         stored = value.classic_member_metadata
         classic = None
         if stored is not None and stored.supported_protocols:
@@ -111,7 +111,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Current:
+class CurrentAssignment:
     """How far a member has come: its epoch, what it may use, and what it has yet to give back."""
 
     epoch: int = 0
@@ -133,7 +133,7 @@ class Current:
         )
 
     @classmethod
-    def of(cls, value: CurrentValue) -> Current:
+    def of(cls, value: CurrentValue) -> CurrentAssignment:
         known = value.state in (0, 1, 2)
         return cls(
             epoch=value.member_epoch,
@@ -145,12 +145,12 @@ class Current:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ConsumerGroupMember:
     """A member; `profile` and `current` are written as two records."""
 
     member_id: str
-    profile: Profile = Profile()
-    current: Current = Current()
+    profile: ConsumerMemberMetadata = ConsumerMemberMetadata()
+    current: CurrentAssignment = CurrentAssignment()
 
     @property
     def epoch(self) -> int:

@@ -7,15 +7,15 @@ from dataclasses import replace
 from odradek.groups.consumer import formats
 from odradek.groups.consumer.draft import Draft
 from odradek.groups.consumer.group import ConsumerGroup
+from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.member import (
     EMPTY,
     JOIN_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
+    ConsumerGroupMember,
     Holding,
-    Member,
 )
 from odradek.groups.consumer.reconcile import Owned
-from odradek.groups.consumer.situation import Situation
 from odradek.groups.consumer.targets import bump_epoch
 from odradek.groups.consumer.timers import MemberTimers
 from odradek.model.errors import ErrorCode, KafkaError
@@ -29,7 +29,7 @@ def check_room(group: ConsumerGroup, member_id: str, size_max: int) -> None:
         )
 
 
-def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
     """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when the instance id belongs to another member."""
     if instance_id is not None:
         holder = group.statics.get(instance_id)
@@ -53,7 +53,7 @@ def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> 
 
 def joining_member(
     draft: Draft, member_id: str, instance_id: str | None, timers: MemberTimers, *, is_classic: bool = False
-) -> Member:
+) -> ConsumerGroupMember:
     """The member that joins: new, or known already (it was fenced, or lost an answer), or the successor of a static one.
 
     UNRELEASED_INSTANCE_ID while the member that holds the instance id has not left, unless one of the two speaks the classic
@@ -62,7 +62,7 @@ def joining_member(
     group = draft.group
     holder = group.members.get(group.statics.get(instance_id, "")) if instance_id is not None else None
     if holder is None:
-        return group.members.get(member_id) or Member(member_id=member_id)
+        return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
     if not (holder.is_away or is_classic or holder.is_classic):
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -71,7 +71,9 @@ def joining_member(
     return _replaced(draft, holder, member_id, timers)
 
 
-def _replaced(draft: Draft, holder: Member, member_id: str, timers: MemberTimers) -> Member:
+def _replaced(
+    draft: Draft, holder: ConsumerGroupMember, member_id: str, timers: MemberTimers
+) -> ConsumerGroupMember:
     """All that the holder of an instance id had goes over to the member that takes its place."""
     target = draft.group.targets.get(holder.member_id)
     current = replace(holder.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
@@ -84,7 +86,7 @@ def _replaced(draft: Draft, holder: Member, member_id: str, timers: MemberTimers
     return draft.group.members[member_id]
 
 
-def check_epoch(member: Member, epoch: int, owned: Owned | None) -> None:
+def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Owned | None) -> None:
     """FENCED_MEMBER_EPOCH. The epoch before is accepted when the answer with the new one may have been lost: a member that
     uses nothing but what it has now can go on from there."""
     if epoch in (JOIN_EPOCH, member.epoch):
@@ -109,19 +111,19 @@ def _is_within(owned: Owned | None, assigned: Holding) -> bool:
     return all(partitions <= assigned.get(topic, {}).keys() for topic, partitions in owned.items())
 
 
-def leave_for_a_while(draft: Draft, member: Member) -> None:
+def leave_temporarily(draft: Draft, member: ConsumerGroupMember) -> None:
     """A static member goes and will be back: what it has stays its own until its session ends."""
     current = replace(member.current, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=EMPTY)
     draft.write_current(member.member_id, current)
 
 
-def remove(draft: Draft, member_ids: list[str], situation: Situation) -> None:
+def remove(draft: Draft, member_ids: list[str], group_context: GroupContext) -> None:
     """Members are gone, and what they had is free; the next heartbeat of any other works out who gets it."""
     for member_id in member_ids:
         regex = draft.group.members[member_id].profile.regex
         draft.delete_member(member_id)
-        situation.timers.forget(member_id)
+        group_context.timers.forget(member_id)
         if regex in draft.group.regexes and not draft.group.regex_is_used(regex):
             draft.write(formats.RegexKey(group_id=draft.group.group_id, regular_expression=regex), None)
-    bump_epoch(draft, situation.topics, always=True)
-    situation.timers.look_whether_to_downgrade(draft.group)
+    bump_epoch(draft, group_context.topics, always=True)
+    group_context.timers.look_whether_to_downgrade(draft.group)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from odradek.groups.consumer.assignors import Assignment
-from odradek.groups.consumer.member import EMPTY, Current, Holding, MemberState
+from odradek.groups.consumer.member import EMPTY, CurrentAssignment, Holding, MemberState
 from odradek.model.errors import ErrorCode, KafkaError
 
 Owned = Mapping[UUID, AbstractSet[int]]
@@ -33,7 +33,7 @@ class Goal:
     """Whether nobody has the partition, whether to use or to give back."""
 
 
-def reconcile(current: Current, goal: Goal, owned: Owned | None) -> Current:
+def reconcile(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> CurrentAssignment:
     """The member's next state; the very same object when nothing changes.
 
     `owned` is what the member reports; None when its heartbeat did not say. FENCED_MEMBER_EPOCH for a member in a state that
@@ -54,7 +54,7 @@ def reconcile(current: Current, goal: Goal, owned: Owned | None) -> Current:
     return _next(current, goal, owned)
 
 
-def _next(current: Current, goal: Goal, owned: Owned | None) -> Current:
+def _next(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> CurrentAssignment:
     assigned: dict[UUID, Mapping[int, int]] = {}
     revoking: dict[UUID, Mapping[int, int]] = {}
     added: dict[UUID, set[int]] = {}
@@ -77,7 +77,7 @@ def _next(current: Current, goal: Goal, owned: Owned | None) -> Current:
     for topic, partitions in added.items():
         given = dict.fromkeys(partitions, goal.target_epoch)
         assigned[topic] = {**assigned.get(topic, {}), **given}
-    after = Current(
+    after = CurrentAssignment(
         epoch=goal.target_epoch,
         previous_epoch=current.epoch if current.epoch != goal.target_epoch else current.previous_epoch,
         state=MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE,
@@ -87,7 +87,7 @@ def _next(current: Current, goal: Goal, owned: Owned | None) -> Current:
     return current if after == current else after
 
 
-def _unsubscribed(current: Current, goal: Goal, owned: Owned | None) -> Current:
+def _unsubscribed(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> CurrentAssignment:
     """Without the topics that the member does not subscribe to any more, which it gives back at once: the target, which
     will leave them out, may be worked out only later."""
     gone = current.assigned.keys() - goal.subscribed

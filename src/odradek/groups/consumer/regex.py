@@ -15,12 +15,12 @@ from typing import Final
 from odradek.groups.consumer.regex_syntax import (
     TOPIC_CHARACTERS,
     WORD_CHARACTERS,
+    AnchorPlace,
     Instruction,
     Op,
-    Place,
     parse,
 )
-from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 
 WORK_MAX: Final = 200_000
 """Instructions that an expression may visit in its life, states already known not counted."""
@@ -129,20 +129,20 @@ class TopicPattern:
         return reached
 
 
-def _holds(place: Place, state: _State, following: str) -> bool:
-    if place is Place.BEGIN:
+def _holds(place: AnchorPlace, state: _State, following: str) -> bool:
+    if place is AnchorPlace.BEGIN:
         return state.at_begin
-    if place is Place.END:
+    if place is AnchorPlace.END:
         return following == _END
     boundary = state.after_word != (following in WORD_CHARACTERS and following != _END)
-    return boundary == (place is Place.WORD_BOUNDARY)
+    return boundary == (place is AnchorPlace.WORD_BOUNDARY)
 
 
 class TopicPatterns:
     """Compiled expressions, kept because groups ask for the same ones again and again: those used last, up to a weight."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[TopicPattern | Refusal, int]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[TopicPattern | ErrorContent, int]] = OrderedDict()
         """What became of each, and what it weighed when it was used last."""
         self._weight = 0
 
@@ -153,20 +153,20 @@ class TopicPatterns:
         """INVALID_REGULAR_EXPRESSION; an expression that was refused once is refused without being looked at again."""
         known, _ = self._known.get(pattern, (None, 0))
         try:
-            if isinstance(known, Refusal):
+            if isinstance(known, ErrorContent):
                 raise known.error()
             if known is None:
                 known = TopicPattern(pattern)
             return known.matching(names)
         except KafkaError as error:
-            known = Refusal.of(error)
+            known = ErrorContent.of(error)
             raise
         finally:
             assert known is not None
             self._remember(pattern, known)
 
-    def _remember(self, pattern: str, known: TopicPattern | Refusal) -> None:
-        weight = _WEIGHT_LEAST if isinstance(known, Refusal) else _WEIGHT_LEAST + known.weight
+    def _remember(self, pattern: str, known: TopicPattern | ErrorContent) -> None:
+        weight = _WEIGHT_LEAST if isinstance(known, ErrorContent) else _WEIGHT_LEAST + known.weight
         _, before = self._known.pop(pattern, (None, 0))
         self._known[pattern] = (known, weight)
         self._weight += weight - before

@@ -41,7 +41,7 @@ class Op(IntEnum):
     """Go on with the next instruction where `place` holds."""
 
 
-class Place(IntEnum):
+class AnchorPlace(IntEnum):
     """What a CHECK asks of a position between characters."""
 
     BEGIN = 0
@@ -55,7 +55,7 @@ class Instruction(NamedTuple):
     accepted: frozenset[str] = frozenset()
     first: int = 0
     second: int = 0
-    place: Place = Place.BEGIN
+    place: AnchorPlace = AnchorPlace.BEGIN
 
 
 Piece = list[Instruction]
@@ -128,10 +128,10 @@ _SCRIPTS: Final = {
 """How the names of a script's characters begin; beside them there are Any and Common, which is all that is no letter."""
 _ESCAPED: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _PLACES: Final = {
-    "A": Place.BEGIN,
-    "z": Place.END,
-    "b": Place.WORD_BOUNDARY,
-    "B": Place.NO_WORD_BOUNDARY,
+    "A": AnchorPlace.BEGIN,
+    "z": AnchorPlace.END,
+    "b": AnchorPlace.WORD_BOUNDARY,
+    "B": AnchorPlace.NO_WORD_BOUNDARY,
 }
 _REPEAT: Final = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
 _OPENING: Final = re.compile(
@@ -211,7 +211,9 @@ class _Parser:
         elif character == ".":
             self._add_class(self._alphabet)
         elif character in "^$":
-            self._add([Instruction(Op.CHECK, place=Place.BEGIN if character == "^" else Place.END)])
+            self._add(
+                [Instruction(Op.CHECK, place=AnchorPlace.BEGIN if character == "^" else AnchorPlace.END)]
+            )
         elif character == "\\":
             self._escaped()
         else:

@@ -32,7 +32,7 @@ _NOTES_A_SESSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerSettings:
+class ConsumerGroupSettings:
     """Kafka's defaults. Times are milliseconds."""
 
     heartbeat_interval_ms: int = 5_000
@@ -50,7 +50,7 @@ class ConsumerSettings:
         return self.session_timeout_ms // _NOTES_A_SESSION
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> ConsumerSettings:
+    def of(cls, config: BrokerConfig) -> ConsumerGroupSettings:
         return cls(
             heartbeat_interval_ms=config.group.consumer.heartbeat_interval_ms,
             session_timeout_ms=config.group.consumer.session_timeout_ms,
@@ -60,7 +60,7 @@ class ConsumerSettings:
             migration=MigrationPolicy(config.group.consumer.migration_policy.lower()),
         )
 
-    def overridden(self, config: BrokerConfig, group_configs: Mapping[str, str]) -> ConsumerSettings:
+    def overridden(self, config: BrokerConfig, group_configs: Mapping[str, str]) -> ConsumerGroupSettings:
         """With a group's own settings, which stay within the broker's bounds even when those were narrowed since."""
         if not any(key.startswith("consumer.") for key in group_configs):
             return self

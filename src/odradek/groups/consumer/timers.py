@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Final
 
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import Member
-from odradek.groups.consumer.settings import ConsumerSettings
+from odradek.groups.consumer.member import ConsumerGroupMember
+from odradek.groups.consumer.settings import ConsumerGroupSettings
 from odradek.groups.deadlines import Deadlines, Due
 from odradek.shards import Moment, StoredRecord
 
@@ -58,13 +58,13 @@ class MemberTimers:
                 self._deadlines.set(due, at_ms)
         self._changes.clear()
 
-    def heard_of(self, member: Member, settings: ConsumerSettings) -> None:
+    def heartbeat_received(self, member: ConsumerGroupMember, settings: ConsumerGroupSettings) -> None:
         """Its session begins anew."""
         classic = member.profile.classic
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         self.begin(ConsumerTimer.SESSION, timeout_ms, member.member_id)
 
-    def moved(self, member: Member) -> None:
+    def moved(self, member: ConsumerGroupMember) -> None:
         """Its assignment changed: it has time to give back what it should, beginning with each change."""
         if member.is_giving_back and not member.is_classic:
             self.begin(ConsumerTimer.REBALANCE, member.profile.rebalance_timeout_ms, member.member_id)
@@ -90,7 +90,7 @@ class MemberTimers:
         if group.members and all(member.is_classic for member in group.members.values()):
             self.begin(ConsumerTimer.DOWNGRADE, 0)
 
-    def loaded(self, group: ConsumerGroup, settings: ConsumerSettings) -> None:
+    def loaded(self, group: ConsumerGroup, settings: ConsumerGroupSettings) -> None:
         """Sessions go on, as far as the log says when a member was heard of.
 
         A member that is heard of is written about every `note_interval_ms`, so it was not heard of later than that after its
@@ -100,7 +100,7 @@ class MemberTimers:
         """
         for member in group.members.values():
             if member.is_classic:
-                self.heard_of(member, settings)
+                self.heartbeat_received(member, settings)
             else:
                 left_ms = _left_of_session(group.noted.get(member.member_id), settings)
                 self.begin(ConsumerTimer.SESSION, left_ms, member.member_id)
@@ -108,7 +108,7 @@ class MemberTimers:
         self.look_whether_to_downgrade(group)
 
 
-def _left_of_session(noted: StoredRecord | None, settings: ConsumerSettings) -> int:
+def _left_of_session(noted: StoredRecord | None, settings: ConsumerGroupSettings) -> int:
     session_ms = settings.session_timeout_ms
     if noted is None or noted.age_ms is None:
         return session_ms

@@ -50,7 +50,7 @@ def fetch(
         if require_stable and offsets.is_undecided(group_id, place):
             found[place] = _UNSTABLE
             continue
-        topic_id = given_id if given_id != ZERO_UUID else machine.surroundings.topics.topic_id(place[0])
+        topic_id = given_id if given_id != ZERO_UUID else machine.dependencies.topics.topic_id(place[0])
         said = _said(offsets.get(group_id, place), topic_id)
         if said is not _NOTHING or wanted is not None:
             found[place] = said

@@ -15,7 +15,7 @@ from odradek.groups.kinds import Group, GroupKind, check_group_id
 from odradek.groups.machine import CLEANUP, RECORD_OVERHEAD_BYTES, GroupMachine
 from odradek.groups.offsets.committing import tombstone
 from odradek.groups.offsets.table import CommittedOffset, Place
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, NewRecord, Outcome
 
@@ -27,8 +27,8 @@ class _Room:
 
     __slots__ = ("_bytes_left", "_step")
 
-    def __init__(self, machine: GroupMachine, step: Step) -> None:
-        self._bytes_left = machine.surroundings.batch_bytes_max() // 2
+    def __init__(self, machine: GroupMachine, step: GroupStep) -> None:
+        self._bytes_left = machine.dependencies.batch_bytes_max() // 2
         self._step = step
 
     def take(self, group_id: str, places: Iterable[Place]) -> bool:
@@ -62,7 +62,7 @@ def delete_offsets(
     check_group_id(group_id)
     group = _existing(machine, group_id)
     group.check_offset_delete()
-    step, verdicts = Step(now), {}
+    step, verdicts = GroupStep(now), {}
     for place in places:
         if group.is_subscribed(place[0]):
             verdicts[place] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -77,7 +77,7 @@ def delete_group(machine: GroupMachine, now: Moment, *, group_id: str) -> Outcom
     """Delete a part of an empty group; True once all of it is gone. GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
     group = _existing(machine, group_id)
     group.check_delete()
-    step = Step(now)
+    step = GroupStep(now)
     doomed = dict.fromkeys([*machine.offsets.of(group_id), *machine.offsets.undecided(group_id)])
     if not _Room(machine, step).take(group_id, doomed):
         return step.outcome(False)
@@ -103,7 +103,7 @@ def delete_topics(
     machine: GroupMachine, now: Moment, *, topics: frozenset[str], group_ids: Sequence[str]
 ) -> Outcome[list[str]]:
     """What these groups committed for topics that were deleted. Returns the groups that are not done yet."""
-    step = Step(now)
+    step = GroupStep(now)
     room = _Room(machine, step)
     for position, group_id in enumerate(group_ids[:_GROUPS_A_STEP]):
         held = dict.fromkeys([*machine.offsets.of(group_id), *machine.offsets.undecided(group_id)])
@@ -115,7 +115,7 @@ def delete_topics(
 # -- by age
 
 
-def cleanup_due(machine: GroupMachine, due: Due, step: Step) -> None:
+def cleanup_due(machine: GroupMachine, due: Due, step: GroupStep) -> None:
     """A round over all groups, in parts; a round begins every `offsets.retention.check.interval.ms`."""
     group_ids = machine.cleanup_round
     if not group_ids:
@@ -169,5 +169,5 @@ def _topic_is_gone(machine: GroupMachine, topic: str, committed: CommittedOffset
     """
     if now.wall_ms - committed.commit_timestamp_ms < machine.settings.offsets_retention_check_interval_ms:
         return False
-    topic_id = machine.surroundings.topics.topic_id(topic)
+    topic_id = machine.dependencies.topics.topic_id(topic)
     return topic_id is None or not committed.is_of(topic_id)

@@ -12,14 +12,14 @@ from hashlib import blake2b
 from uuid import UUID
 
 from odradek.groups.large_targets import is_large
-from odradek.groups.machine import Topics
+from odradek.groups.machine import ClusterTopics
 from odradek.groups.share import formats
 from odradek.groups.share.assignor import NOTHING, Assignment, assign
-from odradek.groups.share.formats import GroupRecord
+from odradek.groups.share.formats import ShareGroupRecord
 from odradek.groups.share.group import (
-    Current,
-    Profile,
+    ShareCurrentAssignment,
     ShareGroup,
+    ShareMemberMetadata,
     StateTopic,
     listed,
     state_topics_value,
@@ -30,7 +30,7 @@ from odradek.shards import Moment, NewRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetQuestion:
+class ShareTargetQuestion:
     """All that the assignor looks at, as it was for an epoch of the group. It never changes: any thread may read it."""
 
     group_id: str
@@ -49,9 +49,9 @@ class TargetQuestion:
     def records(self) -> list[NewRecord]:
         """The answer as records for the members whose target changes: to make a thousand of them takes 50 ms."""
         return [
-            GroupRecord(
-                formats.TargetMemberKey(group_id=self.group_id, member_id=member_id),
-                formats.TargetMemberValue(topic_partitions=listed(share)),
+            ShareGroupRecord(
+                formats.ShareTargetMemberKey(group_id=self.group_id, member_id=member_id),
+                formats.ShareTargetMemberValue(topic_partitions=listed(share)),
             ).encoded()
             for member_id, share in self.answer().items()
             if share != self.targets.get(member_id, NOTHING)
@@ -72,16 +72,16 @@ class ShareDraft:
         if not self._is_copy:
             self.group = self.group.copy()
             self._is_copy = True
-        record = GroupRecord(key, value)
+        record = ShareGroupRecord(key, value)
         self.group.replay(record)
         self.records.append(record.encoded())
 
-    def write_profile(self, member_id: str, profile: Profile) -> None:
-        self.write(formats.MemberKey(group_id=self.group.group_id, member_id=member_id), profile.value())
+    def write_profile(self, member_id: str, profile: ShareMemberMetadata) -> None:
+        self.write(formats.ShareMemberKey(group_id=self.group.group_id, member_id=member_id), profile.value())
 
     def write_epoch(self, metadata_hash: int) -> None:
-        value = formats.GroupValue(epoch=self.group.epoch + 1, metadata_hash=metadata_hash)
-        self.write(formats.GroupKey(group_id=self.group.group_id), value)
+        value = formats.ShareGroupValue(epoch=self.group.epoch + 1, metadata_hash=metadata_hash)
+        self.write(formats.ShareGroupKey(group_id=self.group.group_id), value)
 
     def write_state_topics(self, topics: Mapping[UUID, StateTopic]) -> None:
         value = state_topics_value(topics)
@@ -90,13 +90,13 @@ class ShareDraft:
     def delete_member(self, member_id: str) -> None:
         """All that there is about a member."""
         group_id = self.group.group_id
-        self.write(formats.CurrentKey(group_id=group_id, member_id=member_id), None)
-        self.write(formats.TargetMemberKey(group_id=group_id, member_id=member_id), None)
-        self.write(formats.MemberKey(group_id=group_id, member_id=member_id), None)
+        self.write(formats.ShareCurrentKey(group_id=group_id, member_id=member_id), None)
+        self.write(formats.ShareTargetMemberKey(group_id=group_id, member_id=member_id), None)
+        self.write(formats.ShareMemberKey(group_id=group_id, member_id=member_id), None)
 
     # -- what the group reads, and who shall read it
 
-    def bump_epoch(self, topics: Topics, *, always: bool) -> None:
+    def bump_epoch(self, topics: ClusterTopics, *, always: bool) -> None:
         """The next epoch if the topics are not those that the epoch was made for, or in any case."""
         found = _metadata_hash(self.group, topics)
         if always or self.group.epoch == 0 or found != self.group.metadata_hash:
@@ -110,9 +110,9 @@ class ShareDraft:
         since_ms = now.wall_ms - group.assignment_ms
         return not 0 <= since_ms < settings.assignment_interval_ms or group.assignment_epoch == 0
 
-    def question(self, topics: Topics) -> TargetQuestion:
+    def question(self, topics: ClusterTopics) -> ShareTargetQuestion:
         group = self.group
-        return TargetQuestion(
+        return ShareTargetQuestion(
             group_id=group.group_id,
             epoch=group.epoch,
             subscriptions={
@@ -128,18 +128,18 @@ class ShareDraft:
         before = group.targets
         for member_id, share in target.items():
             if share != before.get(member_id, NOTHING):
-                key = formats.TargetMemberKey(group_id=group.group_id, member_id=member_id)
-                self.write(key, formats.TargetMemberValue(topic_partitions=listed(share)))
+                key = formats.ShareTargetMemberKey(group_id=group.group_id, member_id=member_id)
+                self.write(key, formats.ShareTargetMemberValue(topic_partitions=listed(share)))
         self.write_target_epoch(now)
 
     def write_target_epoch(self, now: Moment) -> None:
         """The target that was written is that of the group's epoch."""
         self.write(
-            formats.TargetKey(group_id=self.group.group_id),
-            formats.TargetValue(assignment_epoch=self.group.epoch, assignment_timestamp=now.wall_ms),
+            formats.ShareTargetKey(group_id=self.group.group_id),
+            formats.ShareTargetValue(assignment_epoch=self.group.epoch, assignment_timestamp=now.wall_ms),
         )
 
-    def begin_to_read(self, topics: Topics) -> None:
+    def begin_to_read(self, topics: ClusterTopics) -> None:
         """Note the partitions that the members subscribe to: the group has a state in them from now on; those of deleted
         topics are gone.
 
@@ -167,7 +167,7 @@ class ShareDraft:
         if is_more:
             self.bump_epoch(topics, always=True)
 
-    def settle(self, member_id: str, topics: Topics) -> None:
+    def settle(self, member_id: str, topics: ClusterTopics) -> None:
         """The member is told its target, and is in the target's epoch.
 
         Only what it subscribes to now: a target that knows its new subscription may be worked out only later.
@@ -179,24 +179,24 @@ class ShareDraft:
         if not target.keys() <= subscribed:
             target = {topic_id: share for topic_id, share in target.items() if topic_id in subscribed}
         if before is None:
-            current = Current(epoch=epoch, assigned=target)
+            current = ShareCurrentAssignment(epoch=epoch, assigned=target)
         elif before.epoch != epoch:
-            current = Current(epoch=epoch, previous_epoch=before.epoch, assigned=target)
+            current = ShareCurrentAssignment(epoch=epoch, previous_epoch=before.epoch, assigned=target)
         elif before.assigned != target:
             current = replace(before, assigned=target)
         else:
             return
-        self.write(formats.CurrentKey(group_id=group.group_id, member_id=member_id), current.value())
+        self.write(formats.ShareCurrentKey(group_id=group.group_id, member_id=member_id), current.value())
 
 
-def _ids_of(names: Iterable[str], topics: Topics) -> frozenset[UUID]:
+def _ids_of(names: Iterable[str], topics: ClusterTopics) -> frozenset[UUID]:
     """Of those that exist."""
     return frozenset(
         topic_id for topic_id in (topics.topic_id(name) for name in names) if topic_id is not None
     )
 
 
-def _metadata_hash(group: ShareGroup, topics: Topics) -> int:
+def _metadata_hash(group: ShareGroup, topics: ClusterTopics) -> int:
     """A number that changes with the ids and partition counts of the topics that the group reads; 0 when it reads none."""
     digest = blake2b(digest_size=8)
     count = 0

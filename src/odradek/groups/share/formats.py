@@ -19,32 +19,32 @@ from odradek.protocol.schema import array, int8, int32, int64, string, uuid
 from odradek.shards import NewRecord
 
 
-class MemberKey(Message, versions="10", flexible="none"):
+class ShareMemberKey(Message, versions="10", flexible="none"):
     group_id: str = string("10+")
     member_id: str = string("10+")
 
 
-class MemberValue(Message, versions="0", flexible="0+"):
+class ShareMemberValue(Message, versions="0", flexible="0+"):
     rack_id: str | None = string("0+", nullable="0+")
     client_id: str = string("0+")
     client_host: str = string("0+")
     subscribed_topic_names: list[str] = array(string, "0+")
 
 
-class GroupKey(Message, versions="11", flexible="none"):
+class ShareGroupKey(Message, versions="11", flexible="none"):
     group_id: str = string("11+")
 
 
-class GroupValue(Message, versions="0", flexible="0+"):
+class ShareGroupValue(Message, versions="0", flexible="0+"):
     epoch: int = int32("0+")
     metadata_hash: int = int64("0+")
 
 
-class TargetKey(Message, versions="12", flexible="none"):
+class ShareTargetKey(Message, versions="12", flexible="none"):
     group_id: str = string("12+")
 
 
-class TargetValue(Message, versions="0", flexible="0+"):
+class ShareTargetValue(Message, versions="0", flexible="0+"):
     assignment_epoch: int = int32("0+")
     assignment_timestamp: int = int64("0+", default=0, tag=0, ignorable=True)
 
@@ -54,21 +54,21 @@ class Partitions(Struct):
     partitions: list[int] = array(int32, "0+")
 
 
-class TargetMemberKey(Message, versions="13", flexible="none"):
+class ShareTargetMemberKey(Message, versions="13", flexible="none"):
     group_id: str = string("13+")
     member_id: str = string("13+")
 
 
-class TargetMemberValue(Message, versions="0", flexible="0+"):
+class ShareTargetMemberValue(Message, versions="0", flexible="0+"):
     topic_partitions: list[Partitions] = array(Partitions, "0+")
 
 
-class CurrentKey(Message, versions="14", flexible="none"):
+class ShareCurrentKey(Message, versions="14", flexible="none"):
     group_id: str = string("14+")
     member_id: str = string("14+")
 
 
-class CurrentValue(Message, versions="0", flexible="0+"):
+class ShareCurrentValue(Message, versions="0", flexible="0+"):
     member_epoch: int = int32("0+")
     previous_member_epoch: int = int32("0+")
     state: int = int8("0+")
@@ -96,30 +96,44 @@ class StatePartitionsValue(Message, versions="0", flexible="0+"):
     deleting_topics: list[TopicInfo] = array(TopicInfo, "0+")
 
 
-Key = MemberKey | GroupKey | TargetKey | TargetMemberKey | CurrentKey | StatePartitionsKey
-Value = MemberValue | GroupValue | TargetValue | TargetMemberValue | CurrentValue | StatePartitionsValue
+Key = (
+    ShareMemberKey
+    | ShareGroupKey
+    | ShareTargetKey
+    | ShareTargetMemberKey
+    | ShareCurrentKey
+    | StatePartitionsKey
+)
+Value = (
+    ShareMemberValue
+    | ShareGroupValue
+    | ShareTargetValue
+    | ShareTargetMemberValue
+    | ShareCurrentValue
+    | StatePartitionsValue
+)
 
 _KEYS: Final[dict[int, type[Key]]] = {
-    10: MemberKey,
-    11: GroupKey,
-    12: TargetKey,
-    13: TargetMemberKey,
-    14: CurrentKey,
+    10: ShareMemberKey,
+    11: ShareGroupKey,
+    12: ShareTargetKey,
+    13: ShareTargetMemberKey,
+    14: ShareCurrentKey,
     15: StatePartitionsKey,
 }
 _VALUES: Final[dict[int, type[Value]]] = {
-    10: MemberValue,
-    11: GroupValue,
-    12: TargetValue,
-    13: TargetMemberValue,
-    14: CurrentValue,
+    10: ShareMemberValue,
+    11: ShareGroupValue,
+    12: ShareTargetValue,
+    13: ShareTargetMemberValue,
+    14: ShareCurrentValue,
     15: StatePartitionsValue,
 }
 KEY_VERSIONS: Final = tuple(_KEYS)
 _VERSIONS: Final = {cls: version for version, cls in _KEYS.items()}
 
 
-class GroupRecord(NamedTuple):
+class ShareGroupRecord(NamedTuple):
     """A record of a share group, read; a `value` of None deletes."""
 
     key: Key
@@ -134,7 +148,7 @@ class GroupRecord(NamedTuple):
         return NewRecord(versioned(self.key, _VERSIONS[type(self.key)]), value)
 
 
-def read_record(key: bytes, value: bytes | None) -> GroupRecord:
+def read_record(key: bytes, value: bytes | None) -> ShareGroupRecord:
     """The record of one of `KEY_VERSIONS`. Raises MalformedMessage, or UnknownVersion for a value newer than we are."""
     kind = version_of(key)
-    return GroupRecord(read(_KEYS[kind], key), None if value is None else read(_VALUES[kind], value))
+    return ShareGroupRecord(read(_KEYS[kind], key), None if value is None else read(_VALUES[kind], value))

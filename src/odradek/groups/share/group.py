@@ -14,7 +14,7 @@ from uuid import UUID
 from odradek.groups.kinds import CheckPartition, Committer, GroupKind
 from odradek.groups.share import formats
 from odradek.groups.share.assignor import NOTHING, Assignment
-from odradek.groups.share.formats import GroupRecord
+from odradek.groups.share.formats import ShareGroupRecord
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, NewRecord, Ticket
 
@@ -24,7 +24,7 @@ _TABLES: Final = ("members", "targets", "currents", "state_topics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class ShareMemberMetadata:
     """What a member says of itself."""
 
     rack_id: str | None = None
@@ -32,8 +32,8 @@ class Profile:
     client_host: str = ""
     topics: frozenset[str] = frozenset()
 
-    def value(self) -> formats.MemberValue:
-        return formats.MemberValue(
+    def value(self) -> formats.ShareMemberValue:
+        return formats.ShareMemberValue(
             rack_id=self.rack_id,
             client_id=self.client_id,
             client_host=self.client_host,
@@ -42,15 +42,15 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Current:
+class ShareCurrentAssignment:
     """What a member was told last."""
 
     epoch: int = 0
     previous_epoch: int = 0
     assigned: Assignment
 
-    def value(self) -> formats.CurrentValue:
-        return formats.CurrentValue(
+    def value(self) -> formats.ShareCurrentValue:
+        return formats.ShareCurrentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=0,
@@ -92,9 +92,9 @@ class ShareGroup:
         """Wall clock: when the target was worked out."""
         self.checked_version = -1
         """Soft: the version of the cluster's topics that the group was last compared with."""
-        self.members: dict[str, Profile] = {}
+        self.members: dict[str, ShareMemberMetadata] = {}
         self.targets: dict[str, Assignment] = {}
-        self.currents: dict[str, Current] = {}
+        self.currents: dict[str, ShareCurrentAssignment] = {}
         self.state_topics: dict[UUID, StateTopic] = {}
         self._loaded = loaded
 
@@ -165,14 +165,17 @@ class ShareGroup:
         """What deletes the group, the group's own record last."""
         group_id = self.group_id
         keys: list[formats.Key] = [
-            *(formats.CurrentKey(group_id=group_id, member_id=member_id) for member_id in self.currents),
-            *(formats.TargetMemberKey(group_id=group_id, member_id=member_id) for member_id in self.targets),
-            formats.TargetKey(group_id=group_id),
-            *(formats.MemberKey(group_id=group_id, member_id=member_id) for member_id in self.members),
+            *(formats.ShareCurrentKey(group_id=group_id, member_id=member_id) for member_id in self.currents),
+            *(
+                formats.ShareTargetMemberKey(group_id=group_id, member_id=member_id)
+                for member_id in self.targets
+            ),
+            formats.ShareTargetKey(group_id=group_id),
+            *(formats.ShareMemberKey(group_id=group_id, member_id=member_id) for member_id in self.members),
             formats.StatePartitionsKey(group_id=group_id),
-            formats.GroupKey(group_id=group_id),
+            formats.ShareGroupKey(group_id=group_id),
         ]
-        return (GroupRecord(key, None).encoded() for key in keys)
+        return (ShareGroupRecord(key, None).encoded() for key in keys)
 
     def loaded(self, now: Moment) -> None:
         if self._loaded is not None:
@@ -183,13 +186,15 @@ class ShareGroup:
 
     # -- the log
 
-    def replay(self, record: GroupRecord) -> None:
+    def replay(self, record: ShareGroupRecord) -> None:
         key, value = record
-        if isinstance(key, formats.GroupKey) and isinstance(value, formats.GroupValue):
+        if isinstance(key, formats.ShareGroupKey) and isinstance(value, formats.ShareGroupValue):
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
-        elif isinstance(key, formats.TargetKey):
+        elif isinstance(key, formats.ShareTargetKey):
             found = (
-                value if isinstance(value, formats.TargetValue) else formats.TargetValue(assignment_epoch=0)
+                value
+                if isinstance(value, formats.ShareTargetValue)
+                else formats.ShareTargetValue(assignment_epoch=0)
             )
             self.assignment_epoch, self.assignment_ms = found.assignment_epoch, found.assignment_timestamp
         elif isinstance(key, formats.StatePartitionsKey):
@@ -198,28 +203,28 @@ class ShareGroup:
                 one.topic_id: StateTopic(name=one.topic_name, partitions=frozenset(one.partitions))
                 for one in topics
             }
-        elif isinstance(key, formats.MemberKey | formats.TargetMemberKey | formats.CurrentKey):
+        elif isinstance(key, formats.ShareMemberKey | formats.ShareTargetMemberKey | formats.ShareCurrentKey):
             self._replay_member(key.member_id, key, value)
 
     def _replay_member(self, member_id: str, key: formats.Key, value: formats.Value | None) -> None:
-        if isinstance(value, formats.MemberValue):
-            self.members[member_id] = Profile(
+        if isinstance(value, formats.ShareMemberValue):
+            self.members[member_id] = ShareMemberMetadata(
                 rack_id=value.rack_id,
                 client_id=value.client_id,
                 client_host=value.client_host,
                 topics=frozenset(value.subscribed_topic_names),
             )
-        elif isinstance(value, formats.TargetMemberValue):
+        elif isinstance(value, formats.ShareTargetMemberValue):
             self.targets[member_id] = _unlisted(value.topic_partitions)
-        elif isinstance(value, formats.CurrentValue):
-            self.currents[member_id] = Current(
+        elif isinstance(value, formats.ShareCurrentValue):
+            self.currents[member_id] = ShareCurrentAssignment(
                 epoch=value.member_epoch,
                 previous_epoch=value.previous_member_epoch,
                 assigned=_unlisted(value.assigned_partitions),
             )
-        elif isinstance(key, formats.MemberKey):
+        elif isinstance(key, formats.ShareMemberKey):
             self.members.pop(member_id, None)
-        elif isinstance(key, formats.TargetMemberKey):
+        elif isinstance(key, formats.ShareTargetMemberKey):
             self.targets.pop(member_id, None)
         else:
             self.currents.pop(member_id, None)

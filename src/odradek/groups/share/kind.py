@@ -11,13 +11,13 @@ from uuid import UUID
 from odradek.groups.deadlines import Due
 from odradek.groups.kinds import Caller
 from odradek.groups.large_targets import LargeTarget
-from odradek.groups.machine import GroupMachine, KindParts, Topics
+from odradek.groups.machine import ClusterTopics, GroupMachine, KindParts
 from odradek.groups.share import assignor, formats
-from odradek.groups.share.draft import ShareDraft, TargetQuestion
+from odradek.groups.share.draft import ShareDraft, ShareTargetQuestion
 from odradek.groups.share.formats import KEY_VERSIONS, read_record
-from odradek.groups.share.group import Profile, ShareGroup, StateTopic
+from odradek.groups.share.group import ShareGroup, ShareMemberMetadata, StateTopic
 from odradek.groups.share.settings import ShareSettings
-from odradek.groups.step import Step
+from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share import share_group_describe as describing
 from odradek.protocol.messages.share.share_group_heartbeat import (
@@ -58,7 +58,7 @@ class ShareGroups:
     ) -> Outcome[ShareGroupHeartbeatResponse]:
         """INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED."""
         check_heartbeat(request)
-        step = Step(now)
+        step = GroupStep(now)
         if request.member_epoch == LEAVE_EPOCH:
             self._remove(machine, request.group_id, request.member_id, step)
             return step.outcome(
@@ -68,7 +68,7 @@ class ShareGroups:
         draft = ShareDraft(self._opened(machine, request))
         _check_member(draft.group, request, settings.max_size)
         before = draft.group.currents.get(request.member_id)
-        topics = machine.surroundings.topics
+        topics = machine.dependencies.topics
         is_new_interest = _enter(draft, request, caller, topics)
         self._retarget(machine, draft, settings, now)
         if is_new_interest:
@@ -100,8 +100,8 @@ class ShareGroups:
         """
         if not draft.needs_target(settings, now):
             return
-        group, large_targets = draft.group, machine.surroundings.large_targets
-        question = draft.question(machine.surroundings.topics)
+        group, large_targets = draft.group, machine.dependencies.large_targets
+        question = draft.question(machine.dependencies.topics)
         if large_targets is None or group.assignment_epoch == 0 or not question.is_large:
             draft.write_target(question.answer(), now)
         elif large_targets.is_wanted(group.group_id, group.epoch):
@@ -116,17 +116,17 @@ class ShareGroups:
 
     def _write_large_target(
         self,
-        question: TargetQuestion,
+        question: ShareTargetQuestion,
         machine: GroupMachine,
         now: Moment,
         records: Sequence[NewRecord],
     ) -> Outcome[None]:
         """Write what was worked out beside, unless the group, or a topic, has changed: then ask for it again."""
-        group, step = machine.groups.get(question.group_id), Step(now)
+        group, step = machine.groups.get(question.group_id), GroupStep(now)
         if not isinstance(group, ShareGroup) or group.epoch <= group.assignment_epoch:
             return Outcome(None)
         draft = ShareDraft(group)
-        if draft.question(machine.surroundings.topics) == question:
+        if draft.question(machine.dependencies.topics) == question:
             draft.records += records  # not tried on the copy: nothing that follows looks at the targets
             draft.write_target_epoch(now)
         else:
@@ -142,7 +142,7 @@ class ShareGroups:
             return ShareGroup(request.group_id)
         raise _not_found(request.group_id, exists=group is not None)
 
-    def _finish(self, machine: GroupMachine, draft: ShareDraft, step: Step) -> None:
+    def _finish(self, machine: GroupMachine, draft: ShareDraft, step: GroupStep) -> None:
         if not machine.fits(draft.records):
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -155,17 +155,17 @@ class ShareGroups:
         if isinstance(found, ShareGroup):
             found.checked_version = draft.group.checked_version
 
-    def _remove(self, machine: GroupMachine, group_id: str, member_id: str, step: Step) -> None:
+    def _remove(self, machine: GroupMachine, group_id: str, member_id: str, step: GroupStep) -> None:
         group = self.group(machine, group_id)
         if member_id not in group.members:
             raise _unknown_member(group_id, member_id)
         draft = ShareDraft(group)
         draft.delete_member(member_id)
-        draft.bump_epoch(machine.surroundings.topics, always=True)
+        draft.bump_epoch(machine.dependencies.topics, always=True)
         self._finish(machine, draft, step)
         machine.deadlines.cancel(Due(ShareTimer.SESSION, group_id, member_id))
 
-    def _member_due(self, machine: GroupMachine, due: Due, step: Step) -> None:
+    def _member_due(self, machine: GroupMachine, due: Due, step: GroupStep) -> None:
         group = machine.groups.get(due.group_id)
         if isinstance(group, ShareGroup) and due.member_id in group.members:
             self._remove(machine, due.group_id, due.member_id, step)
@@ -183,7 +183,7 @@ class ShareGroups:
     def describe(
         self, machine: GroupMachine, now: Moment, *, group_id: str
     ) -> Outcome[describing.DescribedGroup]:
-        group, topics = self.group(machine, group_id), machine.surroundings.topics
+        group, topics = self.group(machine, group_id), machine.dependencies.topics
         return Outcome(
             describing.DescribedGroup(
                 group_id=group_id,
@@ -220,14 +220,14 @@ class ShareGroups:
         found = machine.groups.get(group_id)
         group = ShareGroup(group_id) if found is None else self.group(machine, group_id)
         group.check_delete()
-        draft, step = ShareDraft(group), Step(now)
+        draft, step = ShareDraft(group), GroupStep(now)
         known = dict(group.state_topics)
         for topic_id, topic in topics.items():
             before = known.get(topic_id)
             had = frozenset() if before is None else before.partitions
             known[topic_id] = StateTopic(name=topic.name, partitions=had | topic.partitions)
         if found is None:
-            draft.bump_epoch(machine.surroundings.topics, always=True)
+            draft.bump_epoch(machine.dependencies.topics, always=True)
         if known != group.state_topics:
             draft.write_state_topics(known)
         self._finish(machine, draft, step)
@@ -239,7 +239,7 @@ class ShareGroups:
         """The group has never read these. NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
         group = self.group(machine, group_id)
         group.check_delete()
-        draft, step = ShareDraft(group), Step(now)
+        draft, step = ShareDraft(group), GroupStep(now)
         kept = {one: topic for one, topic in group.state_topics.items() if one not in topic_ids}
         if kept != group.state_topics:
             draft.write_state_topics(kept)
@@ -253,7 +253,7 @@ class ShareGroups:
         found = machine.groups.get(record.group_id)
         group = found if isinstance(found, ShareGroup) else None
         if record.value is None:
-            if group is not None and isinstance(record.key, formats.GroupKey):
+            if group is not None and isinstance(record.key, formats.ShareGroupKey):
                 machine.forget(group)
             elif group is not None:
                 group.replay(record)
@@ -314,13 +314,15 @@ def _check_member(group: ShareGroup, request: ShareGroupHeartbeatRequest, size_m
         )
 
 
-def _enter(draft: ShareDraft, request: ShareGroupHeartbeatRequest, caller: Caller, topics: Topics) -> bool:
+def _enter(
+    draft: ShareDraft, request: ShareGroupHeartbeatRequest, caller: Caller, topics: ClusterTopics
+) -> bool:
     """Write what a member says of itself, and a new group epoch if that, or the cluster, changed what the group reads.
 
     True when it may have changed."""
     member_id, names = request.member_id, request.subscribed_topic_names
-    before = draft.group.members.get(member_id, Profile())
-    profile = Profile(
+    before = draft.group.members.get(member_id, ShareMemberMetadata())
+    profile = ShareMemberMetadata(
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=caller.client_id,
         client_host=caller.client_host,
@@ -352,7 +354,7 @@ def _told(assigned: assignor.Assignment) -> Assignment:
     )
 
 
-def _described(group: ShareGroup, member_id: str, topics: Topics) -> describing.Member:
+def _described(group: ShareGroup, member_id: str, topics: ClusterTopics) -> describing.Member:
     profile, current = group.members[member_id], group.currents.get(member_id)
     assigned = assignor.NOTHING if current is None else current.assigned
     return describing.Member(

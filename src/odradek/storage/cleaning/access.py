@@ -12,7 +12,7 @@ from odradek.storage.cleaning.keys import SourceSegment
 from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.directories import naming
 from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.flush_jobs import Life
+from odradek.storage.log.flush_jobs import LogLifetime
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
@@ -21,7 +21,7 @@ _FILE_KINDS = (naming.LOG, *naming.INDEX_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class SegmentGroup:
     """Segments that follow each other and become one."""
 
     segments: tuple[Segment, ...]
@@ -68,7 +68,7 @@ class CleaningAccess:
         directory: str,
         segments: SegmentList,
         files: OpenFiles,
-        life: Life,
+        life: LogLifetime,
         resized: Callable[[int], None],
     ) -> None:
         """`resized` hears by how many bytes the log grew."""
@@ -149,7 +149,9 @@ class CleaningAccess:
         end_offset = self._segments.end_of(number, segment.base_offset)
         return SourceSegment(segment.base_offset, end_offset, segment.size_bytes, segment.path(naming.LOG))
 
-    def next_group(self, from_offset: int, below_offset: int, end_offset: int, size_max: int) -> Group | None:
+    def next_group(
+        self, from_offset: int, below_offset: int, end_offset: int, size_max: int
+    ) -> SegmentGroup | None:
         """Of the segments that begin in the first two's range and end at or below `end_offset`; held until `release`."""
         numbers = [
             number
@@ -160,7 +162,7 @@ class CleaningAccess:
             return None
         numbers = numbers[: group_count([self._view(number) for number in numbers], size_max)]
         segments = tuple(self._segments[number] for number in numbers)
-        group = Group(
+        group = SegmentGroup(
             segments=segments,
             sources=tuple(self._source(number) for number in numbers),
             aborted=tuple(entry for segment in segments for entry in segment.aborted.all()),
@@ -170,13 +172,13 @@ class CleaningAccess:
             segment.held = True
         return group
 
-    def release(self, group: Group) -> None:
+    def release(self, group: SegmentGroup) -> None:
         for segment in group.segments:
             segment.held = False
 
     # ---- putting one segment in the place of several -----------------------------------------------------------------
 
-    def replace(self, group: Group, target: CleanedSegment) -> Segment:
+    def replace(self, group: SegmentGroup, target: CleanedSegment) -> Segment:
         """The target was committed: from now on it is read, by the file that wrote it."""
         new = Segment(
             self._disk,

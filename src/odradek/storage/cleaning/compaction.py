@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Runtime
-from odradek.storage.cleaning.access import Group
+from odradek.storage.cleaning.access import SegmentGroup
 from odradek.storage.cleaning.choice import CleaningRange
-from odradek.storage.cleaning.fates import Fates, LastWrite, Terms
+from odradek.storage.cleaning.fates import CompactionTerms, Fates, LastWrite
 from odradek.storage.cleaning.keys import KeyReading, key_map_for
 from odradek.storage.cleaning.pieces import Abandoned, Pieces
 from odradek.storage.cleaning.target import CleanedSegment
@@ -26,7 +26,7 @@ Drive = Callable[[Pieces], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class CompactionStats:
     """What a compaction did."""
 
     end_offset: int
@@ -73,9 +73,9 @@ class Compaction:
         self._transactions = TransactionsSeen(())
         self._shown_offset = -1
         """Where the segments that `_transactions` was shown end."""
-        self.tally = Tally(end_offset=found.first_dirty_offset)
+        self.tally = CompactionStats(end_offset=found.first_dirty_offset)
 
-    async def run(self) -> Tally:
+    async def run(self) -> CompactionStats:
         try:
             return await self._run()
         except (OSError, KafkaError) as error:
@@ -83,7 +83,7 @@ class Compaction:
                 raise Abandoned from error
             raise
 
-    async def _run(self) -> Tally:
+    async def _run(self) -> CompactionStats:
         log = self._log
         reading = await self._read_keys()
         self._check_cancelled()
@@ -104,13 +104,13 @@ class Compaction:
         if self._log.cleaning.cancelled:
             raise Abandoned
 
-    def _terms(self, reading: KeyReading) -> Terms:
+    def _terms(self, reading: KeyReading) -> CompactionTerms:
         """By the clock as it is now: what was written over in groups before this one is gone for every reader."""
         producers = {
             state.producer_id: LastWrite(state.epoch, state.batches[-1].last_offset if state.batches else -1)
             for state in self._log.producers
         }
-        return Terms.of(
+        return CompactionTerms.of(
             reading.keys,
             end_offset=reading.end_offset,
             producers=producers,
@@ -140,7 +140,7 @@ class Compaction:
         self.tally.read_bytes += reading.moved_bytes
         return reading
 
-    async def _rewrite(self, group: Group, terms: Terms) -> None:
+    async def _rewrite(self, group: SegmentGroup, terms: CompactionTerms) -> None:
         log, offload = self._log, self._runtime.offload
         target = CleanedSegment(
             self._runtime.disk,
@@ -179,7 +179,7 @@ class Compaction:
             log.cleaning.settle(segment, target)
         self._count(group, writing)
 
-    def _transactions_from(self, group: Group) -> TransactionsSeen:
+    def _transactions_from(self, group: SegmentGroup) -> TransactionsSeen:
         """What is known of transactions at the group's start. Where segments before it were deleted meanwhile, with markers
         in them, it begins anew.
         """
@@ -189,7 +189,7 @@ class Compaction:
         self._shown_offset = group.end_offset
         return self._transactions
 
-    def _count(self, group: Group, writing: GroupWriting) -> None:
+    def _count(self, group: SegmentGroup, writing: GroupWriting) -> None:
         self.tally.read_bytes += writing.read_bytes
         self.tally.written_bytes += writing.target.size_bytes
         self.tally.segments_before += len(group.sources)

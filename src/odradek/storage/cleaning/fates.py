@@ -23,7 +23,7 @@ class LastWrite(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class CompactionTerms:
     """What holds for all batches of a group of segments."""
 
     keys: KeyMap
@@ -43,7 +43,7 @@ class Terms:
         producers: Mapping[int, LastWrite],
         now_ms: int,
         delete_retention_ms: int,
-    ) -> Terms:
+    ) -> CompactionTerms:
         return cls(
             keys=keys,
             end_offset=end_offset,
@@ -56,7 +56,7 @@ class Terms:
 class Fates:
     """Shown every batch in order, gives what is to be written in its place."""
 
-    def __init__(self, terms: Terms, transactions: TransactionsSeen) -> None:
+    def __init__(self, terms: CompactionTerms, transactions: TransactionsSeen) -> None:
         self._terms = terms
         self._transactions = transactions
         self.keeps_entry = False

@@ -11,7 +11,7 @@ from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.cleaning.batches import checked_batches
 from odradek.storage.cleaning.pieces import Abandoned, Pieces
 from odradek.storage.cleaning.transactions import TransactionsSeen
-from odradek.storage.log.flush_jobs import Life
+from odradek.storage.log.flush_jobs import LogLifetime
 
 _SLOTS_MIN: Final = 16
 
@@ -27,7 +27,7 @@ class SourceSegment:
         self.size_bytes = size_bytes
         self.path = path
 
-    def open(self, disk: Disk, life: Life) -> DiskFile:
+    def open(self, disk: Disk, life: LogLifetime) -> DiskFile:
         """By name, so only while the directory is still this log's. Raises Abandoned when it is not, or when retention was
         faster.
         """
@@ -52,7 +52,7 @@ class KeyReading(Pieces):
     def __init__(
         self,
         disk: Disk,
-        life: Life,
+        life: LogLifetime,
         segments: Sequence[SourceSegment],
         keys: KeyMap,
         *,

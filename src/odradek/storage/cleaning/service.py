@@ -11,11 +11,11 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.choice import CleaningRange, cleaning_range
-from odradek.storage.cleaning.compaction import Compaction, Resources, Tally
+from odradek.storage.cleaning.compaction import Compaction, CompactionStats, Resources
 from odradek.storage.cleaning.pieces import Abandoned, Pieces
 from odradek.storage.cleaning.target import NoSpaceError, TooLargeError
-from odradek.storage.cleaning.throttle import Throttle
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.cleaning.throttle import CleanerThrottle
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
@@ -51,10 +51,10 @@ class _Stopped(Exception):
 class LogCleaner:
     """Used on the event loop. `run_round` again and again; `stop` before the logs are closed."""
 
-    def __init__(self, runtime: Runtime, directories: LogDirectories) -> None:
+    def __init__(self, runtime: Runtime, directories: LogManager) -> None:
         self._runtime = runtime
         self._directories = directories
-        self._throttle = Throttle()
+        self._throttle = CleanerThrottle()
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -167,7 +167,7 @@ class LogCleaner:
         else:
             _log.warning("compaction_put_off", partition=log.topic_partition, reason=str(error))
 
-    def _tell(self, log: Log, found: CleaningRange, tally: Tally, seconds: float) -> None:
+    def _tell(self, log: Log, found: CleaningRange, tally: CompactionStats, seconds: float) -> None:
         _log.info(
             "log_compacted",
             partition=log.topic_partition,
@@ -193,7 +193,7 @@ class _Driver:
     """Runs work piece by piece on other threads, as fast as it may."""
 
     def __init__(
-        self, runtime: Runtime, throttle: Throttle, stopping: asyncio.Event, bytes_per_second: float
+        self, runtime: Runtime, throttle: CleanerThrottle, stopping: asyncio.Event, bytes_per_second: float
     ) -> None:
         self._runtime = runtime
         self._throttle = throttle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Throttle:
+class CleanerThrottle:
     """One for all threads of compaction: bytes read and written count alike."""
 
     __slots__ = ("_free_at",)

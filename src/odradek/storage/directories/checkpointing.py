@@ -16,7 +16,7 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Offload
 from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.log_directory import Checkpoint, LogDirectory
-from odradek.storage.directories.placement import Homes
+from odradek.storage.directories.placement import LogDirPlacement
 from odradek.storage.log.log import Log
 from odradek.storage.log.truncation import NoteRemoval
 from odradek.telemetry import events
@@ -37,14 +37,14 @@ class Checkpointing:
     def __init__(
         self,
         offload: Offload,
-        homes: Homes,
+        placement: LogDirPlacement,
         logs: Mapping[TopicPartition, Log],
         on_error: Callable[[LogDirectory, OSError], None],
     ) -> None:
         """`on_error` hears of each error of a directory's disk, and takes the directory offline unless the error passes."""
         self._offload: Final = offload
         self._on_error: Final = on_error
-        self._homes: Final = homes
+        self._placement: Final = placement
         self._logs: Final = logs
         self._writing = asyncio.Lock()
         self._moved: dict[Log, None] = {}
@@ -65,16 +65,16 @@ class Checkpointing:
         """Write down what became durable since the last time. What goes wrong is logged; the next round makes up for it."""
         self._round += 1
         after_truncations = self._round % _ROUNDS_BETWEEN_CHECKPOINTS == 0
-        for directory in self._homes.online():
+        for directory in self._placement.online():
             if after_truncations and directory in self._truncated:
                 await self._write_or_warn(directory)
-            elif self._moved or directory.owes_extents:
+            elif self._moved or directory.has_unwritten_extents:
                 await self._write_extents(directory)
 
     async def _write_extents(self, directory: LogDirectory) -> None:
         async with self._writing:
             changed = await self._take_moved(directory)
-            if not changed and not directory.owes_extents:
+            if not changed and not directory.has_unwritten_extents:
                 return
             try:
                 await self._offload.run(directory.extents_job(changed))
@@ -100,7 +100,7 @@ class Checkpointing:
     def _take(self, directory: LogDirectory, opened: Log) -> Extent | None:
         """The extent of a log that moved, if it is in the directory and not what was written down."""
         name = opened.topic_partition
-        home = self._homes.first(name)
+        home = self._placement.first(name)
         if self._logs.get(name) is not opened or home is None or home.offline is not None:
             self._moved.pop(opened, None)
             return None
@@ -121,7 +121,7 @@ class Checkpointing:
         """In every directory that works; what goes wrong is logged. Whether nothing did."""
         written = [
             await self._write_or_warn(directory, high_watermarks, is_asked=True)
-            for directory in self._homes.online()
+            for directory in self._placement.online()
         ]
         return all(written)
 
@@ -140,7 +140,7 @@ class Checkpointing:
 
     async def write_online(self) -> bool:
         """What is known now, in every directory that works; what goes wrong is logged. Whether nothing did."""
-        written = [await self._write_or_warn(directory) for directory in self._homes.online()]
+        written = [await self._write_or_warn(directory) for directory in self._placement.online()]
         return all(written)
 
     async def write(
@@ -170,7 +170,7 @@ class Checkpointing:
         for opened in list(self._moved):
             self._take(directory, opened)
         for name, opened in self._logs.items():
-            if self._homes.first(name) is not directory:
+            if self._placement.first(name) is not directory:
                 continue
             directory.recovery_points[name] = opened.recovery_point
             # Never ahead of what is durable: after a crash a log must not end before it begins.
@@ -189,7 +189,7 @@ class Checkpointing:
 
     def _note_high_watermarks(self, directory: LogDirectory, told: HighWatermarks) -> None:
         for name, opened in self._logs.items():
-            if self._homes.first(name) is not directory:
+            if self._placement.first(name) is not directory:
                 continue
             known = directory.high_watermarks.get(name)
             mark = told.get(name) if told is not None else opened.recovery_point if known is None else known
@@ -204,7 +204,7 @@ class Checkpointing:
     def forget_truncations(self, directory: LogDirectory) -> None:
         """All logs are closed, and the checkpoints were written. Blocks."""
         for name, note in self._truncation_notes(directory).items():
-            if self._logs[name].closed and self._homes.is_closed(name):
+            if self._logs[name].closed and self._placement.is_closed(name):
                 note.remove()
 
     def _truncation_notes(self, directory: LogDirectory) -> dict[TopicPartition, NoteRemoval]:
@@ -214,7 +214,7 @@ class Checkpointing:
             for name, opened in self._logs.items()
             if (note := opened.truncation_note()) is not None
         }
-        return {name: note for name, note in found.items() if self._homes.first(name) is directory}
+        return {name: note for name, note in found.items() if self._placement.first(name) is directory}
 
 
 def _write(

@@ -42,7 +42,7 @@ class InterruptedMoves:
     def settle(
         self,
         disk: Disk,
-        homes: Container[TopicPartition],
+        placement: Container[TopicPartition],
         found: Callable[[TopicPartition, LogDirectory], None],
         doom: Callable[[str], None],
     ) -> None:
@@ -52,7 +52,7 @@ class InterruptedMoves:
         """
         for _, path, moving in self._replaced:
             future = self._futures.pop((moving.partition, moving.move_id), None)
-            if future is not None and moving.partition not in homes:
+            if future is not None and moving.partition not in placement:
                 directory, future_path = future
                 try:
                     put_in_place(disk, future_path, naming.join(directory.path, str(moving.partition)))
@@ -61,7 +61,7 @@ class InterruptedMoves:
                     continue
                 log.info("move_finished", partition=moving.partition, path=directory.path)
                 found(moving.partition, directory)
-            if moving.partition in homes:
+            if moving.partition in placement:
                 doom(path)
             else:  # the other directory is offline, or was emptied: here is a complete copy for a person to use
                 log.warning("replaced_log_kept", partition=moving.partition, path=path)

@@ -14,7 +14,7 @@ _PORTION: Final = 16
 """So many go together; other threads, if there are, begin with what is left."""
 
 
-class MakingTogether:
+class LogCreationBatch:
     """Used on the event loop. What is asked for in one of the loop's rounds goes together."""
 
     def __init__(self, offload: Offload) -> None:

@@ -31,7 +31,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class MetaProperties:
     """What `meta.properties` says."""
 
     cluster_id: str
@@ -39,7 +39,7 @@ class Identity:
     directory_id: str
 
     @classmethod
-    def parse(cls, data: bytes, path: str) -> Identity:
+    def parse(cls, data: bytes, path: str) -> MetaProperties:
         """Raises ConfigError for a file that a broker cannot have written."""
         try:
             values = checkpoints.parse_properties(data)
@@ -142,13 +142,13 @@ class LogDirectory:
         if self.offline is None:
             self.offline = str(error)
 
-    def read_identity(self) -> Identity | None:
+    def read_identity(self) -> MetaProperties | None:
         """None in a new directory."""
         path = naming.join(self.path, naming.META_PROPERTIES)
-        return Identity.parse(self._disk.read(path), path) if self._disk.exists(path) else None
+        return MetaProperties.parse(self._disk.read(path), path) if self._disk.exists(path) else None
 
     def write_identity(self, cluster_id: str, node_id: int, directory_id: UUID) -> None:
-        identity = Identity(
+        identity = MetaProperties(
             cluster_id=cluster_id, node_id=node_id, directory_id=checkpoints.kafka_id(directory_id)
         )
         self._disk.replace(naming.join(self.path, naming.META_PROPERTIES), identity.format())
@@ -341,7 +341,7 @@ class LogDirectory:
         return partial(self._extent_file.replace, dict(self.extents), [points])
 
     @property
-    def owes_extents(self) -> bool:
+    def has_unwritten_extents(self) -> bool:
         """They could not be written."""
         return self._extent_file.content is None and bool(self.extents)
 

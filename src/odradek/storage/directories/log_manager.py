@@ -24,7 +24,7 @@ from odradek.storage.directories.deleted_directories import DeletedDirectories
 from odradek.storage.directories.identity import cluster_of
 from odradek.storage.directories.interrupted_moves import InterruptedMoves
 from odradek.storage.directories.lack_notes import LackNote, remove_note, write_note
-from odradek.storage.directories.log_creation import MakingTogether
+from odradek.storage.directories.log_creation import LogCreationBatch
 from odradek.storage.directories.log_dir_move import (
     FUTURE,
     REPLACED,
@@ -35,7 +35,7 @@ from odradek.storage.directories.log_dir_move import (
 )
 from odradek.storage.directories.log_directory import LogDirectory, refuse_without_descriptors
 from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.directories.placement import Homes
+from odradek.storage.directories.placement import LogDirPlacement
 from odradek.storage.directories.steps import Steps, carry_out
 from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
 from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS
@@ -67,7 +67,7 @@ class Absent(Enum):
     """Refuse it: it had records, and nobody else has them."""
 
 
-class LogDirectories:
+class LogManager:
     """See the module. `open`, then `open_log` for every partition; at the end `close_logs` and `close`."""
 
     def __init__(
@@ -84,15 +84,15 @@ class LogDirectories:
         self._directories = directories
         self.producer_expiration_ms = producer_expiration_ms
         self._files = OpenFiles(runtime.disk, open_files_max, writers_max)
-        self._homes = Homes(directories)
+        self._placement = LogDirPlacement(directories)
         self._logs: dict[TopicPartition, Log] = {}
         self._has_made_logs = False
         self._warned_of_losses: dict[LogDirectory, None] = {}
         self._named: set[TopicPartition] = set()
         """Logs that were found at the start, when their directories' names were made durable, all at once."""
         self._deleted = DeletedDirectories(runtime.disk, runtime.offload)
-        self._checkpoints = Checkpointing(runtime.offload, self._homes, self._logs, self.own_file_failed)
-        self._making = MakingTogether(runtime.offload)
+        self._checkpoints = Checkpointing(runtime.offload, self._placement, self._logs, self.own_file_failed)
+        self._making = LogCreationBatch(runtime.offload)
         self.cluster_id: Final = cluster_id
         self.directory_id = ""
         """Of the first directory, for as long as it exists: who has it is this broker, and no other with the same number."""
@@ -111,7 +111,7 @@ class LogDirectories:
         cluster_id: str | None = None,
         new_cluster_id: Callable[[], str] | None = None,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-    ) -> LogDirectories:
+    ) -> LogManager:
         """Lock the directories and check whose they are. Blocks; no log is opened yet.
 
         `cluster_id`: the cluster that they must belong to; without it, the one that they do belong to, or a new one.
@@ -142,7 +142,7 @@ class LogDirectories:
 
     def _load(self, node_id: int) -> None:
         first, moves = self._directories[0], InterruptedMoves()
-        for directory in self._homes.online():
+        for directory in self._placement.online():
             if first.offline is not None:
                 break  # before others get an identity that the first one, once it is back, does not share
             try:
@@ -153,7 +153,7 @@ class LogDirectories:
             except OSError as error:
                 refuse_without_descriptors(directory.path, error)
                 directory.failed(error)
-        moves.settle(self._runtime.disk, self._homes, self._homes.moved_in, self._deleted.add)
+        moves.settle(self._runtime.disk, self._placement, self._placement.moved_in, self._deleted.add)
         for directory in self._directories:
             if directory.offline is not None:
                 log.error("log_directory_offline", path=directory.path, reason=directory.offline)
@@ -169,7 +169,7 @@ class LogDirectories:
                 continue
             partition = naming.parse_partition_directory(name)
             if partition is not None and self._runtime.disk.is_directory(naming.join(directory.path, name)):
-                self._homes.found(partition, directory)
+                self._placement.found(partition, directory)
                 self._named.add(partition)
 
     # ---- what there is ---------------------------------------------------------------------------------------------
@@ -181,14 +181,14 @@ class LogDirectories:
 
     @property
     def all_failed(self) -> bool:
-        return not self._homes.online()
+        return not self._placement.online()
 
     def all(self) -> list[LogDirectory]:
         return list(self._directories)
 
-    def home_of(self, name: TopicPartition) -> str | None:
+    def log_directory_of(self, name: TopicPartition) -> str | None:
         """The directory that holds a partition."""
-        home = self._homes.first(name)
+        home = self._placement.first(name)
         return home.path if home is not None else None
 
     def get(self, name: TopicPartition) -> Log | None:
@@ -218,7 +218,7 @@ class LogDirectories:
         aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it is not found while a
         directory is offline that may have it; `is_new` says that it cannot be there.
         """
-        directory = self._homes.usable(name)
+        directory = self._placement.usable(name)
         if directory is not None:
             try:
                 if lack is not None:
@@ -234,11 +234,11 @@ class LogDirectories:
                     raise
                 await self._set_aside(directory, name)
                 directory = None
-        elif not is_new and len(self._homes.online()) < len(self._directories):
+        elif not is_new and len(self._placement.online()) < len(self._directories):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{name} may be in a log directory that is offline"
             )
-        directory = directory or self._homes.emptiest()
+        directory = directory or self._placement.emptiest()
         what = if_absent or Absent.MAKE
         if what is Absent.LOST:
             self._keep_in_mind(directory, name, topic_id)
@@ -259,11 +259,11 @@ class LogDirectories:
 
     def was_held(self, name: TopicPartition, topic_id: UUID) -> bool:
         """Whether a log of the partition was made in one of the directories, as far as anything there tells."""
-        return any(directory.held_once(name, topic_id) for directory in self._homes.online())
+        return any(directory.held_once(name, topic_id) for directory in self._placement.online())
 
     def _keep_in_mind(self, directory: LogDirectory, name: TopicPartition, topic_id: UUID) -> None:
         """The next checkpoint says that the log was here, whatever becomes of the evidence elsewhere."""
-        if not any(online.held.get(name) == topic_id for online in self._homes.online()):
+        if not any(online.held.get(name) == topic_id for online in self._placement.online()):
             directory.hold(name, topic_id)
             directory.has_unwritten_losses = True
 
@@ -299,10 +299,10 @@ class LogDirectories:
         repairable: bool = False,
         must_exist: bool = False,
     ) -> Log:
-        is_new = name not in self._homes
+        is_new = name not in self._placement
         if is_new:
             self._named.discard(name)
-        self._homes.opening(name, directory)
+        self._placement.opening(name, directory)
         try:
             steps = self._steps(directory, name, topic_id, config, is_new, repairable, must_exist)
             if is_new:
@@ -311,7 +311,7 @@ class LogDirectories:
                 opened = await self._runtime.offload.run(carry_out, steps)
         except KafkaError as error:
             if is_new:
-                self._homes.forget(name)
+                self._placement.forget(name)
             if isinstance(error.__cause__, OSError):
                 log.error("log_not_opened", partition=name, error=error.__cause__)
             raise
@@ -378,11 +378,11 @@ class LogDirectories:
             meaning="the cluster keeps no such replica here; if nobody needs its records, delete it",
         )
         await self._rename(directory, path, target)
-        self._homes.forget(name)
+        self._placement.forget(name)
 
     def strays(self, known: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Partitions that are not `known`, and that have files here."""
-        return list(dict.fromkeys(name for name, _ in self._homes.strays(known)))
+        return list(dict.fromkeys(name for name, _ in self._placement.strays(known)))
 
     async def set_stray_aside(
         self, name: TopicPartition, is_placed_here: Callable[[UUID, int], bool]
@@ -391,7 +391,7 @@ class LogDirectories:
 
         A directory stays that does not say which topic it belongs to, or whose topic and partition are placed here.
         """
-        for directory in list(self._homes.of(name)):
+        for directory in list(self._placement.of(name)):
             if directory.offline is not None or name in self._logs:
                 continue
             path = naming.join(directory.path, str(name))
@@ -421,7 +421,7 @@ class LogDirectories:
         if opened is not None:
             await self._runtime.offload.run(opened.abandon)
             opened.close()
-        for directory in list(self._homes.of(name)):
+        for directory in list(self._placement.of(name)):
             if directory.offline is None:
                 path = naming.join(directory.path, str(name))
                 target = self._retired_path(directory, name, naming.DELETED_DIRECTORY)
@@ -435,10 +435,10 @@ class LogDirectories:
                 else:
                     self._deleted.add(target)
                 directory.forget(name)
-        for directory in self._homes.online():
+        for directory in self._placement.online():
             if name in directory.held:  # it was lost, and is wanted no longer
                 directory.forget(name)
-        self._homes.forget(name)
+        self._placement.forget(name)
 
     # ---- moves -----------------------------------------------------------------------------------------------------
 
@@ -496,7 +496,7 @@ class LogDirectories:
             + REPLACED,
         )
         await self._blocking(source, take_away, disk, copy, replaced)
-        self._homes.forget(name)
+        self._placement.forget(name)
         self._named.discard(name)
         source.forget(name)
         await self._blocking(target, put_in_place, disk, copy.target, naming.join(target.path, str(name)))
@@ -571,7 +571,7 @@ class LogDirectories:
 
     async def note_evidence(self) -> None:
         """Write down now what was found to be lost. What cannot be written is logged, and stays among `owes_evidence`."""
-        for directory in self._homes.online():
+        for directory in self._placement.online():
             if directory.has_unwritten_losses:
                 try:
                     await self._checkpoints.write(directory)
@@ -594,7 +594,7 @@ class LogDirectories:
         """Something was found to be lost, and no disk says so yet."""
         return any(directory.has_unwritten_losses for directory in self._directories)
 
-    async def note_made_logs(self) -> None:
+    async def record_created_logs(self) -> None:
         """Write down which logs there are, if some were made since that was done: one that is lost later is missed then."""
         if self._has_made_logs:
             self._has_made_logs = False  # a log that is made meanwhile sets it again
@@ -609,27 +609,27 @@ class LogDirectories:
 
     async def checkpoint(self, opened: Log) -> None:
         """Write the checkpoints of a log's directory now. KAFKA_STORAGE_ERROR when that fails."""
-        home = self._homes.first(opened.topic_partition)
+        home = self._placement.first(opened.topic_partition)
         if home is not None and self._logs.get(opened.topic_partition) is opened:
             await self._checkpoints.write(home)
 
     def cleaned_offset(self, name: TopicPartition) -> int | None:
         """Up to where the last compaction of the partition got; None when it is not known."""
-        home = self._homes.first(name)
+        home = self._placement.first(name)
         cleaned = home.cleaned_offsets.get(name) if home is not None else None
         opened = self._logs.get(name)
         return cleaned if cleaned is None or opened is None else min(cleaned, opened.truncated_to)
 
     def note_cleaned(self, opened: Log, offset: int) -> None:
         """A compaction got so far; the next checkpoint says so."""
-        home = self._homes.first(opened.topic_partition)
+        home = self._placement.first(opened.topic_partition)
         if home is not None and self._logs.get(opened.topic_partition) is opened:
             home.cleaned_offsets[opened.topic_partition] = offset
             opened.truncated_to = OFFSET_MAX
 
     def checkpointed_high_watermark(self, name: TopicPartition) -> int | None:
         """As it was last written down, or is about to be; None when it is not known. Never above the end of an open log."""
-        home, opened = self._homes.first(name), self._logs.get(name)
+        home, opened = self._placement.first(name), self._logs.get(name)
         mark = home.high_watermarks.get(name) if home is not None else None
         return mark if mark is None or opened is None else min(mark, opened.end_offset)
 
@@ -686,20 +686,20 @@ class LogDirectories:
         was_online = directory.offline is None
         directory.failed(error)
         for name, opened in self._logs.items():
-            if self._homes.first(name) is directory:
+            if self._placement.first(name) is directory:
                 opened.disk_failed(error)
         if was_online and self.on_failure is not None:
             self.on_failure(directory.path, error)
 
     def _broken(self, name: TopicPartition, error: OSError) -> None:
         """A log met an error in reading or writing."""
-        home = self._homes.first(name)
+        home = self._placement.first(name)
         if home is not None:
             self._fail_directory(home, error)
 
     def _home(self, name: TopicPartition) -> LogDirectory:
         """Where a log is that is open."""
-        home = self._homes.first(name)
+        home = self._placement.first(name)
         assert home is not None, f"{name} is open and has no directory"
         return home
 
@@ -730,7 +730,7 @@ class LogDirectories:
                 log.error("log_not_closed", partition=name, error=error)
             opened.end_close(done)
             if clean:
-                self._homes.closed_cleanly(name)
+                self._placement.closed_cleanly(name)
             if len(waiting) % _CLOSED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
@@ -749,18 +749,18 @@ class LogDirectories:
             log.error("log_not_closed", partition=name, error=error)
         else:
             if clean:
-                self._homes.closed_cleanly(name)
+                self._placement.closed_cleanly(name)
 
     def close(self) -> None:
         """Write the checkpoints, mark the directories whose logs are all closed cleanly, release the locks. Blocks."""
         for name in self._logs:
             if not self._logs[name].closed:
                 self._close_log(name)
-        for directory in self._homes.online():
+        for directory in self._placement.online():
             try:
                 directory.write(self._checkpoints.of(directory))
                 self._checkpoints.forget_truncations(directory)
-                if self._homes.is_clean(directory):
+                if self._placement.is_clean(directory):
                     directory.mark_clean()
             except OSError as error:
                 log.error("log_directory_not_closed", path=directory.path, error=error)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final, cast
 
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.segment.at_hand import Beside, FileAtHand
+from odradek.storage.segment.at_hand import FileAtHand, ReadProgress
 from odradek.storage.segment.writer import SegmentWriter
 
 _UNBOUNDED: Final = 2**31 - 1
@@ -33,10 +33,10 @@ class OpenFiles:
         self._writers: OrderedDict[SegmentWriter, int] = OrderedDict()
         """Those that are awake, in the order in which they are looked at, with their `write_count` then."""
         self._prune_at = min(self._writers_max, _PRUNED_LEAST)
-        self._beside: Beside | None = None
+        self._beside: ReadProgress | None = None
 
     @contextmanager
-    def only_at_hand(self, beside: Beside | None) -> Iterator[None]:
+    def only_at_hand(self, beside: ReadProgress | None) -> Iterator[None]:
         """Within, which must not await: a read of what another thread should bring first raises `NotAtHand`. None: nothing
         changes."""
         before, self._beside = self._beside, beside
@@ -57,7 +57,7 @@ class OpenFiles:
             file.expect(length, position)
 
     @property
-    def beside(self) -> Beside | None:
+    def beside(self) -> ReadProgress | None:
         """What other threads did for the reading under way, if it may ask them."""
         return self._beside
 

@@ -10,7 +10,7 @@ from odradek.model.ids import TopicPartition
 from odradek.storage.directories.log_directory import LogDirectory
 
 
-class Homes:
+class LogDirPlacement:
     """A partition has one home. It has several where a person copied files: then it is not opened until one is left."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
@@ -30,23 +30,23 @@ class Homes:
         return self._of.get(name, ())
 
     def first(self, name: TopicPartition) -> LogDirectory | None:
-        homes = self._of.get(name)
-        return homes[0] if homes else None
+        placement = self._of.get(name)
+        return placement[0] if placement else None
 
     def usable(self, name: TopicPartition) -> LogDirectory | None:
         """The home of a partition; None when it has none. KAFKA_STORAGE_ERROR when it has several, or is offline."""
-        homes = self._of.get(name)
-        if not homes:
+        placement = self._of.get(name)
+        if not placement:
             return None
-        if len(homes) > 1:
-            paths = ", ".join(directory.path for directory in homes)
+        if len(placement) > 1:
+            paths = ", ".join(directory.path for directory in placement)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is in several log directories: {paths}; keep one"
             )
-        if homes[0].offline is not None:
-            message = f"{name}: log directory {homes[0].path} is offline: {homes[0].offline}"
+        if placement[0].offline is not None:
+            message = f"{name}: log directory {placement[0].path} is offline: {placement[0].offline}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-        return homes[0]
+        return placement[0]
 
     def emptiest(self) -> LogDirectory:
         """Of the directories that work, one with the fewest partitions."""
@@ -56,8 +56,8 @@ class Homes:
         if len(online) == 1:
             return online[0]
         counts = {directory.path: 0 for directory in online}
-        for homes in self._of.values():
-            for directory in homes:
+        for placement in self._of.values():
+            for directory in placement:
                 if directory.path in counts:
                     counts[directory.path] += 1
         return min(online, key=lambda directory: counts[directory.path])

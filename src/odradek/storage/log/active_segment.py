@@ -10,7 +10,7 @@ from odradek.records import BatchHeader
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import naming
 from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.flush_jobs import NO_DESCRIPTORS, Durability, Life
+from odradek.storage.log.flush_jobs import NO_DESCRIPTORS, Durability, LogLifetime
 from odradek.storage.log.health import Health, RepairJob
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.segment.rolling import RollLimits, RollReason, SegmentFill, roll_reason
@@ -26,7 +26,7 @@ _INDEX_ENTRIES_HELD: Final = 512
 _REPAIR_BYTES_MIN: Final = 1 << 20
 
 
-class Tail:
+class ActiveSegment:
     """Writes to the active segment and replaces it when it is full."""
 
     __slots__ = (
@@ -165,7 +165,7 @@ class Tail:
         log.debug("segment_rolled", directory=self._directory, base_offset=end_offset, reason=reason.value)
         return new
 
-    def repair_job(self, life: Life) -> RepairJob | None:
+    def repair_job(self, life: LogLifetime) -> RepairJob | None:
         """Once there is space again; None until then."""
         active = self._segments.active
         if active.writer is None:

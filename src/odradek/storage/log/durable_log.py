@@ -13,9 +13,9 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.extents import Extent
-from odradek.storage.log.active_segment import Tail
-from odradek.storage.log.flush_jobs import Durability, FlushJob, Life
-from odradek.storage.log.health import Fault, RepairJob
+from odradek.storage.log.active_segment import ActiveSegment
+from odradek.storage.log.flush_jobs import Durability, FlushJob, LogLifetime
+from odradek.storage.log.health import LogFault, RepairJob
 from odradek.storage.log.readable_log import ReadableLog
 from odradek.storage.log.truncation import NoteRemoval, Truncation
 from odradek.storage.producers.snapshot import encode_snapshot
@@ -31,9 +31,9 @@ class DurableLog(ReadableLog):
     """The part of `Log` that knows what is on the disk for good. `Log` gives it its parts."""
 
     _runtime: Runtime
-    _life: Life
+    _life: LogLifetime
     _durability: Durability
-    _tail: Tail
+    _tail: ActiveSegment
     _unflushed_since: float | None
     _truncation_noted: bool
     _start_path: str
@@ -116,7 +116,7 @@ class DurableLog(ReadableLog):
             self._on_moved()
 
     @property
-    def failed(self) -> Fault | None:
+    def failed(self) -> LogFault | None:
         """Why the log takes no appends; None when it does."""
         return self._health.fault
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from odradek.runtime.ports import Disk
 from odradek.storage.directories import naming
-from odradek.storage.log.flush_jobs import DISK_FULL, FlushJob, Life
+from odradek.storage.log.flush_jobs import DISK_FULL, FlushJob, LogLifetime
 from odradek.storage.segment.segment import Segment
 
 
@@ -29,7 +29,7 @@ class RemovalJob:
     flush: FlushJob | None
     """What must be durable before."""
     disk: Disk
-    life: Life
+    life: LogLifetime
     truncation_count: int
     """As in `FlushJob`."""
 
@@ -92,12 +92,12 @@ class RemovalJob:
             pass
 
 
-class Removals:
+class PendingRemovals:
     """The segments on their way out of one log."""
 
     __slots__ = ("_directory", "_disk", "_doomed", "_life", "_renamed")
 
-    def __init__(self, disk: Disk, directory: str, life: Life) -> None:
+    def __init__(self, disk: Disk, directory: str, life: LogLifetime) -> None:
         self._disk = disk
         self._directory = directory
         self._life = life

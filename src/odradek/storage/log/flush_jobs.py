@@ -33,7 +33,7 @@ class Closing(Protocol):
     def close(self) -> None: ...
 
 
-class Life:
+class LogLifetime:
     """Whether a log is still open and sound, for work on other threads.
 
     Work that touches files by name runs under the lock. Closing takes it, too, so it waits for such work, and work that
@@ -104,7 +104,7 @@ class FlushJob:
     files: tuple[tuple[str, int, bytes], ...]
     """Small files to replace: path, number of the change, content."""
     disk: Disk
-    life: Life
+    life: LogLifetime
     truncation_count: int = 0
     """How often the log had been truncated when the job was made; after the next time there is nothing left to do."""
     truncation: Truncation | None = None
@@ -180,7 +180,7 @@ class Durability:
         "truncation_count",
     )
 
-    def __init__(self, disk: Disk, life: Life, flushed_offset: int) -> None:
+    def __init__(self, disk: Disk, life: LogLifetime, flushed_offset: int) -> None:
         self.flushed_offset = flushed_offset
         self._disk = disk
         self._life = life

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS, Life
+from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS, LogLifetime
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class FaultKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class LogFault:
     """Why a log takes no appends. One that is BROKEN cannot be read either."""
 
     kind: FaultKind
@@ -52,7 +52,7 @@ class RepairJob:
     disk: Disk
     leftover: str | None
     """The empty file of a segment that did not come to be."""
-    life: Life
+    life: LogLifetime
     truncation_count: int
     """As in `FlushJob`."""
     truncation: Truncation | None
@@ -81,7 +81,7 @@ class Health:
     def __init__(self, topic_partition: TopicPartition, on_broken: OnBroken | None = None) -> None:
         self._topic_partition = topic_partition
         self._on_broken = on_broken
-        self.fault: Fault | None = None
+        self.fault: LogFault | None = None
 
     def check_writable(self) -> None:
         if self.fault is not None:
@@ -98,7 +98,7 @@ class Health:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: {error}")
         kind = FaultKind.FULL if error.errno in DISK_FULL else FaultKind.BROKEN
         if self.fault is None or self.fault.kind is FaultKind.FULL:
-            self.fault = Fault(kind=kind, reason=str(error))
+            self.fault = LogFault(kind=kind, reason=str(error))
         log.error("log_failed", partition=self._topic_partition, kind=kind.value, error=error)
         if kind is FaultKind.BROKEN and self._on_broken is not None:
             self._on_broken(self._topic_partition, error)
@@ -107,7 +107,7 @@ class Health:
     def broken(self, reason: str) -> None:
         """Whatever is tried from now on, the answer is this."""
         if not self.is_broken:
-            self.fault = Fault(kind=FaultKind.BROKEN, reason=reason)
+            self.fault = LogFault(kind=FaultKind.BROKEN, reason=reason)
 
     def recovered(self) -> None:
         if self.fault is not None and self.fault.kind is FaultKind.FULL:
@@ -122,6 +122,6 @@ class Health:
     def is_full(self) -> bool:
         return self.fault is not None and self.fault.kind is FaultKind.FULL
 
-    def _refusal(self, fault: Fault) -> KafkaError:
+    def _refusal(self, fault: LogFault) -> KafkaError:
         message = f"{self._topic_partition}: {fault.kind.value}: {fault.reason}"
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

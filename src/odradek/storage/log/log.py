@@ -19,13 +19,13 @@ from odradek.runtime.ports import Runtime
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.steps import Steps, carry_out
-from odradek.storage.log.active_segment import Batches, Tail
+from odradek.storage.log.active_segment import ActiveSegment, Batches
 from odradek.storage.log.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.log.appending import note_batches, note_fetched, place
 from odradek.storage.log.damage import OnDamaged
 from odradek.storage.log.durable_log import OnMoved
-from odradek.storage.log.file_removal import RemovalJob, Removals
-from odradek.storage.log.flush_jobs import ClosingJob, Durability, FlushJob, Life
+from odradek.storage.log.file_removal import PendingRemovals, RemovalJob
+from odradek.storage.log.flush_jobs import ClosingJob, Durability, FlushJob, LogLifetime
 from odradek.storage.log.follower_append import Portion, check_fetched, portions
 from odradek.storage.log.health import Health, OnBroken, RepairJob
 from odradek.storage.log.leader_epochs import EpochEnd
@@ -69,13 +69,13 @@ class Log(TruncatableLog, ShrinkingLog):
     ) -> None:
         self._runtime = runtime
         self._files = opening.files
-        self._life = Life()
+        self._life = LogLifetime()
         self._segments = opened.segments
         self._epochs = opened.epochs
         self._durability = Durability(runtime.disk, self._life, opened.flushed_offset)
-        self._removals = Removals(runtime.disk, opening.directory, self._life)
+        self._removals = PendingRemovals(runtime.disk, opening.directory, self._life)
         self._health = Health(opening.topic_partition, on_broken)
-        self._tail = Tail(
+        self._tail = ActiveSegment(
             runtime,
             opening.directory,
             opening.config,

@@ -9,7 +9,7 @@ from odradek.records import Codec, Record, decode_batch, read_header
 from odradek.runtime.ports import DiskFile
 from odradek.storage.directories import naming
 from odradek.storage.log.segment_list import SegmentList
-from odradek.storage.segment.at_hand import Beside
+from odradek.storage.segment.at_hand import ReadProgress
 from odradek.storage.segment.batch_walk import Mark
 from odradek.storage.segment.segment import Segment
 
@@ -28,7 +28,12 @@ class TimestampedOffset(NamedTuple):
 
 
 def first_at_or_after(
-    segments: SegmentList, timestamp: int, *, start_offset: int, end_offset: int, beside: Beside | None = None
+    segments: SegmentList,
+    timestamp: int,
+    *,
+    start_offset: int,
+    end_offset: int,
+    beside: ReadProgress | None = None,
 ) -> TimestampedOffset | None:
     """The first record in [start_offset, end_offset) with a timestamp of at least `timestamp`; None without any."""
     for number in range(segments.number_of(start_offset), len(segments)):
@@ -45,7 +50,7 @@ def first_at_or_after(
 
 
 def _first_in(
-    segment: Segment, timestamp: int, start_offset: int, end_offset: int, beside: Beside | None
+    segment: Segment, timestamp: int, start_offset: int, end_offset: int, beside: ReadProgress | None
 ) -> TimestampedOffset | None:
     # Up to the entry nothing is later than its timestamp, which is not above ours: begin with the batch it names.
     entry = segment.floor_time(timestamp)
@@ -85,7 +90,7 @@ def _latest_of(inside: _Inside, batch: bytes) -> Record | None:
 
 
 def _of_batch(
-    segment: Segment, mark: Mark, look: partial[Record | None], beside: Beside | None
+    segment: Segment, mark: Mark, look: partial[Record | None], beside: ReadProgress | None
 ) -> Record | None:
     """What `look` finds in the batch; a large one is read and decoded by another thread if there is one."""
     if beside is None or _is_quick(segment, mark):
@@ -119,19 +124,19 @@ def latest(
     start_offset: int,
     end_offset: int,
     log_end_offset: int,
-    beside: Beside | None = None,
+    beside: ReadProgress | None = None,
 ) -> TimestampedOffset | None:
     """The first record with the largest timestamp in [start_offset, end_offset); None when there are no records."""
-    homes: list[tuple[Mark, Segment]] = []
+    placement: list[tuple[Mark, Segment]] = []
     for number in range(segments.number_of(start_offset), len(segments)):
         segment = segments[number]
         if segment.base_offset >= end_offset:
             break
         mark = _latest_batch(segment, start_offset, end_offset, segments.end_of(number, log_end_offset))
         if mark is not None:
-            homes.append((mark, segment))
+            placement.append((mark, segment))
     best: TimestampedOffset | None = None
-    for mark, segment in sorted(homes, key=lambda home: (-home[0].max_timestamp, home[0].base_offset)):
+    for mark, segment in sorted(placement, key=lambda home: (-home[0].max_timestamp, home[0].base_offset)):
         if best is not None and best.timestamp >= mark.max_timestamp:
             break
         found = _latest_record(segment, mark, start_offset, end_offset, beside)
@@ -141,7 +146,7 @@ def latest(
 
 
 def _latest_record(
-    segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: Beside | None
+    segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: ReadProgress | None
 ) -> TimestampedOffset | None:
     """In the batch at `mark`; in the segment's next best where compaction emptied that one and left its header's time."""
     found = _latest_of_batch(segment, mark, start_offset, end_offset, beside)
@@ -156,7 +161,7 @@ def _latest_record(
 
 
 def _latest_of_batch(
-    segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: Beside | None
+    segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: ReadProgress | None
 ) -> TimestampedOffset | None:
     inside = _Inside(max(start_offset, mark.base_offset), min(end_offset, mark.last_offset + 1))
     record = _of_batch(segment, mark, partial(_latest_of, inside), beside)

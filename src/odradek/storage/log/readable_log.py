@@ -14,7 +14,7 @@ from odradek.storage.log.reader import check_read, read_batches
 from odradek.storage.log.results import LogRead
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.producers.producer_state import Producers
-from odradek.storage.segment.at_hand import Beside, Missing, NotAtHand
+from odradek.storage.segment.at_hand import Missing, NotAtHand, ReadProgress
 from odradek.storage.segment.segment import OFFSET_MAX
 from odradek.telemetry import events
 
@@ -72,7 +72,7 @@ class ReadableLog:
             self._damaged(damage)
             raise
 
-    def not_at_hand(self, offset: int, max_bytes: int, beside: Beside) -> Missing | None:
+    def not_at_hand(self, offset: int, max_bytes: int, beside: ReadProgress) -> Missing | None:
         """What `read` from `offset` on would wait for a disk for: first an index, then the batches. None when it is at hand,
         or when a read would fail anyway."""
         if not self.start_offset <= offset < self.end_offset or self._health.is_broken:
@@ -145,7 +145,7 @@ class ReadableLog:
             raise self._health.failed(error) from error
 
     def offset_for_timestamp(
-        self, timestamp: int, *, end_offset: int | None = None, beside: Beside | None = None
+        self, timestamp: int, *, end_offset: int | None = None, beside: ReadProgress | None = None
     ) -> TimestampedOffset | None:
         """The first record below `end_offset` (the log's end) that is not before `timestamp`; None without any.
 
@@ -165,7 +165,7 @@ class ReadableLog:
             raise self._health.failed(error) from error
 
     def max_timestamp_offset(
-        self, *, end_offset: int | None = None, beside: Beside | None = None
+        self, *, end_offset: int | None = None, beside: ReadProgress | None = None
     ) -> TimestampedOffset | None:
         """The first record below `end_offset` (the log's end) with the largest timestamp; None when there is none. `beside` as
         in `offset_for_timestamp`."""

@@ -40,7 +40,7 @@ class RetentionTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class RetentionSegment:
     """A segment as retention sees it. `end_offset` is where the next one begins."""
 
     end_offset: int
@@ -49,7 +49,7 @@ class Candidate:
 
 
 def deletable(
-    candidates: Iterable[Candidate], total_bytes: int, terms: RetentionTerms
+    candidates: Iterable[RetentionSegment], total_bytes: int, terms: RetentionTerms
 ) -> list[DeletionReason]:
     """Why each of the first segments goes, in order; the log keeps the first one without a reason and all behind it.
 
@@ -65,7 +65,7 @@ def deletable(
     return reasons
 
 
-def _reason(candidate: Candidate, total_bytes: int, terms: RetentionTerms) -> DeletionReason | None:
+def _reason(candidate: RetentionSegment, total_bytes: int, terms: RetentionTerms) -> DeletionReason | None:
     if candidate.end_offset > terms.deletable_below:
         return None
     if candidate.end_offset <= terms.start_offset:

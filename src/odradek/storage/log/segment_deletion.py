@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from odradek.storage.log.results import DeletedSegment
-from odradek.storage.log.retention import Candidate, DeletionReason
+from odradek.storage.log.retention import DeletionReason, RetentionSegment
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.segment.segment import Segment
 
 
-def candidates(segments: SegmentList, log_end_offset: int) -> Iterator[Candidate]:
+def candidates(segments: SegmentList, log_end_offset: int) -> Iterator[RetentionSegment]:
     """From the oldest on, as far as any may go: not one that is held, nor an active one without records."""
     for number, segment in enumerate(segments):
         if segment.held or (segment is segments.active and not segment.size_bytes):
             return
-        yield Candidate(
+        yield RetentionSegment(
             end_offset=segments.end_of(number, log_end_offset),
             size_bytes=segment.size_bytes,
             last_append_ms=segment.last_append_ms(),

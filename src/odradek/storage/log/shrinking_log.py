@@ -10,7 +10,7 @@ from odradek.storage.cleaning.choice import roll_due
 from odradek.storage.directories import naming
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.log.durable_log import DurableLog
-from odradek.storage.log.file_removal import RemovalJob, Removals
+from odradek.storage.log.file_removal import PendingRemovals, RemovalJob
 from odradek.storage.log.results import DeletedSegment
 from odradek.storage.log.retention import RetentionTerms, deletable
 from odradek.storage.log.segment_deletion import candidates, take_out
@@ -30,7 +30,7 @@ class ShrinkingLog(DurableLog):
     """The part of `Log` that gives space back. `Log` gives it its parts."""
 
     _files: OpenFiles
-    _removals: Removals
+    _removals: PendingRemovals
     _cleaning: CleaningAccess | None
     start_is_doubted: bool
 

@@ -10,7 +10,7 @@ from odradek.runtime.ports import DiskFile
 from odradek.storage.directories import naming
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.log.durable_log import DurableLog
-from odradek.storage.log.file_removal import Removals
+from odradek.storage.log.file_removal import PendingRemovals
 from odradek.storage.log.truncation import Truncation, TruncationPlan
 from odradek.storage.log.truncation_point import find_cut
 from odradek.storage.producers.producer_state import Producers
@@ -27,7 +27,7 @@ class TruncatableLog(DurableLog):
     """The part of `Log` that a follower needs whose leader has another end. `Log` gives it its parts."""
 
     _files: OpenFiles
-    _removals: Removals
+    _removals: PendingRemovals
     _cleaning: CleaningAccess | None
     _snapshot_offset: int
     _index_written_to: int
@@ -75,12 +75,12 @@ class TruncatableLog(DurableLog):
             )
         self._begin_anew(offset, offset)
 
-    def begins_inside(self, header: BatchHeader) -> bool:
+    def starts_inside_batch(self, header: BatchHeader) -> bool:
         """Whether the log is empty and begins in the middle of this batch: its leader's records were deleted up to there."""
         return not self._size_bytes and header.base_offset < self.end_offset <= header.last_offset
 
     def begin_with(self, header: BatchHeader) -> None:
-        """Make room for a batch that the log `begins_inside`: the files follow, then the batch may be appended.
+        """Make room for a batch that the log `starts_inside_batch`: the files follow, then the batch may be appended.
 
         Until then the log ends below `start_offset`, which stays. `restart_at(start_offset)` takes it back.
         """

@@ -23,7 +23,7 @@ from typing import Final
 from odradek.runtime.ports import Disk
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS, Life
+from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS, LogLifetime
 from odradek.storage.log.leader_epochs import EpochHistory
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.producers.replay import newest_snapshot, replay_file
@@ -172,7 +172,7 @@ class NoteRemoval:
 
     disk: Disk
     directory: str
-    life: Life
+    life: LogLifetime
     truncation_count: int
 
     def run(self) -> bool:
@@ -203,7 +203,7 @@ class Truncation:
         directory: str,
         plan: TruncationPlan,
         *,
-        life: Life,
+        life: LogLifetime,
         number: int,
         segments: Sequence[tuple[int, int]],
         now_ms: int,

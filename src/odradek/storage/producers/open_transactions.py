@@ -22,7 +22,7 @@ class EndedTransaction(NamedTuple):
     """The first offset of the oldest transaction that is still open, or the one behind the marker."""
 
 
-class Transactions:
+class LogTransactions:
     """The transactions of one log."""
 
     __slots__ = ("_decided", "_open")

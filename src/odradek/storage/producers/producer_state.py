@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchHeader, ControlKind, ControlMarker
 from odradek.records.batch import TRANSACTIONAL_BIT
-from odradek.storage.producers.open_transactions import EndedTransaction, Transactions
+from odradek.storage.producers.open_transactions import EndedTransaction, LogTransactions
 from odradek.storage.producers.verification import Guard, Verifications
 
 BATCHES_KEPT: Final = 5
@@ -194,7 +194,7 @@ def marked(state: ProducerState | None, marker: Marker, now_ms: int) -> Producer
     )
 
 
-class Verdict(NamedTuple):
+class SequenceCheck(NamedTuple):
     """What the producers' states say to an append."""
 
     states: tuple[ProducerState, ...] = ()
@@ -203,7 +203,7 @@ class Verdict(NamedTuple):
     """The batches are in the log already, here: write nothing."""
 
 
-_NO_PRODUCERS: Final = Verdict()
+_NO_PRODUCERS: Final = SequenceCheck()
 
 
 class Producers:
@@ -213,7 +213,7 @@ class Producers:
 
     def __init__(self, states: Iterable[ProducerState] = ()) -> None:
         self._states: dict[int, ProducerState] = {}
-        self.transactions = Transactions()
+        self.transactions = LogTransactions()
         self.verifications = Verifications()
         for state in states:
             self.put(state)
@@ -239,7 +239,7 @@ class Producers:
 
     def check(
         self, headers: Iterable[BatchHeader], base_offset: int, now_ms: int, guard: Guard | None = None
-    ) -> Verdict:
+    ) -> SequenceCheck:
         """Whether batches may be appended one after another from `base_offset` on; see `check_sequence`.
 
         `guard`: of a client's transactional batches; without one they are the broker's own, which knows what it does.
@@ -270,7 +270,7 @@ class Producers:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, "some of the batches are in the log already, others are not"
             )
-        return Verdict(tuple(states.values()), tuple(repeated)) if states or repeated else _NO_PRODUCERS
+        return SequenceCheck(tuple(states.values()), tuple(repeated)) if states or repeated else _NO_PRODUCERS
 
     def _check_transaction(
         self, state: ProducerState | None, header: BatchHeader, guard: Guard | None

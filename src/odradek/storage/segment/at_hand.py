@@ -2,7 +2,7 @@
 
 How it works. While `OpenFiles.only_at_hand` is in force, a read of what is not in the page cache does not happen: it raises
 `NotAtHand`, which carries the work for another thread. The caller has it done and begins its piece of reading again, on the log
-as it is then. `Beside` remembers what was done, so each begins with more than the one before, and the last one ends.
+as it is then. `ReadProgress` remembers what was done, so each begins with more than the one before, and the last one ends.
 
 So what is read may change between two attempts, but never within one. Nothing that an attempt found may outlive it, but what
 cannot change, such as the content of a batch.
@@ -39,7 +39,7 @@ class NotAtHand(Exception):
         self.missing = missing
 
 
-class Beside:
+class ReadProgress:
     """What other threads did for one piece of reading. Used on the event loop, but for `do`."""
 
     __slots__ = ("_results",)
@@ -62,9 +62,11 @@ class Beside:
         return result
 
 
-async def read_beside(offload: Offload, attempt: Callable[[Beside], T], beside: Beside | None = None) -> T:
+async def read_off_loop(
+    offload: Offload, attempt: Callable[[ReadProgress], T], beside: ReadProgress | None = None
+) -> T:
     """What `attempt` returns, once other threads have done for it what would hold the loop."""
-    beside = Beside() if beside is None else beside
+    beside = ReadProgress() if beside is None else beside
     while True:
         try:
             return attempt(beside)
@@ -78,7 +80,7 @@ class FileAtHand:
 
     __slots__ = ("_beside", "_path", "file")
 
-    def __init__(self, file: DiskFile, path: str, beside: Beside) -> None:
+    def __init__(self, file: DiskFile, path: str, beside: ReadProgress) -> None:
         self.file = file
         """Itself, for work on other threads."""
         self._path = path

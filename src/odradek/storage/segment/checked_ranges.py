@@ -15,7 +15,7 @@ from odradek.storage.log.damage import DamagedBatchError
 _EPOCH_MAX: Final = 2**31 - 1
 
 
-class Trust:
+class CheckedRanges:
     """Bytes from `checked` to `doubted` are in doubt."""
 
     __slots__ = ("checked", "doubted", "epoch_max", "gaps_below")

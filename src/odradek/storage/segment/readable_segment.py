@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Buffer, Disk
 from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.segment.at_hand import Beside
+from odradek.storage.segment.at_hand import ReadProgress
 from odradek.storage.segment.batch_walk import BATCH_BYTES_MIN, BrokenChain, last_boundary, mark_at
-from odradek.storage.segment.checked_ranges import Trust
+from odradek.storage.segment.checked_ranges import CheckedRanges
 from odradek.storage.segment.indexed_segment import IndexedSegment
 from odradek.storage.segment.sparse_index import OffsetEntry
 
@@ -46,7 +46,7 @@ class ReadableSegment(IndexedSegment):
         super().__init__(
             disk, files, directory, base_offset, size_bytes, index_interval_bytes=index_interval_bytes
         )
-        self.trust = Trust(size_bytes)
+        self.trust = CheckedRanges(size_bytes)
         """In what was in the file before; what is written is trusted."""
 
     def read(
@@ -92,7 +92,7 @@ class ReadableSegment(IndexedSegment):
             self._first_batch(start, limit, offset, to_send=to_send) if at_least_one else Chunk(b"", offset)
         )
 
-    def check_at_hand(self, offset: int, max_bytes: int, beside: Beside) -> None:
+    def check_at_hand(self, offset: int, max_bytes: int, beside: ReadProgress) -> None:
         """NotAtHand when a read from `offset` on would have to wait for a disk.
 
         The end of what is written now is at hand, so a reader that keeps up is not looked at.

@@ -1,8 +1,8 @@
 """The deterministic simulator: an event loop on virtual time, a network and hosts, ruled by one seed."""
 
-from odradek.testing.sim.chance import SimClock, SimEntropy, stream
 from odradek.testing.sim.disk import SimDisk
 from odradek.testing.sim.disk_faults import CrashAt, CrashKind, FailAt, FailOperations, RandomFailures
+from odradek.testing.sim.entropy import SimClock, SimEntropy, stream
 from odradek.testing.sim.failures import (
     DeadlockError,
     DivergenceError,
@@ -15,7 +15,7 @@ from odradek.testing.sim.medium import Medium
 from odradek.testing.sim.network import Conditions, Network
 from odradek.testing.sim.offload import OffloadDelays, SimOffload
 from odradek.testing.sim.trace import Trace
-from odradek.testing.sim.world import Host, Life, World
+from odradek.testing.sim.world import Host, HostLifetime, World
 
 __all__ = [
     "Conditions",
@@ -27,7 +27,7 @@ __all__ = [
     "FailOperations",
     "Host",
     "HostCrashed",
-    "Life",
+    "HostLifetime",
     "Medium",
     "Network",
     "OffloadDelays",

@@ -1,6 +1,6 @@
 """The simulated network: machines with addresses, listeners, and the conditions between them.
 
-A `Machine` is a box with a kernel and a cable; an `Interface` is one life of one process on it. When the
+A `NetworkHost` is a box with a kernel and a cable; an `Interface` is one life of one process on it. When the
 process is killed the kernel stays and says so to its peers; when the power fails nobody says anything, and
 the peers hold half-open connections until they send something. Partitions are one-way, so that
 acknowledgements can be lost while data passes.
@@ -50,14 +50,14 @@ class Conditions:
 
 
 @dataclass(slots=True, kw_only=True)
-class Listener:
+class SimulatedListener:
     factory: Callable[[], asyncio.BaseProtocol]
     interface: Interface
     server: SimServer
 
 
 @dataclass(slots=True, eq=False)
-class Machine:
+class NetworkHost:
     """A box on the network."""
 
     name: str
@@ -76,9 +76,9 @@ class Machine:
 class Interface:
     """What one process, in one life, has on the network."""
 
-    machine: Machine
+    machine: NetworkHost
     is_alive: bool = True
-    listeners: dict[Address, Listener] = field(default_factory=dict)
+    listeners: dict[Address, SimulatedListener] = field(default_factory=dict)
     transports: dict[SimTransport, None] = field(default_factory=dict)
 
 
@@ -148,7 +148,7 @@ class Network:
         self.kernel = Context()
         """Of what the network does by itself: it goes on when a process is stopped."""
         self._rng = rng
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, NetworkHost] = {}
         self._blocked: dict[tuple[str, str], None] = {}
         self._held: list[Wire] = []
         self._outside = self.attach(self.add_machine("outside"))
@@ -157,12 +157,12 @@ class Network:
 
     # -- machines --------------------------------------------------------------------------------------------
 
-    def add_machine(self, name: str) -> Machine:
-        machine = Machine(name, f"10.0.0.{len(self._machines) + 1}")
+    def add_machine(self, name: str) -> NetworkHost:
+        machine = NetworkHost(name, f"10.0.0.{len(self._machines) + 1}")
         self._machines[name] = machine
         return machine
 
-    def attach(self, machine: Machine) -> Interface:
+    def attach(self, machine: NetworkHost) -> Interface:
         """Start a process's life on the machine, powering it up if need be."""
         machine.is_powered = True
         machine.interface = Interface(machine)
@@ -264,7 +264,7 @@ class Network:
         address = self._find(host)[1] if host else _ANY_ADDRESS
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))]
 
-    def _find(self, host: str) -> tuple[Machine, str]:
+    def _find(self, host: str) -> tuple[NetworkHost, str]:
         """The machine and the address that a host name or address means to the current process."""
         if host == "localhost" or host.startswith("127."):
             return self.current().machine, _LOOPBACK
@@ -281,7 +281,9 @@ class Network:
         addresses = [self._bind(interface, one, port) for one in hosts]
         server = SimServer(self.loop, interface, addresses)
         for address in addresses:
-            interface.listeners[address] = Listener(factory=factory, interface=interface, server=server)
+            interface.listeners[address] = SimulatedListener(
+                factory=factory, interface=interface, server=server
+            )
         return server
 
     def _bind(self, interface: Interface, host: str | None, port: int) -> Address:
@@ -337,7 +339,7 @@ class Network:
         )
 
     @staticmethod
-    def _listener(machine: Machine, address: Address) -> Listener | None:
+    def _listener(machine: NetworkHost, address: Address) -> SimulatedListener | None:
         interface = machine.interface
         if interface is None or not interface.is_alive:
             return None

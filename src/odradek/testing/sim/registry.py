@@ -19,7 +19,7 @@ from typing import TypeVar
 from odradek.registry.port import Node, Operation, RegistryError, SessionExpired
 from odradek.registry.tree import Change, Tree
 from odradek.registry.watching import Watches
-from odradek.testing.sim.chance import stream
+from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import HostCrashed
 from odradek.testing.sim.network import CURRENT
 from odradek.testing.sim.world import World

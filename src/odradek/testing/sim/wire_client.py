@@ -23,19 +23,19 @@ M = TypeVar("M", bound=Message)
 class WireClient(asyncio.BufferedProtocol):
     """One connection. When it is lost, everything under way fails with ConnectionError."""
 
-    def __init__(self, patience_s: float = ANSWER_S_MAX) -> None:
-        self._patience_s = patience_s
+    def __init__(self, api_timeout_s: float = ANSWER_S_MAX) -> None:
+        self._api_timeout_s = api_timeout_s
         self._frames = FrameReader(_FRAME_BYTES_MAX)
         self._waiting: deque[tuple[int, int, int, asyncio.Future[Message]]] = deque()
         self._sent = 0
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    async def connect(cls, host: str, port: int, *, patience_s: float = ANSWER_S_MAX) -> WireClient:
-        """`patience_s` bounds the wait for the connection, and for each answer."""
-        async with asyncio.timeout(patience_s):
+    async def connect(cls, host: str, port: int, *, api_timeout_s: float = ANSWER_S_MAX) -> WireClient:
+        """`api_timeout_s` bounds the wait for the connection, and for each answer."""
+        async with asyncio.timeout(api_timeout_s):
             _, client = await asyncio.get_running_loop().create_connection(
-                lambda: cls(patience_s), host, port
+                lambda: cls(api_timeout_s), host, port
             )
         return client
 
@@ -57,7 +57,7 @@ class WireClient(asyncio.BufferedProtocol):
         return await self.answer(self.send(request, version), answer_type)
 
     async def answer(self, future: asyncio.Future[Message], answer_type: type[M]) -> M:
-        async with asyncio.timeout(self._patience_s):
+        async with asyncio.timeout(self._api_timeout_s):
             return cast(M, await future)
 
     def close(self) -> None:

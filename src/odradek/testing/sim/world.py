@@ -19,15 +19,15 @@ from typing import Any, Self, TypeVar
 from odradek.runtime.descriptors import UNLIMITED
 from odradek.runtime.ports import Runtime
 from odradek.testing.guarded_disk import GuardedDisk
-from odradek.testing.sim.chance import SimClock, SimEntropy, stream
 from odradek.testing.sim.disk import SimDisk
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault, Point
+from odradek.testing.sim.entropy import SimClock, SimEntropy, stream
+from odradek.testing.sim.event_capture import events_into
 from odradek.testing.sim.failures import HostCrashed, ViolationError
 from odradek.testing.sim.loop import SimLoop
 from odradek.testing.sim.medium import Medium
-from odradek.testing.sim.network import CURRENT, Conditions, Interface, Machine, Network
+from odradek.testing.sim.network import CURRENT, Conditions, Interface, Network, NetworkHost
 from odradek.testing.sim.offload import OffloadDelays, SimOffload, baton_locks, give_way
-from odradek.testing.sim.quiet import events_into
 from odradek.testing.sim.trace import Trace
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ _FEW = replace(UNLIMITED, readers=2, writers=8)
 _ERRORS_SHOWN = 5
 
 
-class Life:
+class HostLifetime:
     """What one boot of a host has; all of it ends at the crash."""
 
     def __init__(self, host: Host, number: int, faults: Sequence[DiskFault]) -> None:
@@ -124,13 +124,13 @@ class Host:
     def __init__(self, world: World, name: str, *, capacity_bytes: int | None) -> None:
         self.world = world
         self.name = name
-        self.machine: Machine = world.network.add_machine(name)
+        self.machine: NetworkHost = world.network.add_machine(name)
         self.medium = Medium(capacity_bytes=capacity_bytes)
         self.clock = SimClock(world.loop.time)
         self.offload_delays = OffloadDelays()
         self.disk_stall_s = 0.0
         """The longest that an operation of the disk holds up the event loop when made on it."""
-        self._life: Life | None = None
+        self._life: HostLifetime | None = None
         self._life_count = 0
 
     @property
@@ -138,23 +138,23 @@ class Host:
         return self.machine.address
 
     @property
-    def life(self) -> Life:
+    def life(self) -> HostLifetime:
         """The current life."""
         if self._life is None:
             raise RuntimeError(f"{self.name} was never booted")
         return self._life
 
     @property
-    def current(self) -> Life | None:
+    def current(self) -> HostLifetime | None:
         """The life of last boot, if there was one."""
         return self._life
 
-    def boot(self, *, faults: Sequence[DiskFault] = ()) -> Life:
+    def boot(self, *, faults: Sequence[DiskFault] = ()) -> HostLifetime:
         """Start a new life; the last one must have ended."""
         if self._life is not None and self._life.is_alive:
             raise RuntimeError(f"{self.name} is running")
         self._life_count += 1
-        self._life = Life(self, self._life_count, faults)
+        self._life = HostLifetime(self, self._life_count, faults)
         self.world.began(self._life)
         return self._life
 
@@ -187,17 +187,17 @@ class World:
         self.loop.on_task = self._adopt
         self.loop.set_exception_handler(self._unhandled)
         self.network = Network(self.loop, stream(seed, "network"), trace=self.trace, conditions=conditions)
-        self.lives: list[Life] = []
-        self._lives_by_interface: dict[Interface | None, Life] = {}
+        self.lives: list[HostLifetime] = []
+        self._lives_by_interface: dict[Interface | None, HostLifetime] = {}
         self.errors: list[str] = []
         """What reached the loop's exception handler, but for what `excuse` accepts."""
         self.excuse: Callable[[BaseException], bool] = lambda error: False
-        self._surroundings = ExitStack()
+        self._dependencies = ExitStack()
 
     def host(self, name: str, *, capacity_bytes: int | None = None) -> Host:
         return Host(self, name, capacity_bytes=capacity_bytes)
 
-    def began(self, life: Life) -> None:
+    def began(self, life: HostLifetime) -> None:
         self.lives.append(life)
         self._lives_by_interface[life.interface] = life
 
@@ -236,15 +236,15 @@ class World:
             self.errors.append(f"{self.loop.time():.6f} s: {where}: {error!r}")
 
     def __enter__(self) -> Self:
-        self._surroundings.enter_context(baton_locks())
-        self._surroundings.enter_context(events_into(self.trace, self._unexpected))
+        self._dependencies.enter_context(baton_locks())
+        self._dependencies.enter_context(events_into(self.trace, self._unexpected))
         return self
 
     def __exit__(self, *_exception: object) -> None:
         try:
             self.close()
         finally:
-            self._surroundings.close()
+            self._dependencies.close()
 
     def close(self) -> None:
         """End everything, as if every host were killed now."""

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.cluster.conftest import FakeClock, FakeCluster, Session
 
 from odradek.broker.cluster.disk_identity import DiskIdentity, DiskState, compared
-from odradek.broker.cluster.former_self import FormerSelf, Sign
+from odradek.broker.cluster.previous_incarnation import IncarnationEvidence, PreviousIncarnation
 from odradek.cluster.known_brokers import DiskClaim, Generation, KnownBroker, known_brokers
 from odradek.cluster.registration import Registration, register
 from odradek.model.errors import ErrorCode, KafkaError
@@ -21,7 +21,7 @@ from odradek.registry.tree import Tree
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
 from odradek.storage.directories.log_directory import LogDirectory
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.testing.sim import Medium, SimDisk, SimEntropy
 
 ME = BrokerId(1)
@@ -85,7 +85,7 @@ class Machine:
         runtime = Runtime(
             clock=FakeClock(), entropy=SimEntropy(Random(self.lives)), disk=disk, offload=Inline()
         )
-        self.directories = LogDirectories.open(runtime, ["/data"], node_id=1, cluster_id="c")
+        self.directories = LogManager.open(runtime, ["/data"], node_id=1, cluster_id="c")
         session: Any = Session(self.tree, self.lives)
         return DiskIdentity(runtime, session, self.directories, ME, f"life {self.lives}"), session
 
@@ -245,16 +245,18 @@ async def test_a_registration_takes_the_step_of_the_disks_with_it_or_is_refused(
     assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-class Asked(FormerSelf):
+class Asked(PreviousIncarnation):
     """Gives the answers of a test."""
 
-    signs: list[Sign]
+    signs: list[IncarnationEvidence]
 
-    async def _ask(self, other: Registration) -> Sign:
+    async def _ask(self, other: Registration) -> IncarnationEvidence:
         return self.signs.pop(0)
 
 
-def former(session: Any, *signs: Sign, is_older: bool = False, session_timeout_s: float = 0.0) -> Asked:
+def former(
+    session: Any, *signs: IncarnationEvidence, is_older: bool = False, session_timeout_s: float = 0.0
+) -> Asked:
     runtime: Any = Runtime(clock=FakeClock(), entropy=SimEntropy(Random(1)), disk=None, offload=Inline())  # type: ignore[arg-type]
     asked = Asked(
         runtime,
@@ -273,9 +275,9 @@ async def test_a_registration_of_a_dead_process_is_taken_over_and_of_a_live_one_
     session = cluster.session()
     await register(session, REGISTRATION)
     assert await former(session).gone() is None, "it is our own"
-    await former(cluster.session(), Sign.IS_DEAD).gone()
+    await former(cluster.session(), IncarnationEvidence.IS_DEAD).gone()
     with pytest.raises(KafkaError) as caught:
-        await former(cluster.session(), Sign.LIVES).gone()
+        await former(cluster.session(), IncarnationEvidence.LIVES).gone()
     assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
@@ -292,8 +294,8 @@ async def test_a_wiped_broker_takes_over_the_registration_of_its_dead_former_lif
     with pytest.raises(KafkaError, match="data of its own"):
         await register(session, REGISTRATION)
     with pytest.raises(KafkaError, match="data of its own"):
-        await former(session, Sign.LIVES).gone()
-    dead = await former(session, Sign.IS_DEAD).gone()
+        await former(session, IncarnationEvidence.LIVES).gone()
+    dead = await former(session, IncarnationEvidence.IS_DEAD).gone()
     assert dead is not None
     await register(session, REGISTRATION, dead=dead)
     node = await session.get(REGISTRATION.path)
@@ -304,7 +306,7 @@ async def test_a_former_life_that_was_replaced_meanwhile_is_not_taken_for_the_de
     first = cluster.session()
     await register(first, elsewhere("broker.example"))
     session = cluster.session()
-    dead = await former(session, Sign.IS_DEAD).gone()
+    dead = await former(session, IncarnationEvidence.IS_DEAD).gone()
     first.expire()
     await register(cluster.session(), elsewhere("broker.example"))
     with pytest.raises(KafkaError, match="data of its own"):
@@ -321,13 +323,15 @@ async def test_a_wiped_broker_does_not_judge_a_loopback_address_and_waits_for_th
     async def sleep(seconds: float) -> None:
         holder.expire()
 
-    monkeypatch.setattr("odradek.broker.cluster.former_self.asyncio.sleep", sleep)
-    assert await former(cluster.session(), Sign.IS_DEAD).gone() is None
+    monkeypatch.setattr("odradek.broker.cluster.previous_incarnation.asyncio.sleep", sleep)
+    assert await former(cluster.session(), IncarnationEvidence.IS_DEAD).gone() is None
 
 
-@pytest.mark.parametrize(("sign", "is_older"), [(Sign.IS_SILENT, False), (Sign.IS_DEAD, True)])
+@pytest.mark.parametrize(
+    ("sign", "is_older"), [(IncarnationEvidence.IS_SILENT, False), (IncarnationEvidence.IS_DEAD, True)]
+)
 async def test_what_does_not_answer_or_is_newer_than_our_disk_is_waited_for(
-    cluster: Any, sign: Sign, is_older: bool, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, sign: IncarnationEvidence, is_older: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = cluster.session()
     await register(session, REGISTRATION)
@@ -338,7 +342,7 @@ async def test_what_does_not_answer_or_is_newer_than_our_disk_is_waited_for(
         if len(rounds) == 3:
             session.expire()
 
-    monkeypatch.setattr("odradek.broker.cluster.former_self.asyncio.sleep", sleep)
+    monkeypatch.setattr("odradek.broker.cluster.previous_incarnation.asyncio.sleep", sleep)
     await former(cluster.session(), *[sign] * 3, is_older=is_older).gone()
     assert len(rounds) == 3
 
@@ -348,7 +352,9 @@ async def test_the_wait_for_a_silent_former_life_is_longer_than_its_session(
     cluster: Any, session_timeout_s: float, waits_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await register(cluster.session(), REGISTRATION)
-    asked = former(cluster.session(), *[Sign.IS_SILENT] * 200, session_timeout_s=session_timeout_s)
+    asked = former(
+        cluster.session(), *[IncarnationEvidence.IS_SILENT] * 200, session_timeout_s=session_timeout_s
+    )
     slept = 0.0
 
     async def sleep(_: float) -> None:
@@ -356,7 +362,7 @@ async def test_the_wait_for_a_silent_former_life_is_longer_than_its_session(
         slept += 10.0
         asked._runtime.clock.now += 10.0
 
-    monkeypatch.setattr("odradek.broker.cluster.former_self.asyncio.sleep", sleep)
+    monkeypatch.setattr("odradek.broker.cluster.previous_incarnation.asyncio.sleep", sleep)
     with pytest.raises(KafkaError, match="does not answer"):
         await asked.gone()
     assert slept == waits_s + 10.0

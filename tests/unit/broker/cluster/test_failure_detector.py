@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from odradek.broker.cluster import failure_detector
-from odradek.broker.cluster.failure_detector import Suspicion
+from odradek.broker.cluster.failure_detector import FailureDetector
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 
@@ -23,7 +23,7 @@ class World:
         self.fenced: list[tuple[BrokerId, int]] = []
         self.looked = asyncio.Event()
         self.refusal: KafkaError | None = None
-        self.suspicion = Suspicion(
+        self.suspicion = FailureDetector(
             lambda _: self.address, lambda _: self.epoch, self._fence, self.looked.set, lambda: self.time
         )
 

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.broker.cluster import forwarding
 from odradek.broker.cluster.forwarding import Forwarding
-from odradek.broker.context import Served
+from odradek.broker.context import ApiHandler
 from odradek.broker.dispatch import Dispatcher
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode
@@ -141,7 +141,9 @@ async def test_a_broker_that_became_controller_serves_what_waited_only_for_clien
         client.peer_finished = not stays
 
     cluster.on_asked = is_elected
-    dispatcher = Dispatcher(cast(Any, Parts(cluster)), {DELETE_TOPICS: Served(DELETE_TOPICS, serve)})
+    dispatcher = Dispatcher(
+        cast(Any, FakeContext(cluster)), {DELETE_TOPICS: ApiHandler(DELETE_TOPICS, serve)}
+    )
     header = RequestHeader(api_key=DELETE_TOPICS, api_version=VERSION, correlation_id=9, client_id="test")
     frame = encode_request(header, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1))[4:]
     async with asyncio.timeout(10):
@@ -150,7 +152,7 @@ async def test_a_broker_that_became_controller_serves_what_waited_only_for_clien
     assert (answer is not None) is stays
 
 
-class Parts:
+class FakeContext:
     """Of a broker in that cluster."""
 
     runtime = real_runtime()

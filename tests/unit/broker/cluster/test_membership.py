@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.broker.cluster.membership import Membership
+from odradek.broker.cluster.membership import ClusterMembership
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration, register
@@ -179,7 +179,9 @@ class Scene:
         self.store = Store()
         self.session = self.store.session()
         self.link = FakeLink()
-        self.membership = Membership(cast(Any, self.link), cast(Any, self.session), cast(Any, Entropy()))
+        self.membership = ClusterMembership(
+            cast(Any, self.link), cast(Any, self.session), cast(Any, Entropy())
+        )
         self.controllers: list[FakeController] = []
         self.registration = registration(ME)
         self.told = 0

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.cluster.peer_requests import Gathered, NobodyToAsk, ask_nobody, by_leader
+from odradek.broker.cluster.peer_requests import Gathered, NoPeers, by_leader, no_peers
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -98,13 +98,13 @@ async def test_a_request_that_fails_fails_all_its_questions_and_no_later_one() -
     requests = Requests()
     failed = requests.ask(ONE, "a", "b")
     await turns()
-    requests.sent[0][2].set_exception(NobodyToAsk("gone"))
+    requests.sent[0][2].set_exception(NoPeers("gone"))
     later = requests.ask(ONE, "c")
     await turns()
     await requests.answer(1)
     assert await later[0] == "C"
     for one in failed:
-        with pytest.raises(NobodyToAsk):
+        with pytest.raises(NoPeers):
             await one
 
 
@@ -158,7 +158,7 @@ async def test_too_few_answers_fail_their_questions_and_what_is_asked_next_is_an
 
 async def test_a_broker_alone_has_nobody_to_ask() -> None:
     with pytest.raises(OdradekError, match="broker 7 cannot be asked"):
-        await ask_nobody(BrokerId(7), 12, HeartbeatRequest())
+        await no_peers(BrokerId(7), 12, HeartbeatRequest())
 
 
 def test_partitions_are_sorted_by_who_leads_them() -> None:

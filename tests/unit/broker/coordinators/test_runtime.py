@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.coordinators.runtime import Coordinators, InternalTopic, PartitionLog
+from odradek.broker.coordinators.runtime import CoordinatorRuntime, InternalTopic, PartitionLog
 from odradek.broker.coordinators.transactions import _TRANSACTION_TOPIC
 from odradek.broker.handlers.metadata.find_coordinator import SERVED
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
-from odradek.cluster.planning import NewTopic
+from odradek.cluster.planning import TopicSpec
 from odradek.config.broker import BrokerConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.records import BatchBuilder
 from odradek.replication.in_sync import IsrProposal
-from odradek.replication.partition import Membership, Partition
+from odradek.replication.partition import Partition, ReplicationContext
 from odradek.runtime.real import real_runtime
 from odradek.runtime.real_clock import SystemClock
 from odradek.runtime.turns import Turns
@@ -33,7 +33,7 @@ OFFSETS = "__consumer_offsets"
 ONE, TWO = BrokerId(1), BrokerId(2)
 
 
-class Parts:
+class FakeContext:
     """What coordinators need of a broker."""
 
     def __init__(self, brokers: int = 1, **settings: str) -> None:
@@ -46,14 +46,14 @@ class Parts:
             version=0, cluster_id="c", controller_id=ONE, brokers=live, topics={}, topics_by_id={}
         )
         self.turns = Turns(SystemClock().monotonic)
-        self.made: list[NewTopic] = []
+        self.made: list[TopicSpec] = []
         self.refusal = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
         self.cluster = self
-        self.coordinators = Coordinators()
+        self.coordinators = CoordinatorRuntime()
         parts: Any = self
         self.coordinators.begin(parts)
 
-    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[TopicImage | KafkaError]:
+    async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
         self.made += wanted
         return [self.refusal]
 
@@ -76,7 +76,7 @@ class Parts:
         return [(one.error_code, one.node_id, one.host) for one in response.coordinators]
 
 
-def expect(parts: Parts, kind: InternalTopic) -> Shards[Any]:
+def expect(parts: FakeContext, kind: InternalTopic) -> Shards[Any]:
     shards: list[Shards[Any]] = []
     make: Any = object
     parts.coordinators.expect(
@@ -90,7 +90,7 @@ def internal(**kind: Any) -> InternalTopic:
 
 
 async def test_a_coordinator_is_found_where_the_partition_of_its_key_is_led() -> None:
-    parts = Parts(brokers=2)
+    parts = FakeContext(brokers=2)
     shards = expect(parts, internal())
     parts.lead(ONE, TWO, NO_LEADER, BrokerId(3))
     by_place = {shards.index_for(key): key for key in map(str, range(40))}
@@ -100,7 +100,7 @@ async def test_a_coordinator_is_found_where_the_partition_of_its_key_is_led() ->
 
 
 async def test_a_broker_that_does_not_coordinate_a_key_says_so() -> None:
-    parts = Parts(brokers=2)
+    parts = FakeContext(brokers=2)
     shards = expect(parts, internal())
     parts.lead(TWO, TWO, TWO, TWO)
     with pytest.raises(KafkaError) as refused:
@@ -131,7 +131,7 @@ MIN = {"transaction.state.log.min.isr": "1"}
 async def test_a_coordinators_topic_has_the_replicas_that_its_setting_says(
     brokers: int, settings: dict[str, str], replicas: int, in_sync: str
 ) -> None:
-    parts = Parts(brokers, **settings)
+    parts = FakeContext(brokers, **settings)
     expect(parts, _TRANSACTION_TOPIC)
     await parts.coordinators.ensure_topic(_TRANSACTION_TOPIC.name)
     (new,) = parts.made
@@ -142,7 +142,7 @@ async def test_a_coordinators_topic_has_the_replicas_that_its_setting_says(
 
 async def test_a_cluster_that_lacks_brokers_asks_for_as_many_replicas_as_were_set() -> None:
     """Some may merely be down; where the controller knows of no more, the topic is not made."""
-    parts = Parts(2, **SET)
+    parts = FakeContext(2, **SET)
     expect(parts, _TRANSACTION_TOPIC)
     parts.refusal = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "there are 2 brokers")
     with pytest.raises(KafkaError, match="there are 2 brokers") as refused:
@@ -171,7 +171,7 @@ def partition(tmp_path: Path) -> Partition:
         clean=True,
         recovery_point=0,
     )
-    member = Membership(broker_id=ONE, lag_s_max=30.0, proposals=Idle())
+    member = ReplicationContext(broker_id=ONE, lag_s_max=30.0, proposals=Idle())
     return Partition(name, UUID(int=1), log, LeaderEpoch(0), Idle(), member=member)
 
 

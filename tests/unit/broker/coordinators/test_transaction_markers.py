@@ -27,7 +27,7 @@ from odradek.protocol.messages.transactions.write_txn_markers import (
 )
 from odradek.records import BatchBuilder, split_batches
 from odradek.replication.in_sync import IsrProposal
-from odradek.replication.partition import Membership, Partition
+from odradek.replication.partition import Partition, ReplicationContext
 from odradek.runtime.real import real_runtime
 from odradek.runtime.real_clock import SystemClock
 from odradek.runtime.turns import Turns
@@ -73,7 +73,7 @@ class Broker:
             clean=True,
             recovery_point=0,
         )
-        member = Membership(broker_id=OTHER, lag_s_max=30.0, proposals=NoProposals())
+        member = ReplicationContext(broker_id=OTHER, lag_s_max=30.0, proposals=NoProposals())
         partition = Partition(name, UUID(int=1), log, LeaderEpoch(0), Flushes(), member=member)
         state = PartitionImage(
             leader=OTHER, leader_epoch=LeaderEpoch(0), replicas=(OTHER, *followers), isr=(OTHER,)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.coordinators.runtime import Coordinators
+from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
 from odradek.broker.handlers.transactions.add_partitions_to_txn import SERVED
 from odradek.cluster.image import NO_LEADER, TRANSACTION_STATE, ClusterImage, PartitionImage, TopicImage
@@ -25,7 +25,7 @@ from odradek.protocol.messages.transactions.add_partitions_to_txn import (
 )
 from odradek.runtime.real_clock import SystemClock
 from odradek.runtime.turns import Turns
-from odradek.transactions.state import Identity, TransactionVersion
+from odradek.transactions.state import ProducerIdentity, TransactionVersion
 
 HERE, OTHER = BrokerId(1), BrokerId(2)
 P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -61,32 +61,34 @@ class Coordinator:
     async def verify_partitions(
         self,
         transactional_id: str,
-        who: Identity,
+        who: ProducerIdentity,
         partitions: frozenset[TopicPartition],
         *,
-        patiently: bool,
+        until_timeout: bool,
     ) -> dict[TopicPartition, ErrorCode]:
-        self._note("verify", transactional_id, who, partitions, patiently=patiently)
+        self._note("verify", transactional_id, who, partitions, until_timeout=until_timeout)
         return {one: self.says.get(one, NONE) for one in partitions}
 
     async def add_partitions(
         self,
         transactional_id: str,
-        who: Identity,
+        who: ProducerIdentity,
         partitions: frozenset[TopicPartition],
         *,
         client_version: TransactionVersion,
-        patiently: bool,
+        until_timeout: bool,
     ) -> None:
         assert client_version is TransactionVersion.EPOCH_FOR_EACH
-        self._note("add", transactional_id, who, partitions, patiently=patiently)
+        self._note("add", transactional_id, who, partitions, until_timeout=until_timeout)
 
     async def verify(self, *question: Any, add: bool) -> dict[TopicPartition, ErrorCode]:
         self.asked.append(("here", *question, add))
         return dict.fromkeys(question[3], NONE)
 
-    def _note(self, kind: str, name: str, who: Identity, partitions: Any, *, patiently: bool) -> None:
-        assert not patiently, "another broker's questions wait behind each other"
+    def _note(
+        self, kind: str, name: str, who: ProducerIdentity, partitions: Any, *, until_timeout: bool
+    ) -> None:
+        assert not until_timeout, "another broker's questions wait behind each other"
         self.asked.append((kind, name, who.producer_id, who.producer_epoch, partitions))
         if self.refusals:
             raise KafkaError(self.refusals.pop(0))
@@ -105,7 +107,7 @@ class World:
         self.requests: list[AddPartitionsToTxnRequest] = []
         self.slept: list[float] = []
         self.answer: Callable[[AddPartitionsToTxnRequest], Awaitable[Any]] = self.handled
-        coordinators = self.coordinators = Coordinators()
+        coordinators = self.coordinators = CoordinatorRuntime()
         parts: Any = self
         coordinators.begin(parts)
         coordinators.expect(TRANSACTION_STATE, lambda: self.coordinator)

@@ -4,7 +4,14 @@ import random
 
 import pytest
 
-from odradek.broker.fetch.sessions import FetchPlan, FetchSessions, PartitionKey, Told, WantedPartition, named
+from odradek.broker.fetch.sessions import (
+    FetchSessions,
+    PartitionKey,
+    SentPartition,
+    SessionFetchPlan,
+    WantedPartition,
+    named,
+)
 from odradek.model.errors import ErrorCode, KafkaError
 
 
@@ -27,7 +34,7 @@ def plan(
     owner: str = "me",
     uses_topic_ids: bool = False,
     is_follower: bool = False,
-) -> FetchPlan:
+) -> SessionFetchPlan:
     return sessions.plan(
         session_id=session_id,
         epoch=epoch,
@@ -42,8 +49,8 @@ def plan(
 
 def told(
     partition: int, *, high_watermark: int = 0, has_records: bool = False, has_news: bool = False
-) -> Told:
-    return Told(
+) -> SentPartition:
+    return SentPartition(
         key=named("t", partition),
         high_watermark=high_watermark,
         log_start_offset=0,

@@ -11,7 +11,7 @@ from odradek.broker.produce.record_validation import (
     RECORDS_SEARCHED_MAX,
     InlineWork,
     TakesLong,
-    Terms,
+    ValidationTerms,
     checked_batches,
 )
 from odradek.config.topic import LogConfig
@@ -36,11 +36,11 @@ def batch(
     return builder.build()
 
 
-def terms(config: LogConfig | None = None, version: int = 9) -> Terms:
-    return Terms(config=config or LogConfig(), api_version=version, now_ms=NOW_MS)
+def terms(config: LogConfig | None = None, version: int = 9) -> ValidationTerms:
+    return ValidationTerms(config=config or LogConfig(), api_version=version, now_ms=NOW_MS)
 
 
-def refusal(records: bytes | bytearray | None, with_terms: Terms | None = None) -> ErrorCode:
+def refusal(records: bytes | bytearray | None, with_terms: ValidationTerms | None = None) -> ErrorCode:
     with pytest.raises(KafkaError) as refused:
         checked_batches(records, with_terms or terms())
     return refused.value.code

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.produce.transaction_verification import Admission
+from odradek.broker.produce.transaction_verification import TransactionVerification
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import LeaderEpoch, TopicPartition
@@ -71,8 +71,8 @@ def batch(
     )[0]
 
 
-async def admitted(partition: Partition, coordinator: Coordinator, version: int) -> Admission:
-    admission = Admission(coordinator, "id", version)
+async def admitted(partition: Partition, coordinator: Coordinator, version: int) -> TransactionVerification:
+    admission = TransactionVerification(coordinator, "id", version)
     admission.take(partition, batch()[0], NOW_MS)
     await admission.ask()
     return admission
@@ -94,7 +94,7 @@ async def test_a_first_batch_is_asked_about_and_newer_clients_batches_join(
 async def test_a_batch_of_a_transaction_under_way_is_not_asked_about(partition: Partition) -> None:
     partition.append([batch()], now_ms=NOW_MS)
     coordinator = Coordinator()
-    admission = Admission(coordinator, "id", 9)
+    admission = TransactionVerification(coordinator, "id", 9)
     admission.take(partition, batch(1)[0], NOW_MS)
     assert not admission.has_questions
     await admission.ask()
@@ -133,7 +133,7 @@ async def test_a_final_refusal_leaves_nothing_behind_and_a_passing_one_keeps_lat
     assert not verifications.under_way
     await admitted(partition, Coordinator(ErrorCode.NOT_COORDINATOR), 11)
     assert list(verifications.under_way) == [PRODUCER]
-    later = Admission(Coordinator(), "id", 11)
+    later = TransactionVerification(Coordinator(), "id", 11)
     later.take(partition, batch(1)[0], NOW_MS)
     await later.ask()
     with pytest.raises(KafkaError) as refused:
@@ -142,7 +142,7 @@ async def test_a_final_refusal_leaves_nothing_behind_and_a_passing_one_keeps_lat
 
 
 async def test_an_answer_that_comes_behind_a_marker_is_worth_nothing(partition: Partition) -> None:
-    admission = Admission(Coordinator(), "id", 11)
+    admission = TransactionVerification(Coordinator(), "id", 11)
     admission.take(partition, batch()[0], NOW_MS)
     partition.append_marker(
         PRODUCER, 0, is_commit=False, coordinator_epoch=0, transaction_version=1, now_ms=NOW_MS
@@ -163,7 +163,7 @@ async def test_a_verification_that_leads_nowhere_is_forgotten_in_time(partition:
 
 
 def test_two_producers_in_one_request_are_refused(partition: Partition) -> None:
-    admission = Admission(Coordinator(), "id", 9)
+    admission = TransactionVerification(Coordinator(), "id", 9)
     admission.take(partition, batch()[0], NOW_MS)
     with pytest.raises(KafkaError) as refused:
         admission.take(partition, batch(producer_id=8)[0], NOW_MS)

@@ -40,7 +40,7 @@ class Leading:
         return durable
 
 
-class Parts:
+class FakeContext:
     def __init__(self, leader: BrokerId) -> None:
         partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(0), replicas=(HERE,), isr=(HERE,))
         empty = ClusterImage(
@@ -73,11 +73,11 @@ async def end_of(parts: Any, name: TopicPartition = NAME) -> int:
 
 
 async def test_a_leader_knows_it_itself_once_its_disk_has_everything() -> None:
-    assert await end_of(Parts(HERE)) == 7
+    assert await end_of(FakeContext(HERE)) == 7
 
 
 async def test_another_leader_is_asked() -> None:
-    parts = Parts(OTHER)
+    parts = FakeContext(OTHER)
     parts.answer = told()
     assert await end_of(parts) == 42
 
@@ -91,7 +91,7 @@ async def test_another_leader_is_asked() -> None:
     ],
 )
 async def test_what_the_other_does_not_tell_is_refused(answer: Any, code: ErrorCode) -> None:
-    parts = Parts(OTHER)
+    parts = FakeContext(OTHER)
     parts.answer = answer
     with pytest.raises(KafkaError) as refused:
         await end_of(parts)
@@ -100,10 +100,10 @@ async def test_what_the_other_does_not_tell_is_refused(answer: Any, code: ErrorC
 
 async def test_without_a_leader_nobody_is_asked() -> None:
     with pytest.raises(KafkaError) as refused:
-        await end_of(Parts(NO_LEADER))
+        await end_of(FakeContext(NO_LEADER))
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
     with pytest.raises(KafkaError) as refused:
-        await end_of(Parts(HERE), TopicPartition("t", 5))
+        await end_of(FakeContext(HERE), TopicPartition("t", 5))
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

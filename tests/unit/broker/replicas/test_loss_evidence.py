@@ -8,7 +8,7 @@ import pytest
 
 from odradek.broker.replicas.loss_evidence import (
     DiskFindings,
-    Judgement,
+    LossFinding,
     is_loss_accepted,
     judged,
     note_after,
@@ -78,7 +78,7 @@ def test_a_log_that_is_not_found(partition: PartitionImage, evidence: Any, if_ab
 def test_a_log_that_is_found(
     partition: PartitionImage, is_on_older: bool, repairable: bool, lacks: bool
 ) -> None:
-    how: Judgement = judged(partition, ME, is_on_older=is_on_older, findings=OLDER if is_on_older else GONE)
+    how: LossFinding = judged(partition, ME, is_on_older=is_on_older, findings=OLDER if is_on_older else GONE)
     assert (how.repairable, how.lack is not None) == (repairable, lacks)
 
 

@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.replicas.replica_registry import HeldReplicas
+from odradek.broker.replicas.replica_registry import ReplicaRegistry
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 
 
 def test_an_offline_replica_says_why_each_time_without_keeping_who_asked() -> None:
-    held = HeldReplicas(BrokerId(1))
+    held = ReplicaRegistry(BrokerId(1))
     held.is_away(
         TopicPartition("t", 0), UUID(int=1), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk broke")
     )

@@ -12,7 +12,7 @@ import pytest
 
 from odradek.broker.share.partitions import LivePartition, SharePartitions
 from odradek.broker.share.persister import UNREAD
-from odradek.broker.share.sessions import MemberKey
+from odradek.broker.share.sessions import ShareSessionKey
 from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
 from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType, RecordState, StateBatch
@@ -23,7 +23,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.records import BatchBuilder, split_batches
 from odradek.replication.in_sync import IsrProposal
-from odradek.replication.partition import Membership, Partition
+from odradek.replication.partition import Partition, ReplicationContext
 from odradek.runtime.real import real_runtime
 from odradek.storage.log.log import Log
 
@@ -95,7 +95,7 @@ class World:
             clean=True,
             recovery_point=0,
         )
-        member = Membership(broker_id=ONE, lag_s_max=30.0, proposals=Idle())
+        member = ReplicationContext(broker_id=ONE, lag_s_max=30.0, proposals=Idle())
         self.partition = Partition(name, TOPIC, log, LeaderEpoch(0), Idle(), member=member)
         self.lead(3)
         for _ in range(10):
@@ -264,10 +264,10 @@ async def test_who_waits_for_a_load_when_the_broker_stops_is_told_so(world: Worl
 async def test_what_nobody_reads_any_more_is_forgotten(world: World) -> None:
     live = await world.given()
     connection: Any = object()
-    world.shares.sessions.open(MemberKey("g", "b"), connection, 10)
+    world.shares.sessions.open(ShareSessionKey("g", "b"), connection, 10)
     world.shares.drop_unread("g")
     assert not live.is_dropped
-    world.shares.sessions.close(MemberKey("g", "b"))
+    world.shares.sessions.close(ShareSessionKey("g", "b"))
     world.shares.drop_unread("g")
     assert live.is_dropped
 

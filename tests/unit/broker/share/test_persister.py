@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.coordinators.runtime import Coordinators, InternalTopic
+from odradek.broker.coordinators.runtime import CoordinatorRuntime, InternalTopic
 from odradek.broker.handlers import Handlers
-from odradek.broker.share.persister import UNREAD, ShareKeeper
+from odradek.broker.share.persister import UNREAD, SharePersister
 from odradek.cluster.image import NO_LEADER, SHARE_GROUP_STATE, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.server import ServerConfig
@@ -69,13 +69,13 @@ class Broker:
         self.config = BrokerConfig(server=ServerConfig(node_id=broker_id))
         self.turns = Turns(SystemClock().monotonic)
         self.image = image(leader)
-        self.coordinators = Coordinators()
+        self.coordinators = CoordinatorRuntime()
         parts: Any = self
         self.coordinators.begin(parts)
         topic = InternalTopic(name=SHARE_GROUP_STATE, partition_count=lambda _: 1)
         shards = self.coordinators.add(topic, lambda _: ShareStates(StateSettings), SystemClock())
         self.coordinators.expect(SHARE_GROUP_STATE, lambda: shards)
-        self.keeper = ShareKeeper(self.coordinators, shards, lambda: None)
+        self.keeper = SharePersister(self.coordinators, shards, lambda: None)
         self.log = Log()
         if broker_id == leader:
             log: ShardLog = self.log

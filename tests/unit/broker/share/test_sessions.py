@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.share.sessions import MemberKey, ShareSessions
+from odradek.broker.share.sessions import ShareSessionKey, ShareSessions
 from odradek.model.errors import ErrorCode, KafkaError
 
-ANNE, BERT = MemberKey("g", "anne"), MemberKey("g", "bert")
+ANNE, BERT = ShareSessionKey("g", "anne"), ShareSessionKey("g", "bert")
 HERE: Any = object()
 ELSEWHERE: Any = object()
 PLACES = [(UUID(int=1), number) for number in range(3)]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from odradek.cli.records.input import (
     FORMATS,
     InputError,
-    OutgoingRecord,
-    Shape,
+    InputFormat,
+    InputRecord,
     parse_headers,
     read_records,
 )
@@ -19,11 +19,11 @@ from odradek.cli.records.input import (
 NOW_MS = 1_373_000_000_000
 
 
-def read(data: bytes, shape: Shape) -> list[OutgoingRecord]:
+def read(data: bytes, shape: InputFormat) -> list[InputRecord]:
     return [record for _, record in read_records(io.BytesIO(data), shape, now_ms=NOW_MS)]
 
 
-def values(data: bytes, shape: Shape) -> list[bytes | None]:
+def values(data: bytes, shape: InputFormat) -> list[bytes | None]:
     return [record.value for record in read(data, shape)]
 
 
@@ -40,29 +40,29 @@ def values(data: bytes, shape: Shape) -> list[bytes | None]:
     ],
 )
 def test_each_line_is_a_value_whatever_ends_it(data: bytes, expected: list[bytes]) -> None:
-    assert values(data, Shape()) == expected
+    assert values(data, InputFormat()) == expected
 
 
 def test_a_key_stands_before_the_first_separator() -> None:
-    [record] = read(b"k:v:w\n", Shape(key_separator=b":"))
+    [record] = read(b"k:v:w\n", InputFormat(key_separator=b":"))
     assert (record.key, record.value) == (b"k", b"v:w")
     with pytest.raises(InputError, match="line 2 holds no key: ':' is not in it"):
-        read(b"k:v\nv\n", Shape(key_separator=b":"))
+        read(b"k:v\nv\n", InputFormat(key_separator=b":"))
 
 
 def test_a_chosen_word_stands_for_null() -> None:
-    [record] = read(b"NULL=NULL\n", Shape(key_separator=b"=", null=b"NULL"))
+    [record] = read(b"NULL=NULL\n", InputFormat(key_separator=b"=", null=b"NULL"))
     assert (record.key, record.value) == (None, None)
 
 
 def test_raw_input_is_one_value() -> None:
-    assert values(b"a\r\nb\n\x00", Shape(format="raw")) == [b"a\r\nb\n\x00"]
+    assert values(b"a\r\nb\n\x00", InputFormat(format="raw")) == [b"a\r\nb\n\x00"]
 
 
 def test_hex_and_base64_carry_any_bytes() -> None:
-    [record] = read(b"00ff:0d0a\r\n", Shape(format="hex", key_separator=b":"))
+    [record] = read(b"00ff:0d0a\r\n", InputFormat(format="hex", key_separator=b":"))
     assert (record.key, record.value) == (b"\x00\xff", b"\r\n")
-    assert values(b"AP8=\n", Shape(format="base64")) == [b"\x00\xff"]
+    assert values(b"AP8=\n", InputFormat(format="base64")) == [b"\x00\xff"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_hex_and_base64_carry_any_bytes() -> None:
 )
 def test_a_line_that_is_not_what_its_format_says_is_named(format_: str, line: bytes, words: str) -> None:
     with pytest.raises(InputError) as caught:
-        read(line, Shape(format=format_))
+        read(line, InputFormat(format=format_))
     assert words in str(caught.value)
 
 
@@ -99,8 +99,8 @@ def test_a_json_object_is_a_record() -> None:
         "timestamp": "2013-07-04T12:00:00Z",
         "offset": 99,
     }
-    [record] = read(json.dumps(line).encode() + b"\n\n", Shape(format="json"))
-    assert record == OutgoingRecord(
+    [record] = read(json.dumps(line).encode() + b"\n\n", InputFormat(format="json"))
+    assert record == InputRecord(
         key=b"k",
         value='{"temp":21.5,"city":"Zürich"}'.encode(),
         headers=(("a", b"1"), ("b", None)),
@@ -110,12 +110,12 @@ def test_a_json_object_is_a_record() -> None:
 
 
 def test_json_null_is_null_and_a_missing_value_too() -> None:
-    assert values(b'{"value": null}\n{}\n{"value": ""}\n', Shape(format="json")) == [None, None, b""]
+    assert values(b'{"value": null}\n{}\n{"value": ""}\n', InputFormat(format="json")) == [None, None, b""]
 
 
 def test_headers_may_repeat_a_name() -> None:
     line = b'{"headers": [{"name": "a", "value": "1"}, {"name": "a", "value_base64": "/w=="}]}'
-    [record] = read(line, Shape(format="json"))
+    [record] = read(line, InputFormat(format="json"))
     assert record.headers == (("a", b"1"), ("a", b"\xff"))
     assert parse_headers(["a=1", "a=", "b"]) == (("a", b"1"), ("a", b""), ("b", None))
     with pytest.raises(InputError, match="expected NAME=VALUE"):
@@ -123,18 +123,20 @@ def test_headers_may_repeat_a_name() -> None:
 
 
 def test_what_the_command_line_says_applies_to_every_record() -> None:
-    fixed = OutgoingRecord(key=b"K", headers=(("h", b"1"),), partition=2, timestamp_ms=5)
-    [plain] = read(b"v\n", Shape(defaults=fixed))
-    assert plain == OutgoingRecord(key=b"K", value=b"v", headers=(("h", b"1"),), partition=2, timestamp_ms=5)
-    [keyed] = read(b"k:v\n", Shape(key_separator=b":", defaults=fixed))
+    fixed = InputRecord(key=b"K", headers=(("h", b"1"),), partition=2, timestamp_ms=5)
+    [plain] = read(b"v\n", InputFormat(defaults=fixed))
+    assert plain == InputRecord(key=b"K", value=b"v", headers=(("h", b"1"),), partition=2, timestamp_ms=5)
+    [keyed] = read(b"k:v\n", InputFormat(key_separator=b":", defaults=fixed))
     assert keyed.key == b"k"
-    [from_json] = read(b'{"key": null, "partition": 7, "timestamp": 9}', Shape(format="json", defaults=fixed))
+    [from_json] = read(
+        b'{"key": null, "partition": 7, "timestamp": 9}', InputFormat(format="json", defaults=fixed)
+    )
     assert (from_json.key, from_json.partition, from_json.timestamp_ms) == (None, 2, 5)
 
 
 @given(st.sampled_from(FORMATS), st.binary(max_size=200), st.booleans())
 def test_no_input_does_more_than_raise_an_input_error(format_: str, data: bytes, keyed: bool) -> None:
     try:
-        read(data, Shape(format=format_, key_separator=b":" if keyed else None))
+        read(data, InputFormat(format=format_, key_separator=b":" if keyed else None))
     except InputError:
         pass

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from odradek.cli.records.moments import (
     AtOffset,
-    AtTime,
     Beginning,
     End,
+    FromTimestamp,
     LastRecords,
     Start,
     parse_start,
@@ -32,13 +32,13 @@ NOW_MS = 1_373_000_000_000
         ("0", AtOffset(0)),
         ("1500", AtOffset(1500)),
         ("-10", LastRecords(10)),
-        ("15m", AtTime(NOW_MS - 900_000)),
-        ("2h ago", AtTime(NOW_MS - 7_200_000)),
-        ("250ms", AtTime(NOW_MS - 250)),
-        ("1w", AtTime(NOW_MS - 604_800_000)),
-        ("@1700000000000", AtTime(1_700_000_000_000)),
-        ("2013-07-04T12:00:00Z", AtTime(1_372_939_200_000)),
-        ("2013-07-04T12:00:00.250+02:00", AtTime(1_372_932_000_250)),
+        ("15m", FromTimestamp(NOW_MS - 900_000)),
+        ("2h ago", FromTimestamp(NOW_MS - 7_200_000)),
+        ("250ms", FromTimestamp(NOW_MS - 250)),
+        ("1w", FromTimestamp(NOW_MS - 604_800_000)),
+        ("@1700000000000", FromTimestamp(1_700_000_000_000)),
+        ("2013-07-04T12:00:00Z", FromTimestamp(1_372_939_200_000)),
+        ("2013-07-04T12:00:00.250+02:00", FromTimestamp(1_372_932_000_250)),
     ],
 )
 def test_a_place_to_start_is_written_as_people_write_it(text: str, start: Start) -> None:
@@ -47,7 +47,7 @@ def test_a_place_to_start_is_written_as_people_write_it(text: str, start: Start)
 
 def test_a_time_without_a_zone_is_local() -> None:
     local = round(datetime(2013, 7, 4, 12).timestamp() * 1000)
-    assert parse_start("2013-07-04T12:00", now_ms=NOW_MS) == AtTime(local)
+    assert parse_start("2013-07-04T12:00", now_ms=NOW_MS) == FromTimestamp(local)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_a_bare_number_is_a_timestamp_where_a_timestamp_is_asked_for() -> None:
 @given(st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.just(UTC)))
 def test_a_timestamp_survives_being_written_and_read(moment: datetime) -> None:
     timestamp_ms = int(moment.timestamp()) * 1000 + moment.microsecond // 1000
-    assert parse_start(time_text(timestamp_ms), now_ms=NOW_MS) == AtTime(timestamp_ms)
+    assert parse_start(time_text(timestamp_ms), now_ms=NOW_MS) == FromTimestamp(timestamp_ms)
 
 
 def test_what_no_calendar_holds_is_still_printed_and_understood() -> None:
     assert time_text(-1) == ""
-    assert parse_start(time_text(2**62 // 10), now_ms=NOW_MS) == AtTime(2**62 // 10)
+    assert parse_start(time_text(2**62 // 10), now_ms=NOW_MS) == FromTimestamp(2**62 // 10)
 
 
 @given(st.text())

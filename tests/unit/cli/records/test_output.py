@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.cli.records.input import OutgoingRecord, Shape, read_records
+from odradek.cli.records.input import InputFormat, InputRecord, read_records
 from odradek.cli.records.output import Layout, formatter
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.model.errors import ConfigError
@@ -104,7 +104,7 @@ def test_json_is_read_back_as_the_same_record(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamp_ms: int
 ) -> None:
     line = shown(Layout(format="json"), record(key, value, tuple(headers), timestamp_ms))
-    [(_, read)] = read_records(io.BytesIO(line), Shape(format="json"), now_ms=0)
-    assert read == OutgoingRecord(
+    [(_, read)] = read_records(io.BytesIO(line), InputFormat(format="json"), now_ms=0)
+    assert read == InputRecord(
         key=key, value=value, headers=tuple(headers), partition=3, timestamp_ms=timestamp_ms
     )

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.client.consumer.fetch_session import FetchSession, FetchWish, SessionRequest
+from odradek.client.consumer.fetch_session import ClientFetchSession, FetchWish, SessionRequest
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 
@@ -20,7 +20,7 @@ def wish(offset: int = 0, topic_id: int = 1) -> FetchWish:
 
 
 def test_the_first_request_names_everything_and_later_ones_what_changed() -> None:
-    session = FetchSession()
+    session = ClientFetchSession()
     first = session.next({A: wish(), B: wish()})
     assert (first.session_id, first.epoch, set(first.wishes)) == (0, 0, {A, B})
     session.answered(77)
@@ -32,7 +32,7 @@ def test_the_first_request_names_everything_and_later_ones_what_changed() -> Non
 
 
 def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
-    session = FetchSession()
+    session = ClientFetchSession()
     for _ in range(3):
         request = session.next({A: wish()})
         assert (request.session_id, request.epoch, set(request.wishes)) == (0, 0, {A})
@@ -44,7 +44,7 @@ def test_a_forgotten_session_begins_anew_without_an_id_and_a_miscounted_one_clos
         (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
         (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 77),
     ):
-        session = FetchSession()
+        session = ClientFetchSession()
         session.next({A: wish()})
         session.answered(77)
         session.next({A: wish(1)})
@@ -56,7 +56,7 @@ def test_a_forgotten_session_begins_anew_without_an_id_and_a_miscounted_one_clos
 
 
 def test_after_a_lost_answer_everything_is_said_again() -> None:
-    session = FetchSession()
+    session = ClientFetchSession()
     session.next({A: wish(), B: wish()})
     session.answered(77)
     session.next({A: wish(5), B: wish()})
@@ -66,7 +66,7 @@ def test_after_a_lost_answer_everything_is_said_again() -> None:
 
 
 def test_a_topic_of_the_same_name_with_another_id_replaces_the_old_one() -> None:
-    session = FetchSession()
+    session = ClientFetchSession()
     session.next({A: wish(topic_id=1)})
     session.answered(77)
     request = session.next({A: wish(topic_id=2)})
@@ -109,7 +109,7 @@ fates = st.sampled_from(["answered", "answered", "answered", "request lost", "an
 def test_whenever_the_broker_answers_it_holds_exactly_what_is_wanted(
     steps: list[tuple[dict[TopicPartition, FetchWish], str]],
 ) -> None:
-    session, broker = FetchSession(), BrokerSide()
+    session, broker = ClientFetchSession(), BrokerSide()
     for wishes, fate in steps:
         if fate == "evicted":
             broker.session_id = -1

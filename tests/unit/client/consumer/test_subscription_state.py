@@ -11,7 +11,7 @@ import pytest
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST, Assignment, FetchPlan, PartitionState
 from odradek.client.errors import BrokerUnreachableError, WrongPeerError
 from odradek.client.network.address import Address
-from odradek.client.network.cluster_image import ClusterImage, PartitionImage, TopicImage
+from odradek.client.network.metadata_snapshot import MetadataSnapshot, PartitionSnapshot, TopicSnapshot
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
@@ -21,13 +21,13 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 Settings = Callable[..., ConsumerSettings]
 
 
-def image(*leaders: int, epoch: int = 3) -> ClusterImage:
+def image(*leaders: int, epoch: int = 3) -> MetadataSnapshot:
     partitions = tuple(
-        PartitionImage(partition=number, leader=leader, leader_epoch=epoch)
+        PartitionSnapshot(partition=number, leader=leader, leader_epoch=epoch)
         for number, leader in enumerate(leaders)
     )
-    topic = TopicImage(name="t", topic_id=UUID(int=1), partitions=partitions)
-    return ClusterImage(brokers={1: Address("a", 1), 2: Address("b", 2)}, topics={"t": topic})
+    topic = TopicSnapshot(name="t", topic_id=UUID(int=1), partitions=partitions)
+    return MetadataSnapshot(brokers={1: Address("a", 1), 2: Address("b", 2)}, topics={"t": topic})
 
 
 def records(base_offset: int, count: int = 3, epoch: int = 3) -> bytearray:
@@ -75,7 +75,7 @@ def poll(assignment: Assignment, most: int = 100) -> list[int]:
 
 
 def plan(
-    assignment: Assignment, cluster: ClusterImage | None = None, now: float = 0.0, **more: Any
+    assignment: Assignment, cluster: MetadataSnapshot | None = None, now: float = 0.0, **more: Any
 ) -> FetchPlan:
     return assignment.plan(cluster or image(1, 1), now, **more)
 
@@ -284,7 +284,7 @@ def test_brokers_out_of_reach_are_reported_late_and_a_wrong_peer_at_once(
 ) -> None:
     assignment = make(default_api_timeout_ms=10_000)
     at(assignment, A)
-    nothing = ClusterImage()
+    nothing = MetadataSnapshot()
     unreachable = BrokerUnreachableError("cannot connect to a:1: connection refused")
     plan(assignment, nothing, now=0.0, problem=unreachable)
     assert poll(assignment) == []

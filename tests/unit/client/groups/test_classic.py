@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.client.groups.assignors import assignors_of
-from odradek.client.groups.classic import ClassicMember, Phase
+from odradek.client.groups.classic import ClassicMember, ClassicPhase
 from odradek.client.groups.member import Ask, MemberSettings
 from odradek.client.groups.member_bytes import (
     MemberSubscription,
@@ -85,7 +85,7 @@ class Scene:
         self.subscribe()
         self.sync(self.join(), *partitions)
         self.hand_over()
-        assert self.member.phase is Phase.STABLE
+        assert self.member.phase is ClassicPhase.STABLE
         return self
 
     def beat(self, code: ErrorCode = ErrorCode.NONE) -> None:
@@ -196,7 +196,7 @@ def test_heartbeats_go_on_while_the_user_takes_their_time(make: Make) -> None:
     scene.beat(ErrorCode.REBALANCE_IN_PROGRESS)
     for _ in range(3):
         scene.beat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert scene.member.phase is Phase.GIVING_UP
+    assert scene.member.phase is ClassicPhase.GIVING_UP
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])

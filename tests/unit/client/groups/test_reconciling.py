@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from odradek.client.groups.member import Ask, MemberSettings
-from odradek.client.groups.reconciling import Phase, ReconcilingMember
+from odradek.client.groups.reconciling import ConsumerPhase, ReconcilingMember
 from odradek.client.groups.values import Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
@@ -155,7 +155,7 @@ def test_after_no_answer_everything_is_said_again(make: Make) -> None:
 def test_an_assignor_that_the_broker_lacks_is_told_to_the_user(make: Make) -> None:
     scene = make(remote_assignor="fair")
     scene.refuse(ErrorCode.UNSUPPORTED_ASSIGNOR)
-    assert scene.member.phase is Phase.FAILED
+    assert scene.member.phase is ConsumerPhase.FAILED
     assert scene.member.problem is not None
     assert scene.member.due(scene.now) == []
 
@@ -164,9 +164,9 @@ def test_an_assignor_that_the_broker_lacks_is_told_to_the_user(make: Make) -> No
 def test_leaving_is_a_heartbeat_too(make: Make, instance: str | None, epoch: int) -> None:
     scene = make(group_instance_id=instance)
     scene.welcome(1, 0)
-    farewell = scene.member.leave()
-    assert farewell is not None
-    assert farewell.build(1).member_epoch == epoch
+    shutdown = scene.member.leave()
+    assert shutdown is not None
+    assert shutdown.build(1).member_epoch == epoch
 
 
 def test_who_does_not_poll_leaves_and_comes_back_with_the_next_poll(make: Make) -> None:

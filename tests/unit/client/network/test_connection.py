@@ -13,8 +13,8 @@ from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPe
 from odradek.client.network.address import Address
 from odradek.client.network.api_versions import PeerVersions, greeting_retry
 from odradek.client.network.backoff import Backoff
-from odradek.client.network.connection import Connection, PendingRequest, RequestQueue
-from odradek.client.network.throttled import MUTE_S_MAX, Mute
+from odradek.client.network.connection import BrokerConnection, PendingRequest, RequestQueue
+from odradek.client.network.throttled import MUTE_S_MAX, ThrottleState
 from odradek.client.network.wrong_peer import describe_peer
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
@@ -33,9 +33,9 @@ def settings(**given: Any) -> ClientSettings:
 
 
 @asynccontextmanager
-async def opened(port: int, *, clock: Clock | None = None, **given: Any) -> AsyncIterator[Connection]:
+async def opened(port: int, *, clock: Clock | None = None, **given: Any) -> AsyncIterator[BrokerConnection]:
     address = Address("127.0.0.1", port)
-    connection = await Connection.open(address, settings(**given), clock or SystemClock())
+    connection = await BrokerConnection.open(address, settings(**given), clock or SystemClock())
     try:
         yield connection
     finally:
@@ -156,7 +156,7 @@ def test_pauses_double_up_to_the_limit_and_vary(chance: Any) -> None:
 
 
 def test_a_broker_is_left_alone_for_as_long_as_it_asks() -> None:
-    mute = Mute()
+    mute = ThrottleState()
     assert mute.left_s(5.0) == 0
     assert mute.asked(2000, 10.0) == 2
     assert mute.asked(500, 11.0) == 0, "it is shorter than what is left"
@@ -165,7 +165,7 @@ def test_a_broker_is_left_alone_for_as_long_as_it_asks() -> None:
 
 
 def test_a_pause_without_sense_is_not_believed() -> None:
-    assert Mute().asked(0x7FFF_FFFF, 0.0) == MUTE_S_MAX
+    assert ThrottleState().asked(0x7FFF_FFFF, 0.0) == MUTE_S_MAX
 
 
 def test_a_mute_does_not_count_against_requests_under_way() -> None:
@@ -360,4 +360,4 @@ async def test_a_closed_port_and_an_unknown_host_are_told_apart() -> None:
     with pytest.raises(
         BrokerUnreachableError, match=r"cannot connect to no-such-host\.invalid:9092: .*resolved"
     ):
-        await Connection.open(Address("no-such-host.invalid", 9092), settings(), SystemClock())
+        await BrokerConnection.open(Address("no-such-host.invalid", 9092), settings(), SystemClock())

@@ -12,8 +12,8 @@ import pytest
 from odradek.client.producer.accumulator import Accumulator, TopicQueues
 from odradek.client.producer.batch_splitting import split_batch
 from odradek.client.producer.delivery import Delivery, ProducerBatch
-from odradek.client.producer.partition_queue import Answer
-from odradek.client.producer.request_plan import Plan, Planner, ProducerId
+from odradek.client.producer.partition_queue import AttemptResult
+from odradek.client.producer.request_plan import ProducePlan, ProducePlanner, ProducerId
 from odradek.client.settings import ProducerSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import Codec, decode_batch
@@ -31,7 +31,7 @@ class Bench:
         self.leader: int | None = 1
         self.accumulator = Accumulator(settings, clock, chance, wake=self._wake)
         self.topic = self.accumulator.learn("t", partitions, range(partitions))
-        self.planner = Planner(
+        self.planner = ProducePlanner(
             self.accumulator,
             leader_of=lambda tp: self.leader,
             capacity_of=lambda broker: self.capacity,
@@ -51,7 +51,7 @@ class Bench:
         with self.accumulator.lock:
             return self.accumulator.append(queues, queue, 5, None, value, ())
 
-    def plan(self) -> Plan:
+    def plan(self) -> ProducePlan:
         self.accumulator.collect(self.clock.now)
         with self.accumulator.lock:
             return self.planner.plan(self.clock.now)
@@ -62,7 +62,7 @@ class Bench:
     def acknowledge(self, batch: ProducerBatch) -> None:
         with self.accumulator.lock:
             queue = self.accumulator.queue_of(batch)
-            queue.answered(batch, Answer(code=ErrorCode.NONE), may_retry=True)
+            queue.answered(batch, AttemptResult(code=ErrorCode.NONE), may_retry=True)
             self.accumulator.release(batch)
             self.accumulator.mark(queue)
         batch.settle(base_offset=0)
@@ -184,15 +184,15 @@ def test_records_without_key_stay_together_for_about_a_batch_and_then_move_on(
     bench: Callable[..., Bench], chance: Any
 ) -> None:
     desk = bench(partitions=4, linger_ms=0, batch_size=1_000)
-    homes: list[int] = []
+    placement: list[int] = []
     for number in range(80):
         chance.value = (number % 7) / 7
         delivery = desk.send(b"x" * 100)
         assert delivery is not None
-        homes.append(delivery._batch.topic_partition.partition)
-    runs = sum(1 for before, after in itertools.pairwise(homes) if before != after)
+        placement.append(delivery._batch.topic_partition.partition)
+    runs = sum(1 for before, after in itertools.pairwise(placement) if before != after)
     assert 4 <= runs <= 10
-    assert len(Counter(homes)) >= 3
+    assert len(Counter(placement)) >= 3
 
 
 def test_partitions_without_a_leader_get_no_records_without_key(

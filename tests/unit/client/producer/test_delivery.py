@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.client.errors import TimedOutError
-from odradek.client.producer.delivery import Delivery, Identity, ProducerBatch, RecordMetadata
+from odradek.client.producer.delivery import BatchIdentity, Delivery, ProducerBatch, RecordMetadata
 from odradek.client.producer.failure_log import FailureLog
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -103,10 +103,10 @@ def test_callbacks_are_called_once_before_or_after_and_their_errors_stop_nobody(
 
 
 def test_a_batch_keeps_its_bytes_and_changes_its_identity(batch: ProducerBatch) -> None:
-    batch.identity = Identity(7, 1, 10)
+    batch.identity = BatchIdentity(7, 1, 10)
     first = batch.encode()
     assert batch.encode() is first
-    batch.identity = Identity(8, 2, 0)
+    batch.identity = BatchIdentity(8, 2, 0)
     again = batch.encode()
     header = read_header(again)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (8, 2, 0)

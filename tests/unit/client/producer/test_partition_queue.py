@@ -8,20 +8,25 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.client.producer.delivery import Identity, ProducerBatch
-from odradek.client.producer.error_handling import Verdict
-from odradek.client.producer.partition_queue import PRODUCER_EPOCH_MAX, Answer, Numbering, PartitionQueue
+from odradek.client.producer.delivery import BatchIdentity, ProducerBatch
+from odradek.client.producer.error_handling import ProduceErrorAction
+from odradek.client.producer.partition_queue import (
+    PRODUCER_EPOCH_MAX,
+    AttemptResult,
+    PartitionQueue,
+    SequenceNumbers,
+)
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder
 
 TP = TopicPartition("t", 0)
-OK = Answer(code=ErrorCode.NONE)
-LOST = Answer(code=ErrorCode.NETWORK_EXCEPTION)
-MOVED = Answer(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-GAP = Answer(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-TOO_LARGE = Answer(code=ErrorCode.MESSAGE_TOO_LARGE)
-INVALID = Answer(code=ErrorCode.INVALID_RECORD)
+OK = AttemptResult(code=ErrorCode.NONE)
+LOST = AttemptResult(code=ErrorCode.NETWORK_EXCEPTION)
+MOVED = AttemptResult(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+GAP = AttemptResult(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+TOO_LARGE = AttemptResult(code=ErrorCode.MESSAGE_TOO_LARGE)
+INVALID = AttemptResult(code=ErrorCode.INVALID_RECORD)
 
 
 def queue_of(
@@ -30,7 +35,7 @@ def queue_of(
     """A queue with closed batches of so many records."""
     queue = PartitionQueue(TP, in_flight_max=5 if idempotent else 1 << 30)
     if idempotent:
-        queue.numbering = Numbering(producer_id=7, producer_epoch=epoch, established=established)
+        queue.numbering = SequenceNumbers(producer_id=7, producer_epoch=epoch, established=established)
     for number, count in enumerate(record_counts):
         add(queue, number, count)
     return queue
@@ -55,16 +60,22 @@ def take_all(queue: PartitionQueue, broker: int = 1, now: float = 0.0) -> list[P
     return taken
 
 
-def numbers(batches: list[ProducerBatch]) -> list[Identity | None]:
+def numbers(batches: list[ProducerBatch]) -> list[BatchIdentity | None]:
     return [batch.identity for batch in batches]
 
 
-def answer(queue: PartitionQueue, batch: ProducerBatch, told: Answer, *, may_retry: bool = True) -> Verdict:
+def answer(
+    queue: PartitionQueue, batch: ProducerBatch, told: AttemptResult, *, may_retry: bool = True
+) -> ProduceErrorAction:
     return queue.answered(batch, told, may_retry=may_retry)
 
 
 def test_batches_are_numbered_by_their_records_in_the_order_they_are_sent() -> None:
-    assert numbers(take_all(queue_of(3, 1, 2))) == [Identity(7, 0, 0), Identity(7, 0, 3), Identity(7, 0, 4)]
+    assert numbers(take_all(queue_of(3, 1, 2))) == [
+        BatchIdentity(7, 0, 0),
+        BatchIdentity(7, 0, 3),
+        BatchIdentity(7, 0, 4),
+    ]
 
 
 def test_without_idempotence_nothing_is_numbered_and_more_than_five_may_fly() -> None:
@@ -116,11 +127,11 @@ def test_a_retry_waits_for_all_that_fly_and_then_keeps_order_and_numbers() -> No
     flying = take_all(queue)
     before = numbers(flying)
     add(queue, 9)
-    assert answer(queue, flying[0], MOVED) is Verdict.RETRY_ELSEWHERE
+    assert answer(queue, flying[0], MOVED) is ProduceErrorAction.RETRY_ELSEWHERE
     assert not queue.may_send(1, 0.0)
-    assert answer(queue, flying[1], GAP) is Verdict.RETRY_IN_TURN
-    assert answer(queue, flying[2], OK) is Verdict.DELIVERED
-    assert answer(queue, flying[3], LOST) is Verdict.RETRY_ELSEWHERE
+    assert answer(queue, flying[1], GAP) is ProduceErrorAction.RETRY_IN_TURN
+    assert answer(queue, flying[2], OK) is ProduceErrorAction.DELIVERED
+    assert answer(queue, flying[3], LOST) is ProduceErrorAction.RETRY_ELSEWHERE
     again = take_all(queue, broker=2)
     assert [batch.order[0] for batch in again] == [0, 1, 3, 9]
     assert numbers(again[:3]) == [before[0], before[1], before[3]]
@@ -129,12 +140,12 @@ def test_a_retry_waits_for_all_that_fly_and_then_keeps_order_and_numbers() -> No
 def test_a_gap_at_the_head_starts_a_new_epoch_and_numbers_from_zero() -> None:
     queue = queue_of(2, 3)
     first, second = take_all(queue)
-    assert answer(queue, first, GAP) is Verdict.NEW_EPOCH
-    assert answer(queue, second, GAP) is Verdict.RETRY_IN_TURN
+    assert answer(queue, first, GAP) is ProduceErrorAction.NEW_EPOCH
+    assert answer(queue, second, GAP) is ProduceErrorAction.RETRY_IN_TURN
     (alone,) = take_all(queue)
-    assert (alone, alone.identity) == (first, Identity(7, 1, 0))
+    assert (alone, alone.identity) == (first, BatchIdentity(7, 1, 0))
     answer(queue, alone, OK)
-    assert numbers(take_all(queue)) == [Identity(7, 1, 2)]
+    assert numbers(take_all(queue)) == [BatchIdentity(7, 1, 2)]
 
 
 def test_after_the_last_epoch_another_producer_id_is_needed() -> None:
@@ -148,7 +159,10 @@ def test_after_the_last_epoch_another_producer_id_is_needed() -> None:
 def test_a_fenced_epoch_asks_for_another_producer_id() -> None:
     queue = queue_of(1)
     (batch,) = take_all(queue)
-    assert answer(queue, batch, Answer(code=ErrorCode.INVALID_PRODUCER_EPOCH)) is Verdict.NEW_PRODUCER_ID
+    assert (
+        answer(queue, batch, AttemptResult(code=ErrorCode.INVALID_PRODUCER_EPOCH))
+        is ProduceErrorAction.NEW_PRODUCER_ID
+    )
     assert (queue.numbering, queue.refused_producer_id) == (None, 7)
 
 
@@ -156,9 +170,9 @@ def test_the_numbers_of_a_refused_last_batch_go_to_the_next_one() -> None:
     queue = queue_of(2, 5)
     first, second = take_all(queue)
     answer(queue, first, OK)
-    assert answer(queue, second, INVALID) is Verdict.GIVE_UP
+    assert answer(queue, second, INVALID) is ProduceErrorAction.GIVE_UP
     add(queue, 9)
-    assert numbers(take_all(queue)) == [Identity(7, 0, 2)]
+    assert numbers(take_all(queue)) == [BatchIdentity(7, 0, 2)]
 
 
 def test_the_numbers_of_a_batch_that_may_have_been_written_are_never_used_again() -> None:
@@ -166,23 +180,23 @@ def test_the_numbers_of_a_batch_that_may_have_been_written_are_never_used_again(
     (batch,) = take_all(queue)
     answer(queue, batch, LOST)
     (batch,) = take_all(queue)
-    assert answer(queue, batch, INVALID) is Verdict.GIVE_UP
+    assert answer(queue, batch, INVALID) is ProduceErrorAction.GIVE_UP
     add(queue, 9)
-    assert numbers(take_all(queue)) == [Identity(7, 0, 2)]
+    assert numbers(take_all(queue)) == [BatchIdentity(7, 0, 2)]
 
 
 def test_an_answer_that_came_too_late_for_the_user_is_not_retried() -> None:
     queue = queue_of(1)
     (batch,) = take_all(queue)
     batch.settle(error=TimeoutError())
-    assert answer(queue, batch, LOST) is Verdict.GIVE_UP
+    assert answer(queue, batch, LOST) is ProduceErrorAction.GIVE_UP
     assert queue.length == 0
 
 
 def test_parts_of_a_split_batch_share_its_numbers_and_its_place() -> None:
     queue = queue_of(5, 1)
     large, behind = take_all(queue)
-    assert answer(queue, large, TOO_LARGE) is Verdict.SPLIT
+    assert answer(queue, large, TOO_LARGE) is ProduceErrorAction.SPLIT
     parts = []
     for first, count in ((0, 2), (2, 3)):
         part = ProducerBatch(
@@ -191,10 +205,10 @@ def test_parts_of_a_split_batch_share_its_numbers_and_its_place() -> None:
         part.record_count = count
         parts.append(part)
     queue.replace(large, tuple(parts))
-    assert answer(queue, behind, GAP) is Verdict.RETRY_IN_TURN
+    assert answer(queue, behind, GAP) is ProduceErrorAction.RETRY_IN_TURN
     again = take_all(queue)
     assert again == [*parts, behind]
-    assert numbers(again) == [Identity(7, 0, 0), Identity(7, 0, 2), Identity(7, 0, 5)]
+    assert numbers(again) == [BatchIdentity(7, 0, 0), BatchIdentity(7, 0, 2), BatchIdentity(7, 0, 5)]
 
 
 def test_what_waits_can_be_forgotten_and_what_flies_cannot() -> None:
@@ -264,7 +278,7 @@ class Trial:
 
     def hear(self, what: str, first: ProducerBatch) -> None:
         if what == "answer":
-            self.settle(first, Answer(code=self.broker.produce(first)))
+            self.settle(first, AttemptResult(code=self.broker.produce(first)))
         elif what == "refuse":
             self.settle(first, MOVED)
         elif what == "invalid":
@@ -275,11 +289,11 @@ class Trial:
             for batch in list(self.queue.in_flight):
                 self.settle(batch, LOST)
 
-    def settle(self, batch: ProducerBatch, told: Answer) -> None:
+    def settle(self, batch: ProducerBatch, told: AttemptResult) -> None:
         verdict = answer(self.queue, batch, told)
-        if verdict is Verdict.DELIVERED:
+        if verdict is ProduceErrorAction.DELIVERED:
             self.delivered.append(batch.order[0])
-        elif verdict is Verdict.GIVE_UP:
+        elif verdict is ProduceErrorAction.GIVE_UP:
             self.refused.add(batch.order[0])
 
     def finish(self) -> None:

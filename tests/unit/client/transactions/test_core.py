@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from odradek.client.producer.request_plan import ProducerId
-from odradek.client.transactions.core import State, TransactionCore
-from odradek.client.transactions.verdict import (
+from odradek.client.transactions.core import TransactionalState, TransactionCore
+from odradek.client.transactions.error_actions import (
     FatalTransactionError,
     ProducerFencedError,
     TransactionError,
-    Verdict,
-    judge_answer,
-    judge_batch,
+    TransactionErrorAction,
+    action_for_batch,
+    action_for_response,
 )
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -42,26 +42,26 @@ Step = Callable[[TransactionCore], object]
 @pytest.mark.parametrize(
     ("state", "step"),
     [
-        (State.UNINITIALIZED, TransactionCore.begin),
-        (State.UNINITIALIZED, TransactionCore.check_sendable),
-        (State.READY, TransactionCore.check_sendable),
-        (State.READY, TransactionCore.begin_commit),
-        (State.READY, TransactionCore.begin_abort),
-        (State.READY, TransactionCore.begin_init),
-        (State.OPEN, TransactionCore.begin),
-        (State.OPEN, TransactionCore.begin_init),
-        (State.BROKEN, TransactionCore.begin_commit),
-        (State.BROKEN, TransactionCore.check_sendable),
-        (State.BROKEN, TransactionCore.begin),
-        (State.COMMITTING, TransactionCore.begin_abort),
-        (State.COMMITTING, TransactionCore.begin),
-        (State.ABORTING, TransactionCore.begin_commit),
-        (State.FATAL, TransactionCore.begin),
-        (State.FATAL, TransactionCore.begin_abort),
-        (State.FATAL, TransactionCore.begin_commit),
+        (TransactionalState.UNINITIALIZED, TransactionCore.begin),
+        (TransactionalState.UNINITIALIZED, TransactionCore.check_sendable),
+        (TransactionalState.READY, TransactionCore.check_sendable),
+        (TransactionalState.READY, TransactionCore.begin_commit),
+        (TransactionalState.READY, TransactionCore.begin_abort),
+        (TransactionalState.READY, TransactionCore.begin_init),
+        (TransactionalState.OPEN, TransactionCore.begin),
+        (TransactionalState.OPEN, TransactionCore.begin_init),
+        (TransactionalState.BROKEN, TransactionCore.begin_commit),
+        (TransactionalState.BROKEN, TransactionCore.check_sendable),
+        (TransactionalState.BROKEN, TransactionCore.begin),
+        (TransactionalState.COMMITTING, TransactionCore.begin_abort),
+        (TransactionalState.COMMITTING, TransactionCore.begin),
+        (TransactionalState.ABORTING, TransactionCore.begin_commit),
+        (TransactionalState.FATAL, TransactionCore.begin),
+        (TransactionalState.FATAL, TransactionCore.begin_abort),
+        (TransactionalState.FATAL, TransactionCore.begin_commit),
     ],
 )
-def test_what_is_not_allowed_is_refused_and_changes_nothing(state: State, step: Step) -> None:
+def test_what_is_not_allowed_is_refused_and_changes_nothing(state: TransactionalState, step: Step) -> None:
     core = TransactionCore("name")
     core.state = state
     with pytest.raises(KafkaError):
@@ -94,9 +94,9 @@ def test_a_commit_leaves_nothing_behind() -> None:
     core.admits(A)
     core.offsets_added("g")
     core.begin_commit()
-    core.state = State.COMMITTING
+    core.state = TransactionalState.COMMITTING
     core.ended(ProducerId(producer_id=7, producer_epoch=1))
-    assert core.state is State.READY
+    assert core.state is TransactionalState.READY
     assert core.identity == ProducerId(producer_id=7, producer_epoch=1)
     assert not core.started
 
@@ -104,14 +104,14 @@ def test_a_commit_leaves_nothing_behind() -> None:
 def test_a_lost_batch_breaks_the_transaction_and_the_epoch() -> None:
     core = opened()
     core.batch_failed(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too late"))
-    assert (core.state, core.bump_wanted, core.gives_up) == (State.BROKEN, True, True)
+    assert (core.state, core.bump_wanted, core.gives_up) == (TransactionalState.BROKEN, True, True)
     with pytest.raises(TransactionError, match="too late; abort the transaction"):
         core.begin_commit()
     core.begin_abort()
     core.ended(None)
-    assert core.state is State.ABORTING  # until a new epoch is there
+    assert core.state is TransactionalState.ABORTING  # until a new epoch is there
     core.initialized(ProducerId(producer_id=7, producer_epoch=1), epoch_per_transaction=False)
-    assert core.state is State.READY
+    assert core.state is TransactionalState.READY
     assert not core.bump_wanted
 
 
@@ -120,12 +120,12 @@ def test_the_end_of_a_transaction_that_brings_an_epoch_needs_no_other_bump() -> 
     core.batch_failed(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
     core.begin_abort()
     core.ended(ProducerId(producer_id=7, producer_epoch=1))
-    assert core.state is State.READY
+    assert core.state is TransactionalState.READY
 
 
 def test_a_fenced_producer_is_of_no_use_any_more() -> None:
     core = opened()
-    error = core.refuse(Verdict.FENCED, ErrorCode.PRODUCER_FENCED, "commit_transaction")
+    error = core.refuse(TransactionErrorAction.FENCED, ErrorCode.PRODUCER_FENCED, "commit_transaction")
     assert isinstance(error, ProducerFencedError)
     with pytest.raises(ProducerFencedError):
         core.begin_abort()
@@ -136,53 +136,53 @@ def test_a_fenced_producer_is_of_no_use_any_more() -> None:
 def test_an_old_epoch_in_a_batch_costs_only_the_transaction_at_first() -> None:
     core = opened()
     core.batch_failed(KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH))
-    assert core.state is State.BROKEN
+    assert core.state is TransactionalState.BROKEN
 
 
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
-        (ErrorCode.NONE, Verdict.FINE),
-        (ErrorCode.CONCURRENT_TRANSACTIONS, Verdict.RETRY),
-        (ErrorCode.NOT_COORDINATOR, Verdict.RETRY),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.RETRY),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
-        (ErrorCode.TRANSACTION_ABORTABLE, Verdict.ABORTABLE),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, Verdict.ABORTABLE),
-        (ErrorCode.ILLEGAL_GENERATION, Verdict.ABORTABLE),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Verdict.ABORTABLE),
-        (ErrorCode.UNKNOWN_PRODUCER_ID, Verdict.ABORTABLE_AND_BUMP),
-        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Verdict.ABORTABLE_AND_BUMP),
-        (ErrorCode.PRODUCER_FENCED, Verdict.FENCED),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.FENCED),
-        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.FATAL),
-        (ErrorCode.INVALID_TXN_STATE, Verdict.FATAL),
-        (ErrorCode.INVALID_TRANSACTION_TIMEOUT, Verdict.FATAL),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, Verdict.FATAL),
+        (ErrorCode.NONE, TransactionErrorAction.FINE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, TransactionErrorAction.RETRY),
+        (ErrorCode.NOT_COORDINATOR, TransactionErrorAction.RETRY),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TransactionErrorAction.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, TransactionErrorAction.RETRY),
+        (ErrorCode.TRANSACTION_ABORTABLE, TransactionErrorAction.ABORTABLE),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TransactionErrorAction.ABORTABLE),
+        (ErrorCode.ILLEGAL_GENERATION, TransactionErrorAction.ABORTABLE),
+        (ErrorCode.UNKNOWN_MEMBER_ID, TransactionErrorAction.ABORTABLE),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, TransactionErrorAction.ABORTABLE_AND_BUMP),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, TransactionErrorAction.ABORTABLE_AND_BUMP),
+        (ErrorCode.PRODUCER_FENCED, TransactionErrorAction.FENCED),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, TransactionErrorAction.FENCED),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TransactionErrorAction.FATAL),
+        (ErrorCode.INVALID_TXN_STATE, TransactionErrorAction.FATAL),
+        (ErrorCode.INVALID_TRANSACTION_TIMEOUT, TransactionErrorAction.FATAL),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, TransactionErrorAction.FATAL),
     ],
 )
-def test_what_a_coordinators_answer_means(code: ErrorCode, verdict: Verdict) -> None:
-    assert judge_answer(code) is verdict
+def test_what_a_coordinators_answer_means(code: ErrorCode, verdict: TransactionErrorAction) -> None:
+    assert action_for_response(code) is verdict
 
 
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
-        (ErrorCode.PRODUCER_FENCED, Verdict.FENCED),
-        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.FATAL),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.ABORTABLE_AND_BUMP),
-        (ErrorCode.MESSAGE_TOO_LARGE, Verdict.ABORTABLE_AND_BUMP),
-        (ErrorCode.REQUEST_TIMED_OUT, Verdict.ABORTABLE_AND_BUMP),
+        (ErrorCode.PRODUCER_FENCED, TransactionErrorAction.FENCED),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TransactionErrorAction.FATAL),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, TransactionErrorAction.ABORTABLE_AND_BUMP),
+        (ErrorCode.MESSAGE_TOO_LARGE, TransactionErrorAction.ABORTABLE_AND_BUMP),
+        (ErrorCode.REQUEST_TIMED_OUT, TransactionErrorAction.ABORTABLE_AND_BUMP),
     ],
 )
-def test_what_a_lost_batch_means(code: ErrorCode, verdict: Verdict) -> None:
-    assert judge_batch(code) is verdict
+def test_what_a_lost_batch_means(code: ErrorCode, verdict: TransactionErrorAction) -> None:
+    assert action_for_batch(code) is verdict
 
 
 def test_what_is_fatal_stays_so() -> None:
     core = opened()
-    core.refuse(Verdict.FATAL, ErrorCode.INVALID_TXN_STATE, "commit_transaction")
+    core.refuse(TransactionErrorAction.FATAL, ErrorCode.INVALID_TXN_STATE, "commit_transaction")
     core.batch_failed(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-    assert core.state is State.FATAL
+    assert core.state is TransactionalState.FATAL
     with pytest.raises(FatalTransactionError):
         core.begin()

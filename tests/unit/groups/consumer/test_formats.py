@@ -13,7 +13,7 @@ import pytest
 from odradek.groups.consumer import formats
 from odradek.groups.consumer.formats import GroupRecord, read_record
 from odradek.groups.consumer.group import ConsumerGroup
-from odradek.groups.consumer.member import Current, MemberState, Profile
+from odradek.groups.consumer.member import ConsumerMemberMetadata, CurrentAssignment, MemberState
 from odradek.protocol import MalformedMessage, UnknownVersion
 
 RECORDS = [
@@ -36,10 +36,10 @@ def test_the_values_mean_the_same_to_us():
         record = read_record(key, value)
         kinds.add(type(record.value))
         if isinstance(record.value, formats.MemberValue):
-            assert Profile.of(record.value).value() == record.value
+            assert ConsumerMemberMetadata.of(record.value).value() == record.value
         if isinstance(record.value, formats.CurrentValue):
-            current = Current.of(record.value)
-            assert Current.of(current.value()) == current
+            current = CurrentAssignment.of(record.value)
+            assert CurrentAssignment.of(current.value()) == current
     assert kinds >= {
         formats.GroupValue,
         formats.MemberValue,
@@ -73,7 +73,7 @@ def test_records_of_kafka_4_0_are_understood():
         member_epoch=4,
         assigned_partitions=[formats.CurrentPartitions(topic_id=topic, partitions=[0, 2])],
     )
-    assert Current.of(value).assigned == {topic: {0: 4, 2: 4}}
+    assert CurrentAssignment.of(value).assigned == {topic: {0: 4, 2: 4}}
     group = ConsumerGroup("g")
     key = formats.PartitionMetadataKey(group_id="g")
     metadata = formats.TopicMetadata(topic_id=topic, topic_name="t", num_partitions=3)
@@ -85,7 +85,7 @@ def test_records_of_kafka_4_0_are_understood():
 
 
 def test_a_state_that_only_a_newer_broker_knows_is_unknown():
-    assert Current.of(formats.CurrentValue(state=5)).state is MemberState.UNKNOWN
+    assert CurrentAssignment.of(formats.CurrentValue(state=5)).state is MemberState.UNKNOWN
 
 
 def test_what_cannot_be_read_is_said_to_be_so():

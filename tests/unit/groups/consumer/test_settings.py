@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.config.broker import BrokerConfig
-from odradek.groups.consumer.settings import ConsumerSettings, MigrationPolicy
+from odradek.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from odradek.model.errors import ConfigError
 
 
@@ -12,7 +12,7 @@ def config(**settings: str) -> BrokerConfig:
 
 
 def test_the_defaults_are_kafkas() -> None:
-    assert ConsumerSettings.of(BrokerConfig()) == ConsumerSettings()
+    assert ConsumerGroupSettings.of(BrokerConfig()) == ConsumerGroupSettings()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_contradicts_itself_is_refused_with_what_is_allowed(
 
 
 def test_kafkas_spelling_of_a_policy_is_not_asked_for() -> None:
-    settings = ConsumerSettings.of(config(group_consumer_migration_policy="UPGRADE"))
+    settings = ConsumerGroupSettings.of(config(group_consumer_migration_policy="UPGRADE"))
     assert settings.migration is MigrationPolicy.UPGRADE
     assert settings.migration.upgrades
     assert not settings.migration.downgrades
@@ -54,11 +54,11 @@ def test_a_groups_own_settings_stay_within_the_brokers_bounds() -> None:
         "consumer.session.timeout.ms": "1000",
         "consumer.assignment.interval.ms": "99999",
     }
-    settings = ConsumerSettings.of(broker).overridden(broker, own)
+    settings = ConsumerGroupSettings.of(broker).overridden(broker, own)
     assert settings.heartbeat_interval_ms == 6000
     assert settings.session_timeout_ms == 45_000
     assert settings.assignment_interval_ms == 15_000
     assert (
-        ConsumerSettings.of(broker).overridden(broker, {"share.session.timeout.ms": "1"})
-        == ConsumerSettings()
+        ConsumerGroupSettings.of(broker).overridden(broker, {"share.session.timeout.ms": "1"})
+        == ConsumerGroupSettings()
     )

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from odradek.groups.kinds import Caller
-from odradek.groups.machine import GroupMachine, Surroundings
+from odradek.groups.machine import GroupDependencies, GroupMachine
 from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.settings import GroupSettings
 from odradek.groups.share.kind import ShareGroups
@@ -52,13 +52,13 @@ class World:
         self.machine = self._made()
 
     def _made(self) -> GroupMachine:
-        surroundings = Surroundings(
+        dependencies = GroupDependencies(
             settings=GroupSettings,
             topics=self.topics,
             new_uuid=lambda: UUID(int=1),
             batch_bytes_max=lambda: 1 << 20,
         )
-        return GroupMachine(surroundings, [OFFSETS, self.shares.parts()])
+        return GroupMachine(dependencies, [OFFSETS, self.shares.parts()])
 
     @property
     def now(self) -> Moment:

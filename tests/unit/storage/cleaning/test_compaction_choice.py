@@ -15,7 +15,7 @@ from odradek.storage.cleaning.choice import (
     group_count,
     roll_due,
 )
-from odradek.storage.cleaning.throttle import Throttle
+from odradek.storage.cleaning.throttle import CleanerThrottle
 from odradek.storage.cleaning.transactions import TransactionsSeen
 from odradek.storage.segment.rolling import RollLimits
 
@@ -112,7 +112,7 @@ def test_segments_are_merged_as_far_as_they_fit() -> None:
 
 
 def test_the_throttle_spreads_bytes_over_time_and_saves_nothing_up() -> None:
-    throttle = Throttle()
+    throttle = CleanerThrottle()
     assert throttle.delay(100, 50.0, 10.0) == 2.0
     assert throttle.delay(100, 50.0, 11.0) == 3.0
     assert throttle.delay(50, 50.0, 100.0) == 1.0

@@ -12,7 +12,7 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.storage.directories.log_manager import Absent, LogDirectories
+from odradek.storage.directories.log_manager import Absent, LogManager
 from odradek.storage.log.damage import LostRecordsError
 from odradek.testing.sim import FailOperations
 
@@ -198,8 +198,8 @@ async def test_new_logs_go_where_the_fewest_are(lab: Lab) -> None:
     directories = lab.directories("/data/a", "/data/b", "/data/c")
     for partition in range(7):
         await directories.open_log(TopicPartition("t", partition), TOPIC_ID, CONFIG)
-    homes = [directories.home_of(TopicPartition("t", partition)) for partition in range(7)]
-    assert sorted(homes.count(f"/data/{name}") for name in "abc") == [2, 2, 3]
+    placement = [directories.log_directory_of(TopicPartition("t", partition)) for partition in range(7)]
+    assert sorted(placement.count(f"/data/{name}") for name in "abc") == [2, 2, 3]
 
 
 async def test_a_deleted_topic_never_comes_back_under_its_name(lab: Lab) -> None:
@@ -268,7 +268,7 @@ async def test_a_checkpoint_that_a_killed_broker_replaced_does_not_come_back(lab
 
 
 async def set_strays_aside(
-    directories: LogDirectories, known: list[TopicPartition], is_placed_here: Callable[[UUID, int], bool]
+    directories: LogManager, known: list[TopicPartition], is_placed_here: Callable[[UUID, int], bool]
 ) -> None:
     for name in directories.strays(known):
         await directories.set_stray_aside(name, is_placed_here)
@@ -345,7 +345,7 @@ async def test_a_failed_directory_takes_only_its_own_logs_offline(lab: Lab) -> N
     logs = [await directories.open_log(name, TOPIC_ID, CONFIG) for name in names]
     heard = []
     directories.on_failure = lambda path, error: heard.append(path)
-    home = directories.home_of(names[0])
+    home = directories.log_directory_of(names[0])
     lab.disk.faults.append(
         FailOperations(operations={"pwrite"}, path_test=lambda path: path.startswith(home))
     )
@@ -353,7 +353,7 @@ async def test_a_failed_directory_takes_only_its_own_logs_offline(lab: Lab) -> N
         lab.append(logs[0])
     assert heard == [home]
     for name, log in zip(names, logs, strict=True):
-        if directories.home_of(name) == home:
+        if directories.log_directory_of(name) == home:
             assert log.failed is not None
         else:
             lab.append(log)
@@ -362,7 +362,7 @@ async def test_a_failed_directory_takes_only_its_own_logs_offline(lab: Lab) -> N
     with pytest.raises(KafkaError, match="may be in a log directory that is offline"):
         await directories.open_log(fresh, TOPIC_ID, CONFIG)
     await directories.open_log(fresh, TOPIC_ID, CONFIG, is_new=True)
-    assert directories.home_of(fresh) != home
+    assert directories.log_directory_of(fresh) != home
     await shut(directories)
     states = {
         directory.path: directory.was_clean for directory in lab.directories("/data/a", "/data/b").all()
@@ -573,7 +573,7 @@ async def test_what_was_lost_is_noted_when_there_is_space_again_and_hinders_no_s
     await directories.note_evidence()
     assert directories.owes_evidence
     lab.disk.faults.remove(fault)
-    await directories.note_made_logs()
+    await directories.record_created_logs()
     assert not directories.owes_evidence
     lab.kill()
     assert lab.directories().was_held(lost, OTHER_ID)
@@ -586,8 +586,8 @@ async def test_a_log_that_was_made_on_a_full_disk_is_written_down_later(lab: Lab
         operations={"pwrite"}, error=errno.ENOSPC, path_test=lambda path: "flights-0" not in path
     )
     lab.disk.faults.append(fault)
-    await directories.note_made_logs()
+    await directories.record_created_logs()
     lab.disk.faults.remove(fault)
-    await directories.note_made_logs()
+    await directories.record_created_logs()
     lab.kill()
     assert FLIGHTS in lab.directories().all()[0].held

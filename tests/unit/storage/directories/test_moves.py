@@ -11,7 +11,7 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.storage.directories.log_dir_move import FUTURE, moving_directory, parse_moving_directory
-from odradek.storage.directories.log_manager import LogDirectories
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import Log
 from odradek.testing.guarded_disk import off_loop
 from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
@@ -26,18 +26,18 @@ def small(small: LogConfig) -> LogConfig:
     return replace(small, segment_bytes=20_000)
 
 
-async def opened(lab: Any, config: LogConfig) -> tuple[LogDirectories, Log]:
+async def opened(lab: Any, config: LogConfig) -> tuple[LogManager, Log]:
     for path in (A, B):
         lab.medium.make_durable_folder(path)
     directories = lab.directories(A, B)
     return directories, await directories.open_log(PARTITION, TOPIC_ID, config)
 
 
-def elsewhere(directories: LogDirectories) -> str:
-    return B if directories.home_of(PARTITION) == A else A
+def elsewhere(directories: LogManager) -> str:
+    return B if directories.log_directory_of(PARTITION) == A else A
 
 
-async def move(directories: LogDirectories, log: Log, config: LogConfig) -> Log:
+async def move(directories: LogManager, log: Log, config: LogConfig) -> Log:
     copy = directories.begin_move(PARTITION, elsewhere(directories))
     with off_loop():
         copy.begin()
@@ -136,7 +136,7 @@ async def test_a_crash_at_any_point_loses_nothing(lab: Any, small: LogConfig, ki
         directories = here.directories(A, B)
         log = await directories.open_log(PARTITION, TOPIC_ID, small)
         assert here.values(log)[: len(before)] == before, number
-        finished += directories.home_of(PARTITION) == target
+        finished += directories.log_directory_of(PARTITION) == target
         await directories.remove_deleted()
         left = [name for path in (A, B) for name in here.names(path) if name.startswith("flights")]
         assert left == ["flights-0"], number

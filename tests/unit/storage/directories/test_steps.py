@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.storage.directories.log_creation import MakingTogether
+from odradek.storage.directories.log_creation import LogCreationBatch
 from odradek.storage.directories.steps import Steps, carry_out, carry_out_together
 
 
@@ -73,7 +73,7 @@ class Threads:
 
 async def test_what_is_asked_for_in_one_round_shares_a_thread() -> None:
     threads, trace = Threads(), Trace()
-    making = MakingTogether(threads)
+    making = LogCreationBatch(threads)
     outcomes = await asyncio.gather(*(making.carry_out(trace.work(str(n))) for n in range(16)))
     assert outcomes == [f"{n} is done" for n in range(16)]
     assert threads.runs == 1
@@ -88,7 +88,7 @@ class PowerCut(BaseException):
 @pytest.mark.parametrize("error", [RuntimeError("the offload is closed"), PowerCut()])
 async def test_each_gets_its_own_error_and_all_get_that_of_the_thread(error: BaseException) -> None:
     threads, trace = Threads(), Trace()
-    making = MakingTogether(threads)
+    making = LogCreationBatch(threads)
     good, bad = making.carry_out(trace.work("a")), making.carry_out(trace.work("b", fails_at="2"))
     found = await asyncio.gather(good, bad, return_exceptions=True)
     assert found[0] == "a is done"
@@ -100,7 +100,7 @@ async def test_each_gets_its_own_error_and_all_get_that_of_the_thread(error: Bas
 
 
 async def test_who_does_not_wait_any_more_is_no_trouble_to_others() -> None:
-    making, trace = MakingTogether(Threads()), Trace()
+    making, trace = LogCreationBatch(Threads()), Trace()
     gone, stays = (asyncio.create_task(making.carry_out(trace.work(name))) for name in "ab")
     await asyncio.sleep(0)
     gone.cancel()

@@ -19,7 +19,7 @@ from odradek.storage.log import offset_by_time
 from odradek.storage.log.log import Log
 from odradek.storage.log.offset_by_time import TimestampedOffset
 from odradek.storage.segment import readable_segment
-from odradek.storage.segment.at_hand import Beside, read_beside
+from odradek.storage.segment.at_hand import ReadProgress, read_off_loop
 
 
 def dropped_from_memory(path: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_end_that_was_just_written_is_not_looked_at(
 ) -> None:
     log = filled(tmp_path, LogConfig(), 2 << 20)
     monkeypatch.setattr("odradek.testing.guarded_disk.GuardedFile.is_at_hand", _never)
-    assert log.not_at_hand(0, 1 << 20, Beside()) is None
+    assert log.not_at_hand(0, 1 << 20, ReadProgress()) is None
     log.close()
 
 
@@ -92,13 +92,13 @@ def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: P
     log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * readable_segment._RECENT_BYTES)
     first = tmp_path / "t-0" / "00000000000000000000.log"
     dropped_from_memory(first)
-    beside = Beside()
+    beside = ReadProgress()
     cold = log.not_at_hand(0, 2 << 20, beside)
     assert cold is not None
     assert cold.size_bytes == 2 << 20
     beside.do(cold)
     assert log.not_at_hand(0, 2 << 20, beside) is None, "it was brought, whatever the system can tell"
-    assert (log.not_at_hand(0, 2 << 20, Beside()) is None) == _tells(first)
+    assert (log.not_at_hand(0, 2 << 20, ReadProgress()) is None) == _tells(first)
     assert len(log.read(0, 2 << 20, end_offset=log.end_offset).records) > 1 << 20
     log.close()
 
@@ -106,7 +106,7 @@ def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: P
 def test_a_log_that_is_closed_before_another_thread_reads_is_the_readers_to_notice(tmp_path: Path) -> None:
     log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * readable_segment._RECENT_BYTES)
     dropped_from_memory(tmp_path / "t-0" / "00000000000000000000.log")
-    beside = Beside()
+    beside = ReadProgress()
     cold = log.not_at_hand(0, 2 << 20, beside)
     assert cold is not None
     log.close()
@@ -115,8 +115,8 @@ def test_a_log_that_is_closed_before_another_thread_reads_is_the_readers_to_noti
 
 def test_outside_of_the_log_nothing_is_cold(tmp_path: Path) -> None:
     log = filled(tmp_path, LogConfig(), 1 << 20)
-    assert log.not_at_hand(log.end_offset, 100, Beside()) is None
-    assert log.not_at_hand(-1, 100, Beside()) is None
+    assert log.not_at_hand(log.end_offset, 100, ReadProgress()) is None
+    assert log.not_at_hand(-1, 100, ReadProgress()) is None
     log.close()
 
 
@@ -173,11 +173,13 @@ def opened(directory: Path) -> Log:
     )
 
 
-async def searched(log: Log, look: Callable[[Log, Beside], TimestampedOffset | None]) -> Any:
-    return await read_beside(real_runtime().offload, lambda beside: look(log, beside))
+async def searched(log: Log, look: Callable[[Log, ReadProgress], TimestampedOffset | None]) -> Any:
+    return await read_off_loop(real_runtime().offload, lambda beside: look(log, beside))
 
 
-def first_from(timestamp: int, end_offset: int | None) -> Callable[[Log, Beside], TimestampedOffset | None]:
+def first_from(
+    timestamp: int, end_offset: int | None
+) -> Callable[[Log, ReadProgress], TimestampedOffset | None]:
     return lambda log, beside: log.offset_for_timestamp(timestamp, end_offset=end_offset, beside=beside)
 
 

@@ -207,7 +207,7 @@ async def test_an_empty_log_is_never_there_without_the_note_that_it_lacks_someth
             break
         here.mount()
         directories = here.directories()
-        if directories.home_of(name) is not None:
+        if directories.log_directory_of(name) is not None:
             await directories.open_log(name, topic_id, small, repairable=True)
             assert list(directories.damaged) == [name], number
             seen += 1
@@ -227,7 +227,7 @@ async def test_a_log_that_was_made_is_missed_when_it_is_gone_and_nobody_else_has
         directories.close()
         lab.mount()
     else:
-        await directories.note_made_logs()
+        await directories.record_created_logs()
         lab.kill()
     for file in lab.disk.list_directory("/data/flights-0"):
         lab.disk.remove(f"/data/flights-0/{file}")

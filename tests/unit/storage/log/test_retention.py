@@ -9,15 +9,15 @@ import pytest
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.storage.log.retention import Candidate, DeletionReason, RetentionTerms, deletable
+from odradek.storage.log.retention import DeletionReason, RetentionSegment, RetentionTerms, deletable
 
 Lab = Any
 HOUR_MS = 3_600_000
 TERMS = RetentionTerms(keep_ms=1000, keep_bytes=None, start_offset=0, deletable_below=10**9, now_ms=50_000)
 
 
-def candidate(end_offset: int, last_append_ms: int = 0, size_bytes: int = 100) -> Candidate:
-    return Candidate(end_offset=end_offset, size_bytes=size_bytes, last_append_ms=last_append_ms)
+def candidate(end_offset: int, last_append_ms: int = 0, size_bytes: int = 100) -> RetentionSegment:
+    return RetentionSegment(end_offset=end_offset, size_bytes=size_bytes, last_append_ms=last_append_ms)
 
 
 def test_deletion_stops_at_the_first_segment_that_stays() -> None:

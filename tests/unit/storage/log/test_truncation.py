@@ -259,7 +259,7 @@ def test_an_empty_log_takes_a_first_batch_that_begins_before_it(lab: Lab, how: s
     log.restart_at(105)
     lab.flush(log)
     first = at(lab, 100, *[b"x"] * 10)
-    assert log.begins_inside(first[0])
+    assert log.starts_inside_batch(first[0])
     log.begin_with(first[0])
     lab.flush(log)
     log.append_as_follower([first, at(lab, 110, b"y")], now_ms=lab.now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.cluster.allocate_producer_ids import (
@@ -12,7 +12,7 @@ from odradek.protocol.messages.cluster.allocate_producer_ids import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AllocateProducerIdsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
     try:
         parts.controller.check_broker(BrokerId(request.broker_id), request.broker_epoch)
@@ -22,4 +22,4 @@ async def handle(
     return AllocateProducerIdsResponse(producer_id_start=ids.start, producer_id_len=len(ids))
 
 
-SERVED = Served(67, handle)
+SERVED = ApiHandler(67, handle)

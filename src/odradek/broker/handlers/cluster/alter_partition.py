@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import PartitionImage
-from odradek.cluster.isr_changes import IsrProposal
+from odradek.cluster.isr_changes import ProposedIsr
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.cluster.alter_partition import (
@@ -29,7 +29,7 @@ _RECOVERING: Final = 1
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AlterPartitionRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AlterPartitionRequest
 ) -> AlterPartitionResponse:
     turn = parts.turns.begin()
     proposals = {}
@@ -57,11 +57,11 @@ async def handle(
     )
 
 
-def _proposal(data: PartitionData, version: int) -> IsrProposal:
+def _proposal(data: PartitionData, version: int) -> ProposedIsr:
     isr = tuple((BrokerId(one.broker_id), one.broker_epoch) for one in data.new_isr_with_epochs)
     if version < _SINCE_EPOCHS:
         isr = tuple((BrokerId(broker), -1) for broker in data.new_isr)
-    return IsrProposal(
+    return ProposedIsr(
         leader_epoch=data.leader_epoch,
         partition_epoch=data.partition_epoch,
         isr=isr,
@@ -84,4 +84,4 @@ def _result(index: int, outcome: PartitionImage | KafkaError, asker: int) -> Par
     )
 
 
-SERVED = Served(56, handle)
+SERVED = ApiHandler(56, handle)

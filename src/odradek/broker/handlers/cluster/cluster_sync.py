@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.sync import BrokerReport
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -16,7 +16,7 @@ _WAIT_MS_MAX: Final = 30_000
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ClusterSyncRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ClusterSyncRequest
 ) -> ClusterSyncResponse:
     connection, broker = circumstances.connection, BrokerId(request.broker_id)
     lost = partial(parts.cluster.lost_sight_of, broker, request.broker_epoch)
@@ -48,4 +48,4 @@ def _report(request: ClusterSyncRequest) -> BrokerReport:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the report does not read: {error}") from error
 
 
-SERVED = Served(CLUSTER_SYNC, handle, holds=False)
+SERVED = ApiHandler(CLUSTER_SYNC, handle, holds=False)

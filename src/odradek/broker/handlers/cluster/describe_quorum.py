@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.cluster.describe_quorum import (
     DescribeQuorumRequest,
@@ -30,7 +30,7 @@ _UNKNOWN: Final = "this broker has no such partition"
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeQuorumRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     version = circumstances.api_version
     asked = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
@@ -53,7 +53,7 @@ async def handle(
     )
 
 
-def _quorum(parts: Parts, version: int) -> QuorumState:
+def _quorum(parts: BrokerContext, version: int) -> QuorumState:
     controller = parts.controller
     image = controller.latest
     versions = controller.applied_versions()
@@ -72,7 +72,7 @@ def _quorum(parts: Parts, version: int) -> QuorumState:
     )
 
 
-def _state(parts: Parts, version: int, broker: int, offset: int, *, is_level: bool) -> ReplicaState:
+def _state(parts: BrokerContext, version: int, broker: int, offset: int, *, is_level: bool) -> ReplicaState:
     state = ReplicaState(replica_id=broker, log_end_offset=offset)
     if version >= _SINCE_TIMES and is_level:
         now_ms = parts.runtime.clock.wall_ms()
@@ -85,7 +85,7 @@ def _unknown(index: int, version: int) -> QuorumState:
     return state.replace(error_message=_UNKNOWN) if version >= _SINCE_NODES else state
 
 
-def _nodes(parts: Parts, circumstances: Circumstances) -> list[Node]:
+def _nodes(parts: BrokerContext, circumstances: RequestContext) -> list[Node]:
     nodes = []
     for broker in parts.image.brokers:
         address = circumstances.address_of(broker)
@@ -95,4 +95,4 @@ def _nodes(parts: Parts, circumstances: Circumstances) -> list[Node]:
     return nodes
 
 
-SERVED = Served(55, handle, is_quick=True)
+SERVED = ApiHandler(55, handle, is_quick=True)

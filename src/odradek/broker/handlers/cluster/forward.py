@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 from typing import Final
 
 from odradek.broker.cluster.forwarded_apis import FORWARDED
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
-from odradek.net.connection import Chunks, Held, Reply
+from odradek.net.connection import Chunks, HeldReply, Reply
 from odradek.protocol import APIS, decode_request_header
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
 from odradek.telemetry import events
@@ -23,7 +23,9 @@ _log = events.caused_by_peers("broker")
 _SIZE_BYTES: Final = 4
 
 
-async def handle(parts: Parts, circumstances: Circumstances, request: ForwardRequest) -> ForwardResponse:
+async def handle(
+    parts: BrokerContext, circumstances: RequestContext, request: ForwardRequest
+) -> ForwardResponse:
     if not parts.cluster.leads:
         return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
     frame = memoryview(request.request_data)
@@ -51,9 +53,9 @@ async def handle(parts: Parts, circumstances: Circumstances, request: ForwardReq
 
 
 async def _settled(reply: Reply) -> Chunks | None:
-    if isinstance(reply, Held):
+    if isinstance(reply, HeldReply):
         reply = reply.chunks
     return await reply if isinstance(reply, Awaitable) else reply
 
 
-SERVED = Served(10001, handle)
+SERVED = ApiHandler(10001, handle)

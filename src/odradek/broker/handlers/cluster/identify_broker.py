@@ -1,15 +1,15 @@
 """IdentifyBroker (10002). Version 0: say which broker this process is, registered or not yet
-(`broker/cluster/former_self.py`)."""
+(`broker/cluster/previous_incarnation.py`)."""
 
 from __future__ import annotations
 
-from odradek.broker.cluster.former_self import IDENTIFY_BROKER
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.cluster.previous_incarnation import IDENTIFY_BROKER
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.protocol.messages.cluster.identify_broker import IdentifyBrokerRequest, IdentifyBrokerResponse
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: IdentifyBrokerRequest
+    parts: BrokerContext, circumstances: RequestContext, request: IdentifyBrokerRequest
 ) -> IdentifyBrokerResponse:
     return IdentifyBrokerResponse(
         broker_id=parts.config.server.node_id,
@@ -18,4 +18,4 @@ def handle(
     )
 
 
-SERVED = Served(IDENTIFY_BROKER, handle)
+SERVED = ApiHandler(IDENTIFY_BROKER, handle)

@@ -6,7 +6,7 @@ runs, which would register again at once.
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.cluster.unregister_broker import (
@@ -16,7 +16,7 @@ from odradek.protocol.messages.cluster.unregister_broker import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: UnregisterBrokerRequest
+    parts: BrokerContext, circumstances: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     try:
         await parts.controller.unregister_broker(BrokerId(request.broker_id))
@@ -25,4 +25,4 @@ async def handle(
     return UnregisterBrokerResponse()
 
 
-SERVED = Served(64, handle)
+SERVED = ApiHandler(64, handle)

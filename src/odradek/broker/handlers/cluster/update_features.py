@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
-from odradek.broker.cluster.features import Update, check_update, level_of
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.cluster.features import FeatureUpgrade, check_update, level_of
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import FEATURES
 from odradek.cluster.image import FeatureLevels
 from odradek.model.errors import ErrorCode, KafkaError
@@ -24,11 +24,11 @@ _SINCE_UPGRADE_TYPE = 1
 _SINCE_NO_RESULTS = 2
 
 
-def serving(served_keys: Callable[[], Collection[int]]) -> Served:
+def serving(served_keys: Callable[[], Collection[int]]) -> ApiHandler:
     """The handler; which features there are depends on the APIs that are served."""
 
     async def handle(
-        parts: Parts, circumstances: Circumstances, request: UpdateFeaturesRequest
+        parts: BrokerContext, circumstances: RequestContext, request: UpdateFeaturesRequest
     ) -> UpdateFeaturesResponse:
         version = circumstances.api_version
         try:
@@ -43,11 +43,11 @@ def serving(served_keys: Callable[[], Collection[int]]) -> Served:
             results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in levels]
         return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
 
-    return Served(57, handle)
+    return ApiHandler(57, handle)
 
 
 def _checked(
-    parts: Parts, served_keys: Collection[int], request: UpdateFeaturesRequest, version: int
+    parts: BrokerContext, served_keys: Collection[int], request: UpdateFeaturesRequest, version: int
 ) -> dict[str, int]:
     levels: dict[str, int] = {}
     for update in request.feature_updates:
@@ -61,10 +61,10 @@ def _checked(
 
 
 def _kind_of(update: FeatureUpdateKey) -> int:
-    return Update.SAFE_DOWNGRADE if update.allow_downgrade else Update.UPGRADE
+    return FeatureUpgrade.SAFE_DOWNGRADE if update.allow_downgrade else FeatureUpgrade.UPGRADE
 
 
-def _set(parts: Parts, levels: dict[str, int], *, validate_only: bool) -> Awaitable[FeatureLevels]:
+def _set(parts: BrokerContext, levels: dict[str, int], *, validate_only: bool) -> Awaitable[FeatureLevels]:
     def change(before: FeatureLevels) -> FeatureLevels:
         changed = {name: level for name, level in levels.items() if level_of(parts.image, name) != level}
         if not changed:

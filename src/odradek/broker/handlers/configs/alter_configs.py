@@ -4,7 +4,7 @@ and still what older clients send."""
 from __future__ import annotations
 
 from odradek.broker.config_resources import alter, each_once, replacing
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.configs.alter_configs import (
     AlterConfigsRequest,
@@ -15,7 +15,7 @@ from odradek.protocol.messages.configs.alter_configs import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AlterConfigsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     turn = parts.turns.begin()
     responses = []
@@ -26,7 +26,7 @@ async def handle(
 
 
 async def _alter(
-    parts: Parts, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
+    parts: BrokerContext, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.NONE, None
     try:
@@ -46,4 +46,4 @@ async def _alter(
     )
 
 
-SERVED = Served(33, handle)
+SERVED = ApiHandler(33, handle)

@@ -20,13 +20,13 @@ from odradek.broker.config_resources import (
     topic_resource,
     unsupported,
 )
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import BROKER
 from odradek.config.client_metrics import describe_client_metrics
 from odradek.config.definition import SettingType
 from odradek.config.describe import (
-    ConfigSource,
     DescribedSetting,
+    ValueSource,
     describe_broker,
     describe_broker_defaults,
     describe_topic,
@@ -45,7 +45,7 @@ from odradek.telemetry.levels import loggers
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeConfigsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     unique = {
         (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one
@@ -56,7 +56,7 @@ async def handle(
 
 
 def _describe(
-    parts: Parts, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    parts: BrokerContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
         settings = _settings(parts, resource)
@@ -77,7 +77,7 @@ def _describe(
     )
 
 
-def _settings(parts: Parts, resource: DescribeConfigsResource) -> list[DescribedSetting]:
+def _settings(parts: BrokerContext, resource: DescribeConfigsResource) -> list[DescribedSetting]:
     kind, name = resource.resource_type, resource.resource_name
     if kind == TOPIC:
         return describe_topic(topic_resource(parts, name).configs, parts.config)
@@ -98,7 +98,7 @@ def _logger(name: str, level: str) -> DescribedSetting:
     return DescribedSetting(
         key=name,
         value=level,
-        source=ConfigSource.BROKER_LOGGER,
+        source=ValueSource.BROKER_LOGGER,
         type=SettingType.STRING,
         documentation="What is logged: this level and those above it.",
         read_only=False,
@@ -126,4 +126,4 @@ def _entry(request: DescribeConfigsRequest, setting: DescribedSetting) -> Descri
     )
 
 
-SERVED = Served(32, handle, is_quick=True)
+SERVED = ApiHandler(32, handle, is_quick=True)

@@ -6,7 +6,7 @@ Of topics, brokers (one, or all by the name ""), groups, subscriptions to client
 from __future__ import annotations
 
 from odradek.broker.config_resources import BROKER_LOGGER, alter, alter_loggers, each_once, incremental
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterConfigsResource,
@@ -17,7 +17,7 @@ from odradek.protocol.messages.configs.incremental_alter_configs import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: IncrementalAlterConfigsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     turn = parts.turns.begin()
     responses = []
@@ -28,7 +28,7 @@ async def handle(
 
 
 async def _alter(
-    parts: Parts, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
+    parts: BrokerContext, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.NONE, None
     try:
@@ -50,4 +50,4 @@ async def _alter(
     )
 
 
-SERVED = Served(44, handle)
+SERVED = ApiHandler(44, handle)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from odradek.broker.config_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import BROKER
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.configs.list_config_resources import (
@@ -24,7 +24,7 @@ _LISTED: Final = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: ListConfigResourcesRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     if circumstances.api_version == 0:
         names = [ConfigResource(resource_name=name) for name in _names(parts, CLIENT_METRICS)]
@@ -42,7 +42,7 @@ def handle(
     )
 
 
-def _names(parts: Parts, kind: int) -> Iterable[str]:
+def _names(parts: BrokerContext, kind: int) -> Iterable[str]:
     if kind == TOPIC:
         return parts.image.topics
     if kind in (BROKER, BROKER_LOGGER):
@@ -50,4 +50,4 @@ def _names(parts: Parts, kind: int) -> Iterable[str]:
     return [name for (other, name) in parts.image.resource_configs if other == kind]
 
 
-SERVED = Served(74, handle)
+SERVED = ApiHandler(74, handle)

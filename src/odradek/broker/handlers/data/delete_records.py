@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.dispatch import with_timeout
 from odradek.broker.replicas.end_offsets import FLUSH_MS_MAX, readable, unreadable
 from odradek.model.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ _NO_LOW_WATERMARK = -1
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DeleteRecordsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     now = parts.runtime.clock.monotonic
     deadline = now() + request.timeout_ms / 1000
@@ -46,7 +46,7 @@ async def handle(
     return await work.finished(left_ms) if work.waiting else work.response()
 
 
-async def _led_here(parts: Parts, turn: Turn, request: DeleteRecordsRequest) -> list[Partition]:
+async def _led_here(parts: BrokerContext, turn: Turn, request: DeleteRecordsRequest) -> list[Partition]:
     led = []
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -67,7 +67,7 @@ class _Work:
         self.topics: list[DeleteRecordsTopicResult] = []
 
     def delete(
-        self, parts: Parts, topic: str, wanted: DeleteRecordsPartition
+        self, parts: BrokerContext, topic: str, wanted: DeleteRecordsPartition
     ) -> DeleteRecordsPartitionResult:
         index = wanted.partition_index
         try:
@@ -125,4 +125,4 @@ def _failed(index: int, code: ErrorCode) -> DeleteRecordsPartitionResult:
     )
 
 
-SERVED = Served(21, handle)
+SERVED = ApiHandler(21, handle)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import check_topic_name
 from odradek.protocol.messages.data.describe_producers import (
@@ -21,7 +21,7 @@ from odradek.storage.producers import producer_state
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeProducersRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     turn = parts.turns.begin()
     topics: dict[str, dict[int, None]] = {}
@@ -35,7 +35,7 @@ async def handle(
     )
 
 
-def _partition(parts: Parts, topic: str, index: int) -> PartitionResponse:
+def _partition(parts: BrokerContext, topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
         partition = parts.replicas.leader(topic, index)
@@ -61,4 +61,4 @@ def _producer(state: producer_state.ProducerState) -> ProducerState:
     )
 
 
-SERVED = Served(61, handle, is_quick=True)
+SERVED = ApiHandler(61, handle, is_quick=True)

@@ -22,16 +22,16 @@ from typing import Any, Final
 from uuid import UUID
 
 from odradek.broker.cluster.current_leader import HINTED, LeaderHints
-from odradek.broker.context import Circumstances, Holding, Parts, Served
-from odradek.broker.fetch.delayed_fetch import ConsumerWaiting, FollowerWaiting, RestingPartitions
+from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.fetch.delayed_fetch import ConsumerWaiting, FollowerWaiting, UnchangedPartitions
 from odradek.broker.fetch.reading import FetchingBroker, Reading, Result, failed
 from odradek.broker.fetch.sessions import (
     FINAL_EPOCH,
     SESSION_PARTITIONS_MAX,
-    FetchPlan,
     FetchSession,
     PartitionKey,
-    Told,
+    SentPartition,
+    SessionFetchPlan,
     WantedPartition,
     identified,
     named,
@@ -61,19 +61,19 @@ _FEW_PARTITIONS: Final = 200
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: FetchRequest
-) -> FetchResponse | Awaitable[FetchResponse] | Holding:
+    parts: BrokerContext, circumstances: RequestContext, request: FetchRequest
+) -> FetchResponse | Awaitable[FetchResponse] | HeldResponse:
     try:
         follower = _follower(parts, circumstances, request)
         if _names_many(request):
-            return Holding(_plan_many(parts, circumstances, request, follower))
+            return HeldResponse(_plan_many(parts, circumstances, request, follower))
         by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
         wanted = [_wanted(topic, item, by_id) for topic in request.topics for item in topic.partitions]
         plan = _plan(parts, circumstances, request, follower, wanted)
     except KafkaError as error:
         return _refused(circumstances, request, error)
     if len(plan.wanted) > _FEW_PARTITIONS:
-        return Holding(_fetch_many(parts, circumstances, request, follower, plan))
+        return HeldResponse(_fetch_many(parts, circumstances, request, follower, plan))
     reading = Reading(parts, circumstances, request, plan.wanted, follower)
     results = reading.read()
     if reading.cold:
@@ -82,7 +82,11 @@ def handle(
 
 
 async def _bring_first(
-    parts: Parts, circumstances: Circumstances, request: FetchRequest, plan: FetchPlan, reading: Reading
+    parts: BrokerContext,
+    circumstances: RequestContext,
+    request: FetchRequest,
+    plan: SessionFetchPlan,
+    reading: Reading,
 ) -> FetchResponse:
     """Some of it is on the disk alone: another thread waits for that, and others are served meanwhile."""
     results = await _brought(parts, reading)
@@ -90,7 +94,7 @@ async def _bring_first(
     return answer if isinstance(answer, FetchResponse) else await answer
 
 
-async def _brought(parts: Parts, reading: Reading) -> list[Result]:
+async def _brought(parts: BrokerContext, reading: Reading) -> list[Result]:
     results: list[Result] = []
     while reading.cold:
         await parts.runtime.offload.run(reading.bring)
@@ -99,10 +103,10 @@ async def _brought(parts: Parts, reading: Reading) -> list[Result]:
 
 
 def _answer(
-    parts: Parts,
-    circumstances: Circumstances,
+    parts: BrokerContext,
+    circumstances: RequestContext,
     request: FetchRequest,
-    plan: FetchPlan,
+    plan: SessionFetchPlan,
     reading: Reading,
     results: list[Result],
 ) -> FetchResponse | Awaitable[FetchResponse]:
@@ -127,9 +131,9 @@ def _answer(
 
 
 def _read_again(
-    parts: Parts,
-    circumstances: Circumstances,
-    plan: FetchPlan,
+    parts: BrokerContext,
+    circumstances: RequestContext,
+    plan: SessionFetchPlan,
     reading: Reading,
     wanted: Sequence[WantedPartition] | None = None,
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
@@ -142,12 +146,12 @@ def _read_again(
 
 
 async def _bring_and_answer(
-    parts: Parts, circumstances: Circumstances, plan: FetchPlan, reading: Reading
+    parts: BrokerContext, circumstances: RequestContext, plan: SessionFetchPlan, reading: Reading
 ) -> FetchResponse:
     return _response(parts, circumstances, plan, await _brought(parts, reading))
 
 
-def _waits(request: FetchRequest, plan: FetchPlan, reading: Reading) -> bool:
+def _waits(request: FetchRequest, plan: SessionFetchPlan, reading: Reading) -> bool:
     may_wait = request.max_wait_ms > 0 and (bool(plan.wanted) or plan.session is not None)
     return may_wait and reading.found_bytes < request.min_bytes and not reading.has_news
 
@@ -165,7 +169,10 @@ def _names_many(request: FetchRequest) -> bool:
 
 
 async def _plan_many(
-    parts: Parts, circumstances: Circumstances, request: FetchRequest, follower: FetchingBroker | None
+    parts: BrokerContext,
+    circumstances: RequestContext,
+    request: FetchRequest,
+    follower: FetchingBroker | None,
 ) -> FetchResponse:
     turn = parts.turns.begin()
     by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
@@ -189,11 +196,11 @@ async def _plan_many(
 
 
 async def _fetch_many(
-    parts: Parts,
-    circumstances: Circumstances,
+    parts: BrokerContext,
+    circumstances: RequestContext,
     request: FetchRequest,
     follower: FetchingBroker | None,
-    plan: FetchPlan,
+    plan: SessionFetchPlan,
 ) -> FetchResponse:
     turn = parts.turns.begin()
     reading = Reading(parts, circumstances, request, plan.wanted, follower)
@@ -225,7 +232,7 @@ async def _fetch_many(
     return response if hints is None else _with_endpoints(response, hints)
 
 
-async def _read_many(parts: Parts, turn: Turn, reading: Reading) -> list[Result]:
+async def _read_many(parts: BrokerContext, turn: Turn, reading: Reading) -> list[Result]:
     reading.look_again()
     results = await turn.drive(reading.read_steps())
     while reading.cold:
@@ -235,9 +242,9 @@ async def _read_many(parts: Parts, turn: Turn, reading: Reading) -> list[Result]
 
 
 def _follower_waits(
-    parts: Parts,
-    circumstances: Circumstances,
-    plan: FetchPlan,
+    parts: BrokerContext,
+    circumstances: RequestContext,
+    plan: SessionFetchPlan,
     reading: Reading,
     results: list[Result],
     wait_s: float,
@@ -272,11 +279,11 @@ def _follower_waits(
     return waiting.response
 
 
-def _rest(session: FetchSession, reading: Reading) -> RestingPartitions[PartitionKey]:
+def _rest(session: FetchSession, reading: Reading) -> UnchangedPartitions[PartitionKey]:
     """Let those partitions rest of which the follower knows all there is."""
     resting = session.resting
     if resting is None:
-        resting = session.resting = RestingPartitions(session)
+        resting = session.resting = UnchangedPartitions(session)
     for partition, wanted in list(reading.partitions.items()):
         has_everything = wanted.fetch_offset >= partition.log.end_offset
         if has_everything and not session.is_news(
@@ -287,7 +294,7 @@ def _rest(session: FetchSession, reading: Reading) -> RestingPartitions[Partitio
     return resting
 
 
-def _known_high_watermarks(reading: Reading, plan: FetchPlan) -> dict[Partition, Offset]:
+def _known_high_watermarks(reading: Reading, plan: SessionFetchPlan) -> dict[Partition, Offset]:
     """Those that the follower said, or was told since."""
     session = plan.session
     return {
@@ -298,7 +305,7 @@ def _known_high_watermarks(reading: Reading, plan: FetchPlan) -> dict[Partition,
     }
 
 
-def _refused(circumstances: Circumstances, request: FetchRequest, error: KafkaError) -> FetchResponse:
+def _refused(circumstances: RequestContext, request: FetchRequest, error: KafkaError) -> FetchResponse:
     """An error of the whole request, which before version 7 has no place but in its partitions."""
     if circumstances.api_version >= _SINCE_SESSIONS:
         return FetchResponse(error_code=error.code)
@@ -315,7 +322,9 @@ def _refused(circumstances: Circumstances, request: FetchRequest, error: KafkaEr
 # -- what is asked, and by whom
 
 
-def _follower(parts: Parts, circumstances: Circumstances, request: FetchRequest) -> FetchingBroker | None:
+def _follower(
+    parts: BrokerContext, circumstances: RequestContext, request: FetchRequest
+) -> FetchingBroker | None:
     """The broker that fetches; None for a client."""
     state = request.replica_state
     told = circumstances.api_version >= _SINCE_REPLICA_STATE
@@ -350,12 +359,12 @@ def _wanted(topic: FetchTopic, item: FetchPartition, by_id: bool) -> WantedParti
 
 
 def _plan(
-    parts: Parts,
-    circumstances: Circumstances,
+    parts: BrokerContext,
+    circumstances: RequestContext,
     request: FetchRequest,
     follower: FetchingBroker | None,
     wanted: list[WantedPartition],
-) -> FetchPlan:
+) -> SessionFetchPlan:
     by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
     forgotten = [
         identified(topic.topic_id, number) if by_id else named(topic.topic, number)
@@ -381,7 +390,7 @@ def _plan(
 
 
 def _response(
-    parts: Parts, circumstances: Circumstances, plan: FetchPlan, results: Iterable[Result]
+    parts: BrokerContext, circumstances: RequestContext, plan: SessionFetchPlan, results: Iterable[Result]
 ) -> FetchResponse:
     session = plan.session
     if session is not None:
@@ -396,7 +405,7 @@ def _response(
     return response if hints is None else _with_endpoints(response, hints)
 
 
-def _hints(parts: Parts, circumstances: Circumstances) -> LeaderHints | None:
+def _hints(parts: BrokerContext, circumstances: RequestContext) -> LeaderHints | None:
     return LeaderHints(parts, circumstances) if circumstances.api_version >= _SINCE_HINTS else None
 
 
@@ -428,8 +437,8 @@ def _with_endpoints(response: FetchResponse, hints: LeaderHints) -> FetchRespons
     return response.replace(node_endpoints=endpoints) if endpoints else response
 
 
-def _told(result: Result) -> Told:
-    return Told(
+def _told(result: Result) -> SentPartition:
+    return SentPartition(
         key=result.key,
         high_watermark=result.data.high_watermark,
         log_start_offset=result.data.log_start_offset,
@@ -438,4 +447,4 @@ def _told(result: Result) -> Told:
     )
 
 
-SERVED = Served(1, handle, holds=True)
+SERVED = ApiHandler(1, handle, holds=True)

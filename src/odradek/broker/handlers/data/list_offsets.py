@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.replicas.end_offsets import readable, unreadable
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.data.list_offsets import (
@@ -30,7 +30,7 @@ from odradek.protocol.messages.data.list_offsets import (
 )
 from odradek.replication.partition import Partition
 from odradek.runtime.turns import Turn
-from odradek.storage.segment.at_hand import Beside, NotAtHand, read_beside
+from odradek.storage.segment.at_hand import NotAtHand, ReadProgress, read_off_loop
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = (
     -1,
@@ -50,7 +50,7 @@ _OF_THE_START = frozenset({_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     if sum([len(topic.partitions) for topic in request.topics]) > _FEW_PARTITIONS:
         return _answer_many(parts, circumstances, request)
@@ -67,14 +67,14 @@ def handle(
 
 
 def _answer_few(
-    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     answer = _answers(parts, circumstances, request)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[answer(topic.name, wanted, Beside()) for wanted in _unique(topic)],
+                partitions=[answer(topic.name, wanted, ReadProgress()) for wanted in _unique(topic)],
             )
             for topic in request.topics
             if topic.partitions
@@ -83,7 +83,7 @@ def _answer_few(
 
 
 async def _answer_many(
-    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     turn = parts.turns.begin()
     ends: list[Partition] = []
@@ -97,8 +97,8 @@ async def _answer_many(
 
 
 async def _answer_when_readable(
-    parts: Parts,
-    circumstances: Circumstances,
+    parts: BrokerContext,
+    circumstances: RequestContext,
     request: ListOffsetsRequest,
     waits: list[asyncio.Future[None]],
 ) -> ListOffsetsResponse:
@@ -107,7 +107,7 @@ async def _answer_when_readable(
 
 
 async def _answer_in_turns(
-    parts: Parts, turn: Turn, circumstances: Circumstances, request: ListOffsetsRequest
+    parts: BrokerContext, turn: Turn, circumstances: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     topics = []
     answer = _answers(parts, circumstances, request)
@@ -117,13 +117,15 @@ async def _answer_in_turns(
         for wanted in _unique(topic):
             await turn.step()
             attempt = partial(answer, topic.name, wanted)
-            partitions.append(await read_beside(parts.runtime.offload, attempt))
+            partitions.append(await read_off_loop(parts.runtime.offload, attempt))
         if partitions:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
-def _add_end_asked_for(ends: list[Partition], parts: Parts, topic: str, wanted: ListOffsetsPartition) -> None:
+def _add_end_asked_for(
+    ends: list[Partition], parts: BrokerContext, topic: str, wanted: ListOffsetsPartition
+) -> None:
     """The partition, if it is led here and its end decides what is answered."""
     if wanted.timestamp not in _OF_THE_START:
         try:
@@ -133,8 +135,8 @@ def _add_end_asked_for(ends: list[Partition], parts: Parts, topic: str, wanted: 
 
 
 def _answers(
-    parts: Parts, circumstances: Circumstances, request: ListOffsetsRequest
-) -> Callable[[str, ListOffsetsPartition, Beside], ListOffsetsPartitionResponse]:
+    parts: BrokerContext, circumstances: RequestContext, request: ListOffsetsRequest
+) -> Callable[[str, ListOffsetsPartition, ReadProgress], ListOffsetsPartitionResponse]:
     """What answers for a partition of a topic. One that the request names twice is refused."""
     committed_only = request.isolation_level == _READ_COMMITTED
     named: set[tuple[str, int]] = set()
@@ -144,7 +146,7 @@ def _answers(
             place = topic.name, wanted.partition_index
             (twice if place in named else named).add(place)
 
-    def answer(name: str, wanted: ListOffsetsPartition, beside: Beside) -> ListOffsetsPartitionResponse:
+    def answer(name: str, wanted: ListOffsetsPartition, beside: ReadProgress) -> ListOffsetsPartitionResponse:
         index = wanted.partition_index
         if twice and (name, index) in twice:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
@@ -158,11 +160,11 @@ def _unique(topic: ListOffsetsTopic) -> Iterable[ListOffsetsPartition]:
 
 
 def _answer(
-    parts: Parts,
-    circumstances: Circumstances,
+    parts: BrokerContext,
+    circumstances: RequestContext,
     topic: str,
     wanted: ListOffsetsPartition,
-    beside: Beside,
+    beside: ReadProgress,
     *,
     committed_only: bool,
 ) -> ListOffsetsPartitionResponse:
@@ -191,7 +193,9 @@ def _answer(
     )
 
 
-def _find(partition: Partition, timestamp: int, beside: Beside, *, committed_only: bool) -> tuple[int, int]:
+def _find(
+    partition: Partition, timestamp: int, beside: ReadProgress, *, committed_only: bool
+) -> tuple[int, int]:
     """(timestamp, offset); -1 for what there is not. NotAtHand for what another thread should do first."""
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == _LATEST:
@@ -224,4 +228,4 @@ def _not_available(partition: Partition) -> KafkaError:
     )
 
 
-SERVED = Served(2, handle)
+SERVED = ApiHandler(2, handle)

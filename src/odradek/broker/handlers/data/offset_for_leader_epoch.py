@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.data.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -17,7 +17,7 @@ from odradek.protocol.messages.data.offset_for_leader_epoch import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: OffsetForLeaderEpochRequest
+    parts: BrokerContext, circumstances: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     turn = parts.turns.begin()
     topics = []
@@ -27,7 +27,7 @@ async def handle(
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end(parts: Parts, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(parts: BrokerContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = parts.replicas.leader(topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
@@ -41,4 +41,4 @@ def _end(parts: Parts, topic: str, wanted: OffsetForLeaderPartition) -> EpochEnd
     )
 
 
-SERVED = Served(23, handle, is_quick=True)
+SERVED = ApiHandler(23, handle, is_quick=True)

@@ -20,11 +20,17 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.cluster.current_leader import LeaderHints
-from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.dispatch import closing_error, with_timeout
-from odradek.broker.produce.record_validation import Batches, InlineWork, TakesLong, Terms, checked_batches
-from odradek.broker.produce.transaction_verification import Admission
-from odradek.model.errors import ErrorCode, KafkaError, RecordsRefusedError, Refusal
+from odradek.broker.produce.record_validation import (
+    Batches,
+    InlineWork,
+    TakesLong,
+    ValidationTerms,
+    checked_batches,
+)
+from odradek.broker.produce.transaction_verification import TransactionVerification
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError, RecordsRefusedError
 from odradek.protocol.messages.data.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -54,8 +60,8 @@ _TRANSACTIONAL_BIT: Final = 0x10
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse] | Holding | None:
+    parts: BrokerContext, circumstances: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse] | HeldResponse | None:
     is_transactional = _is_transactional(request)
     refusal = _refusal(request, is_transactional=is_transactional)
     if refusal is not None:
@@ -67,10 +73,10 @@ def handle(
         except KafkaError as error:
             return _refused(request, error)
         if needs_coordinator:
-            return Holding(work.verified())
+            return HeldResponse(work.verified())
     taken = work.append_inline()
     if taken is not None:
-        return Holding(work.held(taken))
+        return HeldResponse(work.held(taken))
     circumstances.connection.forget_frame()
     if request.acks == 0:
         work.raise_first_error()
@@ -126,7 +132,7 @@ def _refusal(request: ProduceRequest, *, is_transactional: bool) -> KafkaError |
 class _Work:
     """One request's appends, and the acknowledgements that they wait for."""
 
-    def __init__(self, parts: Parts, circumstances: Circumstances, request: ProduceRequest) -> None:
+    def __init__(self, parts: BrokerContext, circumstances: RequestContext, request: ProduceRequest) -> None:
         self._parts = parts
         self._version = circumstances.api_version
         self._asked: Sequence[TopicProduceData] = request.topic_data
@@ -139,10 +145,10 @@ class _Work:
         self._circumstances = circumstances
         self._share = circumstances.connection.share_being_served
         """Of the frame with the records, if it is a large one."""
-        self._first_error: Refusal | None = None
+        self._first_error: ErrorContent | None = None
         self._is_misled = False
         """Whether others lead one of the partitions."""
-        self._admission: Admission | None = None
+        self._admission: TransactionVerification | None = None
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """By the identity of the response that waits, which is alive for as long as this is."""
 
@@ -183,7 +189,9 @@ class _Work:
     def begin_verification(self) -> bool:
         """Whether a coordinator must be asked about any of the batches. INVALID_PRODUCER_ID_MAPPING: more than one producer."""
         assert self._transactional_id is not None
-        self._admission = Admission(self._parts.coordinators.verifier, self._transactional_id, self._version)
+        self._admission = TransactionVerification(
+            self._parts.coordinators.verifier, self._transactional_id, self._version
+        )
         for topic in self._asked:
             for data in topic.partition_data:
                 try:
@@ -268,14 +276,14 @@ class _Work:
     def _note_error(self, data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
         if self._first_error is None:
             # Through a traceback this object would keep alive whatever the checks had expanded, in a cycle.
-            self._first_error = Refusal.of(error)
+            self._first_error = ErrorContent.of(error)
         return self._refuse(data.index, error)
 
     def _refuse(self, index: int, error: KafkaError) -> PartitionProduceResponse:
         self._is_misled = self._is_misled or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return _failed(index, error)
 
-    def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> tuple[Partition, Terms]:
+    def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> tuple[Partition, ValidationTerms]:
         replicas = self._parts.replicas
         by_id = self._version >= _SINCE_TOPIC_IDS
         partition = (
@@ -289,7 +297,9 @@ class _Work:
                 partition.check_in_sync()
             except KafkaError as error:
                 raise self._judged(partition, error) from None
-        return partition, Terms(config=partition.config, api_version=self._version, now_ms=self._now_ms)
+        return partition, ValidationTerms(
+            config=partition.config, api_version=self._version, now_ms=self._now_ms
+        )
 
     def _append(
         self, partition: Partition, data: PartitionProduceData, batches: Batches
@@ -376,4 +386,4 @@ def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
     )
 
 
-SERVED = Served(0, handle)
+SERVED = ApiHandler(0, handle)

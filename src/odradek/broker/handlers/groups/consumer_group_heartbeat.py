@@ -7,7 +7,7 @@ feature `group.version` is at 0.
 from __future__ import annotations
 
 from odradek.broker.cluster.features import GROUP_VERSION, level_of
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import caller
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
@@ -17,7 +17,7 @@ from odradek.protocol.messages.groups.consumer_group_heartbeat import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ConsumerGroupHeartbeatRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     if level_of(parts.image, GROUP_VERSION) < 1:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -27,4 +27,4 @@ async def handle(
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-SERVED = Served(68, handle)
+SERVED = ApiHandler(68, handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.deletion import forget_group
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.delete_groups import (
@@ -13,7 +13,7 @@ from odradek.protocol.messages.groups.delete_groups import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DeleteGroupsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     turn = parts.turns.begin()
     results = []
@@ -23,7 +23,7 @@ async def handle(
     return DeleteGroupsResponse(results=results)
 
 
-async def _delete(parts: Parts, group_id: str) -> DeletableGroupResult:
+async def _delete(parts: BrokerContext, group_id: str) -> DeletableGroupResult:
     try:
         await forget_group(parts, group_id)
         await parts.groups.delete_group(group_id)
@@ -32,4 +32,4 @@ async def _delete(parts: Parts, group_id: str) -> DeletableGroupResult:
     return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)
 
 
-SERVED = Served(42, handle)
+SERVED = ApiHandler(42, handle)

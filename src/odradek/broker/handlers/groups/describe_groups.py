@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from odradek.broker.context import Circumstances, Parts, Served
-from odradek.groups.classic.states import State
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.groups.classic.states import ClassicGroupState
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.describe_groups import (
     DescribedGroup,
@@ -23,7 +23,7 @@ _SINCE_NOT_FOUND: Final = 6
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeGroupsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     turn = parts.turns.begin()
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
@@ -34,7 +34,7 @@ async def handle(
     return DescribeGroupsResponse(groups=groups)
 
 
-async def _describe(parts: Parts, group_id: str, version: int, operations: int) -> DescribedGroup:
+async def _describe(parts: BrokerContext, group_id: str, version: int, operations: int) -> DescribedGroup:
     try:
         group = await parts.groups.describe_classic(group_id)
     except KafkaError as error:
@@ -63,13 +63,13 @@ def _refused(group_id: str, error: KafkaError, version: int) -> DescribedGroup:
     if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     if version < _SINCE_NOT_FOUND:
-        return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        return DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
     return DescribedGroup(
         group_id=group_id,
-        group_state=State.DEAD.value,
+        group_state=ClassicGroupState.DEAD.value,
         error_code=error.code,
         error_message=error.message,
     )
 
 
-SERVED = Served(15, handle)
+SERVED = ApiHandler(15, handle)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-async def handle(parts: Parts, circumstances: Circumstances, request: HeartbeatRequest) -> HeartbeatResponse:
+async def handle(
+    parts: BrokerContext, circumstances: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse:
     try:
         return await parts.groups.heartbeat(request)
     except KafkaError as error:
@@ -18,4 +20,4 @@ async def handle(parts: Parts, circumstances: Circumstances, request: HeartbeatR
         return HeartbeatResponse(error_code=error.code)
 
 
-SERVED = Served(12, handle)
+SERVED = ApiHandler(12, handle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import caller
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
@@ -12,7 +12,9 @@ from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGr
 _SINCE_NULL_PROTOCOL: Final = 7
 
 
-async def handle(parts: Parts, circumstances: Circumstances, request: JoinGroupRequest) -> JoinGroupResponse:
+async def handle(
+    parts: BrokerContext, circumstances: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse:
     try:
         response = await parts.groups.join(request, caller(circumstances))
     except KafkaError as error:
@@ -22,4 +24,4 @@ async def handle(parts: Parts, circumstances: Circumstances, request: JoinGroupR
     return response
 
 
-SERVED = Served(11, handle)
+SERVED = ApiHandler(11, handle)

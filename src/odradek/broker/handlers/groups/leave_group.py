@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -12,7 +12,7 @@ _SINCE_BATCHES: Final = 3
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: LeaveGroupRequest
+    parts: BrokerContext, circumstances: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
     batched = circumstances.api_version >= _SINCE_BATCHES
     if not batched:
@@ -26,4 +26,4 @@ async def handle(
     return LeaveGroupResponse(error_code=response.members[0].error_code)
 
 
-SERVED = Served(13, handle)
+SERVED = ApiHandler(13, handle)

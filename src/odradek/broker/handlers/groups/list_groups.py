@@ -5,13 +5,13 @@ States are compared without regard to case, as types are; an unknown one matches
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.groups.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ListGroupsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
     try:
         groups = await parts.groups.list_all()
@@ -33,4 +33,4 @@ async def handle(
     )
 
 
-SERVED = Served(16, handle)
+SERVED = ApiHandler(16, handle)

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.coordinators.group_requests import (
     OFFSETS_AT_ONCE,
     commit_in_time,
@@ -32,11 +32,11 @@ _SINCE_TOPIC_IDS: Final = 10
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest
-) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse] | Holding:
+    parts: BrokerContext, circumstances: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse] | HeldResponse:
     by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
     if len(request.topics) + sum(len(topic.partitions) for topic in request.topics) > OFFSETS_AT_ONCE:
-        return Holding(_commit_many(parts, circumstances, request, by_id=by_id))
+        return HeldResponse(_commit_many(parts, circumstances, request, by_id=by_id))
     commits, names = [], []
     for topic in request.topics:
         name = _name(parts, topic, by_id=by_id)
@@ -59,7 +59,7 @@ def handle(
 
 
 def _asked(
-    circumstances: Circumstances, request: OffsetCommitRequest, commits: list[Commit]
+    circumstances: RequestContext, request: OffsetCommitRequest, commits: list[Commit]
 ) -> CommitRequest:
     committer = Committer(
         member_id=request.member_id,
@@ -76,7 +76,7 @@ def _asked(
 
 
 async def _commit_many(
-    parts: Parts, circumstances: Circumstances, request: OffsetCommitRequest, *, by_id: bool
+    parts: BrokerContext, circumstances: RequestContext, request: OffsetCommitRequest, *, by_id: bool
 ) -> OffsetCommitResponse:
     """Looked up, encoded and answered in turns; written as one batch, as a small commit is."""
     turn = parts.turns.begin()
@@ -119,14 +119,14 @@ def _response(
     )
 
 
-def _name(parts: Parts, topic: OffsetCommitRequestTopic, *, by_id: bool) -> str | None:
+def _name(parts: BrokerContext, topic: OffsetCommitRequestTopic, *, by_id: bool) -> str | None:
     if not by_id:
         return topic.name
     image = parts.image.topics_by_id.get(topic.topic_id)
     return None if image is None else image.name
 
 
-def _commits(parts: Parts, name: str, topic: OffsetCommitRequestTopic) -> list[Commit]:
+def _commits(parts: BrokerContext, name: str, topic: OffsetCommitRequestTopic) -> list[Commit]:
     """Those whose partition exists."""
     image = parts.image.topics.get(name)
     if image is None:
@@ -165,4 +165,4 @@ def _verdict(
     )
 
 
-SERVED = Served(8, handle)
+SERVED = ApiHandler(8, handle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import OFFSETS_AT_ONCE, has_partition
 from odradek.groups.offsets.table import Place
 from odradek.model.errors import ErrorCode, KafkaError
@@ -19,7 +19,7 @@ from odradek.runtime.turns import slices
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: OffsetDeleteRequest
+    parts: BrokerContext, circumstances: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
     turn = parts.turns.begin()
     places: list[Place] = []
@@ -52,4 +52,4 @@ def _answer(
     return OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
 
 
-SERVED = Served(47, handle)
+SERVED = ApiHandler(47, handle)

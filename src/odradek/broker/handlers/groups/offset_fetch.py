@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import OFFSETS_AT_ONCE
 from odradek.groups.offsets.fetching import FetchedOffset
 from odradek.groups.offsets.table import Place
@@ -42,7 +42,7 @@ class _Topic:
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: OffsetFetchRequest
+    parts: BrokerContext, circumstances: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
     version = circumstances.api_version
     if version < _SINCE_GROUPS:
@@ -57,7 +57,7 @@ async def handle(
 
 
 async def _fetched(
-    parts: Parts,
+    parts: BrokerContext,
     turn: Turn,
     group_id: str,
     wanted: dict[Place, UUID] | None,
@@ -84,7 +84,7 @@ async def _fetched(
 
 
 async def _group(
-    parts: Parts, turn: Turn, group: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
+    parts: BrokerContext, turn: Turn, group: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
 ) -> OffsetFetchResponseGroup:
     asked = None if group.topics is None else [_asked(parts, topic, by_id=by_id) for topic in group.topics]
     wanted = None if asked is None else _wanted(asked)
@@ -114,7 +114,7 @@ async def _group(
     )
 
 
-def _asked(parts: Parts, topic: OffsetFetchRequestTopics, *, by_id: bool) -> _Topic:
+def _asked(parts: BrokerContext, topic: OffsetFetchRequestTopics, *, by_id: bool) -> _Topic:
     if by_id:
         image = parts.image.topics_by_id.get(topic.topic_id)
         return _Topic(None if image is None else image.name, topic.topic_id, topic.partition_indexes)
@@ -130,7 +130,7 @@ def _wanted(topics: list[_Topic]) -> dict[Place, UUID]:
     }
 
 
-def _found(parts: Parts, found: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
+def _found(parts: BrokerContext, found: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
     """All that a group has. Offsets of topics that are gone have no id to be named by."""
     by_name: dict[str, list[int]] = {}
     for name, index in sorted(found):
@@ -161,7 +161,7 @@ def _partition(topic: _Topic, found: dict[Place, FetchedOffset], index: int) -> 
     )
 
 
-async def _one_group(parts: Parts, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+async def _one_group(parts: BrokerContext, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
     """Up to version 7. Version 1 has no place for an error but the partitions."""
     topics = (
         None
@@ -208,4 +208,4 @@ def _old_partition(
     )
 
 
-SERVED = Served(9, handle)
+SERVED = ApiHandler(9, handle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import caller
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -12,7 +12,9 @@ from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGr
 _SINCE_PROTOCOL: Final = 5
 
 
-async def handle(parts: Parts, circumstances: Circumstances, request: SyncGroupRequest) -> SyncGroupResponse:
+async def handle(
+    parts: BrokerContext, circumstances: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if circumstances.api_version >= _SINCE_PROTOCOL and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -22,4 +24,4 @@ async def handle(parts: Parts, circumstances: Circumstances, request: SyncGroupR
         return SyncGroupResponse(error_code=error.code)
 
 
-SERVED = Served(14, handle)
+SERVED = ApiHandler(14, handle)

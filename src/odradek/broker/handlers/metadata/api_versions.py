@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from odradek.broker.cluster.features import Feature, level_of, supported
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS
 from odradek.protocol.api import BROKER_SOFTWARE
@@ -30,11 +30,11 @@ _SINCE_LEVEL_0: Final = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
+def serving(served_keys: Callable[[], Iterable[int]]) -> ApiHandler:
     """The handler; it asks for the list when it is called, because it is part of that list itself."""
 
     def handle(
-        parts: Parts, circumstances: Circumstances, request: ApiVersionsRequest
+        parts: BrokerContext, circumstances: RequestContext, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
         if circumstances.api_version >= _SINCE_FEATURES:
             names = (request.client_software_name, request.client_software_version)
@@ -66,7 +66,7 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> Served:
             ],
         )
 
-    return Served(18, handle)
+    return ApiHandler(18, handle)
 
 
 def _supported(features: Iterable[Feature], *, from_level_0: bool) -> list[SupportedFeatureKey]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.metadata.describe_cluster import (
     DescribeClusterBroker,
@@ -17,7 +17,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse | Awaitable[DescribeClusterResponse]:
     if parts.cluster.is_undecided:
         return _answer_when_decided(parts, circumstances, request)
@@ -25,14 +25,14 @@ def handle(
 
 
 async def _answer_when_decided(
-    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     await parts.cluster.decision()
     return _answer(parts, circumstances, request)
 
 
 def _answer(
-    parts: Parts, circumstances: Circumstances, request: DescribeClusterRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
         is_known = request.endpoint_type == _CONTROLLERS
@@ -61,4 +61,4 @@ def _answer(
     )
 
 
-SERVED = Served(60, handle)
+SERVED = ApiHandler(60, handle)

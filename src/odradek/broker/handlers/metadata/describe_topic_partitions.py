@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.broker.authorized_operations import TOPIC_OPERATIONS
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.handlers.metadata.metadata import alive_brokers, is_valid_name, leader_and_offline
 from odradek.cluster.image import NO_LEADER, TopicImage
 from odradek.model.errors import ErrorCode
@@ -18,7 +18,7 @@ from odradek.protocol.messages.metadata.describe_topic_partitions import (
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeTopicPartitionsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     names = sorted({topic.name for topic in request.topics} or parts.image.topics)
     cursor = request.cursor
@@ -64,7 +64,7 @@ def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
 
 
-def _found(parts: Parts, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+def _found(parts: BrokerContext, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
     alive = alive_brokers(parts)
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
@@ -77,7 +77,7 @@ def _found(parts: Parts, topic: TopicImage, indexes: range) -> DescribeTopicPart
 
 
 def _partition(
-    parts: Parts, topic: TopicImage, index: int, alive: frozenset[BrokerId]
+    parts: BrokerContext, topic: TopicImage, index: int, alive: frozenset[BrokerId]
 ) -> DescribeTopicPartitionsResponsePartition:
     image = topic.partitions[index]
     leader, offline = leader_and_offline(parts, topic, index, alive)
@@ -94,4 +94,4 @@ def _partition(
     )
 
 
-SERVED = Served(75, handle)
+SERVED = ApiHandler(75, handle)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.metadata.find_coordinator import (
@@ -29,7 +29,7 @@ _NO_ERROR = "NONE"
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest
+    parts: BrokerContext, circumstances: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     batched = circumstances.api_version >= _SINCE_BATCHES
     keys = request.coordinator_keys if batched else [request.key]
@@ -48,7 +48,7 @@ async def handle(
 
 
 def _refusal(
-    parts: Parts, circumstances: Circumstances, request: FindCoordinatorRequest, topic: str | None
+    parts: BrokerContext, circumstances: RequestContext, request: FindCoordinatorRequest, topic: str | None
 ) -> KafkaError | None:
     if topic is None:
         return KafkaError(ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not known")
@@ -59,13 +59,13 @@ def _refusal(
     return None
 
 
-def _one(parts: Parts, circumstances: Circumstances, topic: str, key: str) -> Coordinator:
+def _one(parts: BrokerContext, circumstances: RequestContext, topic: str, key: str) -> Coordinator:
     try:
         if topic == SHARE_GROUP_STATE:
             _check_share_key(key)
         if not parts.coordinators.has(topic):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker keeps no {topic}")
-        index, leader = parts.coordinators.whereabouts(topic, key)
+        index, leader = parts.coordinators.coordinator_of(topic, key)
         for broker in parts.image.brokers:
             if broker.broker_id == leader and (address := circumstances.address_of(broker)) is not None:
                 return Coordinator(key=key, node_id=leader, host=address[0], port=address[1])
@@ -118,4 +118,4 @@ def _response(batched: bool, found: list[Coordinator]) -> FindCoordinatorRespons
     )
 
 
-SERVED = Served(10, handle)
+SERVED = ApiHandler(10, handle)

@@ -13,9 +13,9 @@ from functools import partial
 from typing import NamedTuple
 
 from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from odradek.cluster.planning import NewTopic
+from odradek.cluster.planning import TopicSpec
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, BrokerId, TopicPartition, check_topic_name
 from odradek.protocol.messages.metadata.metadata import (
@@ -47,7 +47,7 @@ class _Told(NamedTuple):
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     if len(request.topics or ()) > _FEW_TOPICS:
         return _answer_many(parts, circumstances, request)
@@ -62,7 +62,7 @@ def handle(
 
 
 async def _answer_many(
-    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest
 ) -> MetadataResponse:
     turn = parts.turns.begin()
     missing = []
@@ -78,7 +78,7 @@ async def _answer_many(
 
 
 async def _answer_when_decided(
-    parts: Parts, circumstances: Circumstances, request: MetadataRequest
+    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest
 ) -> MetadataResponse:
     """The news that a leader died may have come together with the question of the first client who noticed."""
     for _ in range(_ROUNDS):
@@ -88,7 +88,10 @@ async def _answer_when_decided(
 
 
 async def _settled(
-    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+    parts: BrokerContext,
+    circumstances: RequestContext,
+    request: MetadataRequest,
+    errors: dict[str, ErrorCode],
 ) -> MetadataResponse:
     if _is_long(parts, circumstances, request):
         return await _answer_in_turns(parts, circumstances, request, errors)
@@ -96,13 +99,13 @@ async def _settled(
 
 
 async def _create_then_answer(
-    parts: Parts, circumstances: Circumstances, request: MetadataRequest, names: list[str]
+    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest, names: list[str]
 ) -> MetadataResponse:
     turn = parts.turns.begin()
     errors: dict[str, ErrorCode] = {}
     for some in slices(names):
         await turn.step()
-        outcomes = await parts.cluster.create_topics([NewTopic(name=name) for name in some])
+        outcomes = await parts.cluster.create_topics([TopicSpec(name=name) for name in some])
         errors |= {
             name: outcome.code
             for name, outcome in zip(some, outcomes, strict=True)
@@ -111,7 +114,9 @@ async def _create_then_answer(
     return await _settled(parts, circumstances, request, errors)
 
 
-def _creatable(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> Iterable[str]:
+def _creatable(
+    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest
+) -> Iterable[str]:
     """The topics that are to be created if there are none of these names."""
     if not parts.config.topics.auto_create_topics_enable or not request.topics:
         return ()
@@ -120,12 +125,15 @@ def _creatable(parts: Parts, circumstances: Circumstances, request: MetadataRequ
     return dict.fromkeys(topic.name for topic in request.topics if topic.name)
 
 
-def _is_to_create(parts: Parts, name: str) -> bool:
+def _is_to_create(parts: BrokerContext, name: str) -> bool:
     return name not in parts.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
 
 
 def _answer(
-    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+    parts: BrokerContext,
+    circumstances: RequestContext,
+    request: MetadataRequest,
+    errors: dict[str, ErrorCode],
 ) -> MetadataResponse:
     alive = alive_brokers(parts)
     told = _Told(request.include_topic_authorized_operations, alive)
@@ -136,7 +144,7 @@ def _answer(
     return _response(parts, circumstances, request, topics)
 
 
-def _is_long(parts: Parts, circumstances: Circumstances, request: MetadataRequest) -> bool:
+def _is_long(parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest) -> bool:
     """Whether the answer could hold up others."""
     wanted = request.topics
     topics = parts.image.topics
@@ -155,7 +163,10 @@ def _is_long(parts: Parts, circumstances: Circumstances, request: MetadataReques
 
 
 async def _answer_in_turns(
-    parts: Parts, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+    parts: BrokerContext,
+    circumstances: RequestContext,
+    request: MetadataRequest,
+    errors: dict[str, ErrorCode],
 ) -> MetadataResponse:
     turn = parts.turns.begin()
     image = parts.image
@@ -178,8 +189,8 @@ async def _answer_in_turns(
 
 
 def _response(
-    parts: Parts,
-    circumstances: Circumstances,
+    parts: BrokerContext,
+    circumstances: RequestContext,
     request: MetadataRequest,
     topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
@@ -205,7 +216,7 @@ def _response(
 
 
 def _selected(
-    image: ClusterImage, circumstances: Circumstances, request: MetadataRequest, errors: dict[str, ErrorCode]
+    image: ClusterImage, circumstances: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> Iterable[TopicImage | MetadataResponseTopic]:
     wanted = request.topics
     if _wants_all(circumstances, wanted):
@@ -213,7 +224,7 @@ def _selected(
     return [_one(image, topic, errors) for topic in _unique(wanted or ())]
 
 
-def _wants_all(circumstances: Circumstances, wanted: list[MetadataRequestTopic] | None) -> bool:
+def _wants_all(circumstances: RequestContext, wanted: list[MetadataRequestTopic] | None) -> bool:
     return wanted is None or (not wanted and circumstances.api_version < _SINCE_NULL_IS_ALL)
 
 
@@ -254,7 +265,7 @@ def _one(
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _found(parts: Parts, told: _Told, topic: TopicImage) -> MetadataResponseTopic:
+def _found(parts: BrokerContext, told: _Told, topic: TopicImage) -> MetadataResponseTopic:
     partitions = [
         _partition(parts, topic, index, image, told.alive) for index, image in enumerate(topic.partitions)
     ]
@@ -275,7 +286,7 @@ def _of_topic(
 
 
 def leader_and_offline(
-    parts: Parts, topic: TopicImage, index: int, alive: frozenset[BrokerId]
+    parts: BrokerContext, topic: TopicImage, index: int, alive: frozenset[BrokerId]
 ) -> tuple[BrokerId, list[int]]:
     """Who leads a partition, if anybody does, and which of its replicas cannot be used."""
     image = topic.partitions[index]
@@ -285,12 +296,12 @@ def leader_and_offline(
     return (NO_LEADER if image.leader in offline else image.leader), offline
 
 
-def alive_brokers(parts: Parts) -> frozenset[BrokerId]:
+def alive_brokers(parts: BrokerContext) -> frozenset[BrokerId]:
     return frozenset(broker.broker_id for broker in parts.image.brokers) - parts.cluster.dead
 
 
 def _partition(
-    parts: Parts, topic: TopicImage, index: int, image: PartitionImage, alive: frozenset[BrokerId]
+    parts: BrokerContext, topic: TopicImage, index: int, image: PartitionImage, alive: frozenset[BrokerId]
 ) -> MetadataResponsePartition:
     leader, offline = leader_and_offline(parts, topic, index, alive)
     return MetadataResponsePartition(
@@ -305,7 +316,7 @@ def _partition(
 
 
 def _indexed_partition(
-    parts: Parts, topic: TopicImage, told: _Told, indexed: tuple[int, PartitionImage]
+    parts: BrokerContext, topic: TopicImage, told: _Told, indexed: tuple[int, PartitionImage]
 ) -> MetadataResponsePartition:
     return _partition(parts, topic, *indexed, told.alive)
 
@@ -318,4 +329,4 @@ def is_valid_name(name: str) -> bool:
     return True
 
 
-SERVED = Served(3, handle)
+SERVED = ApiHandler(3, handle)

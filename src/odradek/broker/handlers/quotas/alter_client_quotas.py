@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import CLIENT_QUOTAS
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.quotas.alter_client_quotas import (
@@ -18,7 +18,7 @@ from odradek.protocol.messages.quotas.alter_client_quotas import (
     EntryResult,
 )
 from odradek.runtime.turns import Turn
-from odradek.security.quota_entities import Change, Entity, changed, check_change, entity_of
+from odradek.security.quota_entities import Entity, QuotaChange, changed, check_change, entity_of
 from odradek.security.quotas import Limits
 
 ENTITIES_MAX: Final = 10_000
@@ -28,10 +28,10 @@ Named = tuple[tuple[str, str | None], ...]
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AlterClientQuotasRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     entries: dict[Named, EntryData] = {}
-    wanted: dict[Named, tuple[Entity, list[Change]]] = {}
+    wanted: dict[Named, tuple[Entity, list[QuotaChange]]] = {}
     refused: dict[Named, KafkaError] = {}
     turn = parts.turns.begin()
     for entry in request.entries:
@@ -59,9 +59,9 @@ async def handle(
     return AlterClientQuotasResponse(entries=results)
 
 
-def _checked(entry: EntryData) -> tuple[Entity, list[Change]]:
+def _checked(entry: EntryData) -> tuple[Entity, list[QuotaChange]]:
     entity = entity_of((one.entity_type, one.entity_name) for one in entry.entity)
-    changes = [Change(op.key, None if op.remove else op.value) for op in entry.ops]
+    changes = [QuotaChange(op.key, None if op.remove else op.value) for op in entry.ops]
     named = {change.key for change in changes}
     if len(named) < len(changes):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the entry names a quota more than once")
@@ -70,7 +70,7 @@ def _checked(entry: EntryData) -> tuple[Entity, list[Change]]:
     return entity, changes
 
 
-async def _after(turn: Turn, before: Limits, wanted: dict[Entity, list[Change]]) -> Limits:
+async def _after(turn: Turn, before: Limits, wanted: dict[Entity, list[QuotaChange]]) -> Limits:
     """POLICY_VIOLATION when there would be too many."""
     after = dict(before)
     for entity, changes in wanted.items():
@@ -97,4 +97,4 @@ def _result(entry: EntryData, error: KafkaError | None) -> EntryResult:
     )
 
 
-SERVED = Served(49, handle)
+SERVED = ApiHandler(49, handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.quotas.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -15,7 +15,7 @@ from odradek.security.quota_entities import Filter
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeClientQuotasRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     try:
         wanted = Filter(
@@ -38,4 +38,4 @@ def handle(
     )
 
 
-SERVED = Served(48, handle)
+SERVED = ApiHandler(48, handle)

@@ -6,7 +6,7 @@ than stored where nothing would ever check it.
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -19,7 +19,7 @@ _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AlterUserScramCredentialsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     turn = parts.turns.begin()
     results: dict[str, AlterUserScramCredentialsResult] = {}
@@ -47,4 +47,4 @@ def _not_deleted(gone: ScramCredentialDeletion) -> AlterUserScramCredentialsResu
     return AlterUserScramCredentialsResult(user=gone.name, error_code=code, error_message=message)
 
 
-SERVED = Served(51, handle, is_quick=True)
+SERVED = ApiHandler(51, handle, is_quick=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.no_authorizer import REASON
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.create_acls import (
@@ -12,9 +12,11 @@ from odradek.protocol.messages.security.create_acls import (
 )
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: CreateAclsRequest) -> CreateAclsResponse:
+def handle(
+    parts: BrokerContext, circumstances: RequestContext, request: CreateAclsRequest
+) -> CreateAclsResponse:
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
     return CreateAclsResponse(results=[refused for _ in request.creations])
 
 
-SERVED = Served(30, handle)
+SERVED = ApiHandler(30, handle)

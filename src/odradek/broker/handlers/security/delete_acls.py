@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.no_authorizer import REASON
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.delete_acls import (
@@ -12,9 +12,11 @@ from odradek.protocol.messages.security.delete_acls import (
 )
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: DeleteAclsRequest) -> DeleteAclsResponse:
+def handle(
+    parts: BrokerContext, circumstances: RequestContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse:
     refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
     return DeleteAclsResponse(filter_results=[refused for _ in request.filters])
 
 
-SERVED = Served(31, handle)
+SERVED = ApiHandler(31, handle)

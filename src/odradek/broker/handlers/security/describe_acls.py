@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.no_authorizer import REASON
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: DescribeAclsRequest) -> DescribeAclsResponse:
+def handle(
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
 
 
-SERVED = Served(29, handle)
+SERVED = ApiHandler(29, handle)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -17,7 +17,7 @@ from odradek.protocol.messages.security.describe_user_scram_credentials import (
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeUserScramCredentialsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     named = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
@@ -35,4 +35,4 @@ def _result(name: str, count: int) -> DescribeUserScramCredentialsResult:
     return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message)
 
 
-SERVED = Served(50, handle)
+SERVED = ApiHandler(50, handle)

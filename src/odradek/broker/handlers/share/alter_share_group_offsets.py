@@ -5,7 +5,7 @@ A group that does not exist is made, as in Kafka. NON_EMPTY_GROUP, GROUP_ID_NOT_
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import has_partition
 from odradek.groups.share.group import StateTopic
 from odradek.groups.share.state_formats import SharePlace
@@ -23,7 +23,7 @@ from odradek.runtime.turns import Turn
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AlterShareGroupOffsetsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     group_id = request.group_id
     try:
@@ -54,7 +54,7 @@ async def handle(
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-async def _topic(parts: Parts, turn: Turn, group_id: str, topic: TopicAsked) -> TopicAnswer:
+async def _topic(parts: BrokerContext, turn: Turn, group_id: str, topic: TopicAsked) -> TopicAnswer:
     image = parts.image.topics.get(topic.topic_name)
     topic_id = ZERO_UUID if image is None else image.topic_id
     partitions = []
@@ -65,7 +65,9 @@ async def _topic(parts: Parts, turn: Turn, group_id: str, topic: TopicAsked) -> 
     return TopicAnswer(topic_name=topic.topic_name, topic_id=topic_id, partitions=partitions)
 
 
-async def _partition(parts: Parts, topic: str, place: SharePlace, asked: PartitionAsked) -> PartitionAnswer:
+async def _partition(
+    parts: BrokerContext, topic: str, place: SharePlace, asked: PartitionAsked
+) -> PartitionAnswer:
     answer = PartitionAnswer(partition_index=asked.partition_index)
     try:
         if not has_partition(parts, topic, asked.partition_index):
@@ -80,4 +82,4 @@ async def _partition(parts: Parts, topic: str, place: SharePlace, asked: Partiti
     return answer
 
 
-SERVED = Served(91, handle)
+SERVED = ApiHandler(91, handle)

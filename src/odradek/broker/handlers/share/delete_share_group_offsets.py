@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.deletion import forget_topic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
@@ -14,7 +14,7 @@ from odradek.protocol.messages.share.delete_share_group_offsets import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DeleteShareGroupOffsetsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     try:
         await parts.groups.check_share_unused(request.group_id)
@@ -28,7 +28,7 @@ async def handle(
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-async def _topic(parts: Parts, group_id: str, name: str) -> TopicAnswer:
+async def _topic(parts: BrokerContext, group_id: str, name: str) -> TopicAnswer:
     image = parts.image.topics.get(name)
     if image is None:
         message = f"there is no topic {name!r}"
@@ -46,4 +46,4 @@ async def _topic(parts: Parts, group_id: str, name: str) -> TopicAnswer:
     return answer
 
 
-SERVED = Served(92, handle)
+SERVED = ApiHandler(92, handle)

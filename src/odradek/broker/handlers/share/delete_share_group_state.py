@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
 from odradek.groups.share.state import ShareStates
 from odradek.model.errors import KafkaError
@@ -17,7 +17,7 @@ from odradek.protocol.messages.share.delete_share_group_state import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DeleteShareGroupStateRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
     outcomes = await kept(parts, request, lambda place, _: partial(ShareStates.delete, place=place), _result)
     return DeleteShareGroupStateResponse(
@@ -33,4 +33,4 @@ def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
 
 
-SERVED = Served(86, handle)
+SERVED = ApiHandler(86, handle)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.replicas.end_offsets import high_watermark_of
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state import UNKNOWN_OFFSET
@@ -28,7 +28,7 @@ _SINCE_LAG = 1
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeShareGroupOffsetsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     with_lag = circumstances.api_version >= _SINCE_LAG
     turn = parts.turns.begin()
@@ -39,7 +39,7 @@ async def handle(
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-async def _group(parts: Parts, turn: Turn, asked: GroupAsked, *, with_lag: bool) -> DescribedGroup:
+async def _group(parts: BrokerContext, turn: Turn, asked: GroupAsked, *, with_lag: bool) -> DescribedGroup:
     try:
         if asked.topics is None:
             wanted: list[tuple[str, Sequence[int]]] = [
@@ -58,7 +58,7 @@ async def _group(parts: Parts, turn: Turn, asked: GroupAsked, *, with_lag: bool)
 
 
 async def _topic(
-    parts: Parts, turn: Turn, group_id: str, name: str, partitions: Sequence[int], *, with_lag: bool
+    parts: BrokerContext, turn: Turn, group_id: str, name: str, partitions: Sequence[int], *, with_lag: bool
 ) -> TopicAnswer:
     image = parts.image.topics.get(name)
     topic_id = ZERO_UUID if image is None else image.topic_id
@@ -71,7 +71,9 @@ async def _topic(
     return TopicAnswer(topic_name=name, topic_id=topic_id, partitions=answers)
 
 
-async def _partition(parts: Parts, topic: str, place: SharePlace, *, with_lag: bool) -> PartitionAnswer:
+async def _partition(
+    parts: BrokerContext, topic: str, place: SharePlace, *, with_lag: bool
+) -> PartitionAnswer:
     unread = PartitionAnswer(partition_index=place.partition, start_offset=UNKNOWN_OFFSET)
     if place.topic_id == ZERO_UUID or not _is_kept(parts):
         return unread
@@ -89,9 +91,9 @@ async def _partition(parts: Parts, topic: str, place: SharePlace, *, with_lag: b
         return unread.replace(error_code=error.code, error_message=error.message)
 
 
-def _is_kept(parts: Parts) -> bool:
+def _is_kept(parts: BrokerContext) -> bool:
     """Whether any share group has ever read: without the topic there is nothing, and no reason to make it."""
     return SHARE_GROUP_STATE in parts.image.topics
 
 
-SERVED = Served(90, handle)
+SERVED = ApiHandler(90, handle)

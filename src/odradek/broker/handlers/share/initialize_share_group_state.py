@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
 from odradek.groups.share.state import ShareStates
 from odradek.model.errors import KafkaError
@@ -20,7 +20,7 @@ from odradek.protocol.messages.share.initialize_share_group_state import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: InitializeShareGroupStateRequest
+    parts: BrokerContext, circumstances: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
     outcomes = await kept(
         parts,
@@ -44,4 +44,4 @@ def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
 
 
-SERVED = Served(83, handle)
+SERVED = ApiHandler(83, handle)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates
 from odradek.model.errors import KafkaError
@@ -21,7 +21,7 @@ from odradek.protocol.messages.share.read_share_group_state import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ReadShareGroupStateRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse:
     outcomes = await kept(
         parts,
@@ -57,4 +57,4 @@ def _result(partition: int, outcome: ShareState | KafkaError | None) -> Partitio
     )
 
 
-SERVED = Served(84, handle)
+SERVED = ApiHandler(84, handle)

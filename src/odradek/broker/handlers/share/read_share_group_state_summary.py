@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.persister import summarized
 from odradek.broker.share.state_requests import kept
 from odradek.groups.share.state import Summary
@@ -23,7 +23,7 @@ _SINCE_COUNTS = 1
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ReadShareGroupStateSummaryRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     result = partial(_result, with_counts=circumstances.api_version >= _SINCE_COUNTS)
     outcomes = await kept(parts, request, lambda place, _: partial(summarized, place=place), result)
@@ -47,4 +47,4 @@ def _result(partition: int, outcome: Summary | KafkaError, *, with_counts: bool)
     return result.replace(delivery_complete_count=outcome.complete_count) if with_counts else result
 
 
-SERVED = Served(87, handle)
+SERVED = ApiHandler(87, handle)

@@ -6,11 +6,11 @@ did not acknowledge comes back.
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.acknowledging import (
-    Asked,
+    AcknowledgementOutcome,
+    AcknowledgementTask,
     ReadPlace,
-    Verdict,
     acknowledge,
     close_session,
     lock_ms,
@@ -30,10 +30,12 @@ _SINCE_RENEWAL = 2
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ShareAcknowledgeRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse:
     try:
-        key = member_of(parts, Asked(request.group_id, request.member_id, request.share_session_epoch))
+        key = member_of(
+            parts, AcknowledgementTask(request.group_id, request.member_id, request.share_session_epoch)
+        )
         session_of(parts, key, request.share_session_epoch, circumstances.connection)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
@@ -52,7 +54,7 @@ async def handle(
     return response.replace(acquisition_lock_timeout_ms=lock_ms(parts, key.group_id))
 
 
-def _told(verdicts: dict[ReadPlace, Verdict]) -> list[ShareAcknowledgeTopicResponse]:
+def _told(verdicts: dict[ReadPlace, AcknowledgementOutcome]) -> list[ShareAcknowledgeTopicResponse]:
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), verdict in verdicts.items():
         topic = topics.get(topic_id)
@@ -65,4 +67,4 @@ def _told(verdicts: dict[ReadPlace, Verdict]) -> list[ShareAcknowledgeTopicRespo
     return list(topics.values())
 
 
-SERVED = Served(79, handle)
+SERVED = ApiHandler(79, handle)

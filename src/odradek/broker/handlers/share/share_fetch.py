@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from odradek.broker.context import Circumstances, Holding, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.share.acknowledging import (
-    Asked,
+    AcknowledgementOutcome,
+    AcknowledgementTask,
     ReadPlace,
-    Verdict,
     acknowledge,
     close_session,
     lock_ms,
@@ -23,10 +23,10 @@ from odradek.broker.share.acknowledging import (
     session_of,
 )
 from odradek.broker.share.partitions import LivePartition
-from odradek.broker.share.reading import Found, Room, Seen, look, take
-from odradek.broker.share.sessions import CLOSING, OPENING, MemberKey, ShareSession
+from odradek.broker.share.reading import AcquiredBatches, FetchedRange, FetchLimits, look, take
+from odradek.broker.share.sessions import CLOSING, OPENING, ShareSession, ShareSessionKey
 from odradek.groups.share.state_formats import SharePlace
-from odradek.model.errors import ErrorCode, KafkaError, Refusal
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.protocol.messages.share.share_fetch import (
     AcquiredRecords,
     PartitionData,
@@ -36,7 +36,7 @@ from odradek.protocol.messages.share.share_fetch import (
 )
 from odradek.replication.partition import Partition
 from odradek.runtime.shielded import outcome_of
-from odradek.storage.segment.at_hand import Beside, Missing, NotAtHand
+from odradek.storage.segment.at_hand import Missing, NotAtHand, ReadProgress
 
 _SINCE_MODES = 2
 _RECORD_LIMIT = 1
@@ -44,12 +44,12 @@ _LOOK_BYTES = 1 << 20
 """So much of a partition is read for one answer: it is limited in records, and what is read is seldom given away whole."""
 
 
-def handle(parts: Parts, circumstances: Circumstances, request: ShareFetchRequest) -> Holding:
-    return Holding(_fetch(parts, circumstances, request))
+def handle(parts: BrokerContext, circumstances: RequestContext, request: ShareFetchRequest) -> HeldResponse:
+    return HeldResponse(_fetch(parts, circumstances, request))
 
 
 async def _fetch(
-    parts: Parts, circumstances: Circumstances, request: ShareFetchRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse:
     epoch = request.share_session_epoch
     said = [
@@ -59,7 +59,7 @@ async def _fetch(
         if one.acknowledgement_batches
     ]
     try:
-        key = member_of(parts, Asked(request.group_id, request.member_id, epoch))
+        key = member_of(parts, AcknowledgementTask(request.group_id, request.member_id, epoch))
         session = await _session(parts, circumstances, request, key, acknowledges=bool(said))
     except KafkaError as error:
         return ShareFetchResponse(error_code=error.code, error_message=error.message)
@@ -77,10 +77,10 @@ async def _fetch(
 
 
 async def _session(
-    parts: Parts,
-    circumstances: Circumstances,
+    parts: BrokerContext,
+    circumstances: RequestContext,
     request: ShareFetchRequest,
-    key: MemberKey,
+    key: ShareSessionKey,
     *,
     acknowledges: bool,
 ) -> ShareSession:
@@ -102,14 +102,14 @@ async def _session(
 class _Fetching:
     """Looks for records of a session's partitions until there are enough, or time is up."""
 
-    parts: Parts
-    circumstances: Circumstances
+    parts: BrokerContext
+    circumstances: RequestContext
     request: ShareFetchRequest
-    key: MemberKey
+    key: ShareSessionKey
     session: ShareSession
-    found: dict[ReadPlace, Found] = field(default_factory=dict)
-    refused: dict[ReadPlace, Refusal] = field(default_factory=dict)
-    beside: Beside = field(default_factory=Beside)
+    found: dict[ReadPlace, AcquiredBatches] = field(default_factory=dict)
+    refused: dict[ReadPlace, ErrorContent] = field(default_factory=dict)
+    beside: ReadProgress = field(default_factory=ReadProgress)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -144,7 +144,7 @@ class _Fetching:
                 if shares.loaded(share_place) is None:
                     loads[place] = shares.load(share_place)
             except KafkaError as error:
-                self.refused[place] = Refusal.of(error)
+                self.refused[place] = ErrorContent.of(error)
         self.refused.update(await _ended(loads, seconds))
         found = []
         for place in list(self.session.partitions):
@@ -161,7 +161,7 @@ class _Fetching:
         limit = min(self.request.max_bytes, config.server.fetch_max_bytes)
         limit = min(limit, self.parts.answer_room_bytes())
         enough = max(_LOOK_BYTES, self.request.min_bytes)
-        seen: list[tuple[ReadPlace, Seen]] = []
+        seen: list[tuple[ReadPlace, FetchedRange]] = []
         total = 0
         for place, live in lives:
             try:
@@ -174,7 +174,7 @@ class _Fetching:
             except NotAtHand as not_at_hand:
                 return not_at_hand.missing
             except KafkaError as error:
-                self.refused[place] = Refusal.of(error)
+                self.refused[place] = ErrorContent.of(error)
                 continue
             if one is not None:
                 seen.append((place, one))
@@ -183,12 +183,12 @@ class _Fetching:
             self._take(seen)
         return None
 
-    def _take(self, seen: Sequence[tuple[ReadPlace, Seen]]) -> None:
+    def _take(self, seen: Sequence[tuple[ReadPlace, FetchedRange]]) -> None:
         request = self.request
         by_batches = (
             self.circumstances.api_version < _SINCE_MODES or request.share_acquire_mode != _RECORD_LIMIT
         )
-        room = Room(
+        room = FetchLimits(
             records=request.max_records,
             by_batches=by_batches,
             batch_size=request.batch_size,
@@ -204,16 +204,16 @@ class _Fetching:
 
 async def _ended(
     loads: dict[ReadPlace, asyncio.Task[LivePartition]], seconds: float
-) -> dict[ReadPlace, Refusal]:
+) -> dict[ReadPlace, ErrorContent]:
     """Wait for the partitions that are being loaded; those that cannot be. They are loaded on when time is up."""
-    refused: dict[ReadPlace, Refusal] = {}
+    refused: dict[ReadPlace, ErrorContent] = {}
     try:
         async with asyncio.timeout(max(seconds, 0.001)):
             for place, task in loads.items():
                 try:
                     await outcome_of(task)
                 except KafkaError as error:
-                    refused[place] = Refusal.of(error)
+                    refused[place] = ErrorContent.of(error)
     except TimeoutError:
         pass
     return refused
@@ -249,7 +249,7 @@ class _Waking:
 
 
 async def _told(
-    parts: Parts, verdicts: dict[ReadPlace, Verdict], fetching: _Fetching
+    parts: BrokerContext, verdicts: dict[ReadPlace, AcknowledgementOutcome], fetching: _Fetching
 ) -> list[ShareFetchableTopicResponse]:
     turn = parts.turns.begin()
     topics: dict[object, ShareFetchableTopicResponse] = {}
@@ -259,7 +259,7 @@ async def _told(
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
-        verdict = verdicts.get(place, Verdict(ErrorCode.NONE))
+        verdict = verdicts.get(place, AcknowledgementOutcome(ErrorCode.NONE))
         refused = fetching.refused.get(place)
         found = fetching.found.get(place)
         topic.partitions.append(
@@ -276,7 +276,7 @@ async def _told(
     return list(topics.values())
 
 
-def _acquired(found: Found) -> list[AcquiredRecords]:
+def _acquired(found: AcquiredBatches) -> list[AcquiredRecords]:
     return [
         AcquiredRecords(
             first_offset=one.first_offset, last_offset=one.last_offset, delivery_count=one.delivery_count
@@ -285,4 +285,4 @@ def _acquired(found: Found) -> list[AcquiredRecords]:
     ]
 
 
-SERVED = Served(78, handle, holds=True)
+SERVED = ApiHandler(78, handle, holds=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.broker.authorized_operations import GROUP_OPERATIONS
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.share_group_describe import (
     DescribedGroup,
@@ -13,7 +13,7 @@ from odradek.protocol.messages.share.share_group_describe import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ShareGroupDescribeRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
     turn = parts.turns.begin()
     groups = []
@@ -30,7 +30,7 @@ async def handle(
     return ShareGroupDescribeResponse(groups=groups)
 
 
-async def _described(parts: Parts, group_id: str) -> DescribedGroup:
+async def _described(parts: BrokerContext, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     try:
@@ -39,4 +39,4 @@ async def _described(parts: Parts, group_id: str) -> DescribedGroup:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
 
 
-SERVED = Served(77, handle)
+SERVED = ApiHandler(77, handle)

@@ -6,7 +6,7 @@ Nothing waits: a member learns its partitions by its next heartbeat. UNSUPPORTED
 from __future__ import annotations
 
 from odradek.broker.cluster.features import SHARE_VERSION, level_of
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import caller
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.share_group_heartbeat import (
@@ -16,7 +16,7 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ShareGroupHeartbeatRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse:
     if level_of(parts.image, SHARE_VERSION) < 1:
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -26,4 +26,4 @@ async def handle(
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-SERVED = Served(76, handle)
+SERVED = ApiHandler(76, handle)

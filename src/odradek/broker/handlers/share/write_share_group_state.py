@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
 from odradek.groups.share.state import ShareStates, StateChange
 from odradek.groups.share.state_formats import unlisted
@@ -24,7 +24,7 @@ from odradek.protocol.messages.share.write_share_group_state import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: WriteShareGroupStateRequest
+    parts: BrokerContext, circumstances: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     outcomes = await kept(
         parts,
@@ -53,4 +53,4 @@ def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
 
 
-SERVED = Served(85, handle)
+SERVED = ApiHandler(85, handle)

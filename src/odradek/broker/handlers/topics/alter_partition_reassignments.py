@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.reassignment import Reassignment
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -22,7 +22,7 @@ from odradek.runtime.turns import slices
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AlterPartitionReassignmentsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     turn = parts.turns.begin()
     wanted: list[Reassignment] = []
@@ -70,4 +70,4 @@ def _result(asked: ReassignablePartition, error: KafkaError | None) -> Reassigna
     )
 
 
-SERVED = Served(45, handle)
+SERVED = ApiHandler(45, handle)

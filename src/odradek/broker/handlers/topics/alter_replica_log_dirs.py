@@ -6,7 +6,7 @@ directory where the partition is already gives a move up.
 
 from __future__ import annotations
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.config.data_directory import absolute_directory
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.topics.alter_replica_log_dirs import (
@@ -18,7 +18,7 @@ from odradek.protocol.messages.topics.alter_replica_log_dirs import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AlterReplicaLogDirsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     turn = parts.turns.begin()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
@@ -36,7 +36,7 @@ async def handle(
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _begin(parts: Parts, path: str, topic: str, index: int) -> ErrorCode:
+def _begin(parts: BrokerContext, path: str, topic: str, index: int) -> ErrorCode:
     wanted = absolute_directory(path)
     if not path.startswith("/") or wanted not in parts.config.storage.log_dirs:
         return ErrorCode.LOG_DIR_NOT_FOUND
@@ -47,4 +47,4 @@ def _begin(parts: Parts, path: str, topic: str, index: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-SERVED = Served(34, handle, is_quick=True)
+SERVED = ApiHandler(34, handle, is_quick=True)

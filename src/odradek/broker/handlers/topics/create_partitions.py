@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.throttling import Mutations
 from odradek.cluster.planning import MorePartitions
 from odradek.model.errors import ErrorCode, KafkaError
@@ -19,7 +19,7 @@ _SINCE_QUOTA_ERROR = 3
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: CreatePartitionsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     names = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
@@ -36,7 +36,12 @@ async def handle(
 
 
 async def _grow(
-    parts: Parts, topic: CreatePartitionsTopic, mutations: Mutations, *, doubled: bool, validate_only: bool
+    parts: BrokerContext,
+    topic: CreatePartitionsTopic,
+    mutations: Mutations,
+    *,
+    doubled: bool,
+    validate_only: bool,
 ) -> CreatePartitionsTopicResult:
     assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
     try:
@@ -54,4 +59,4 @@ async def _grow(
     return CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
 
 
-SERVED = Served(37, handle)
+SERVED = ApiHandler(37, handle)

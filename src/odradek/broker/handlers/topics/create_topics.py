@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.throttling import Mutations
 from odradek.cluster.image import TopicImage
-from odradek.cluster.planning import PARTITIONS_PER_CHANGE_MAX, NewTopic
+from odradek.cluster.planning import PARTITIONS_PER_CHANGE_MAX, TopicSpec
 from odradek.config.describe import DescribedSetting, describe_topic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.topics.create_topics import (
@@ -33,7 +33,7 @@ _NAMES_A_STEP: Final = 1000
 class _Descriptions:
     """What the answer says of the topics' settings. Most topics of a request set the same: they are described once."""
 
-    parts: Parts
+    parts: BrokerContext
     left: int
     """So many settings may still be named in the answer, which is much longer than the request."""
     known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _Descriptions:
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: CreateTopicsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     turn = parts.turns.begin()
     names: Counter[str] = Counter()
@@ -60,7 +60,7 @@ async def handle(
         await turn.step()
         names.update(topic.name for topic in part)
     mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
-    planned: dict[str, NewTopic] = {}
+    planned: dict[str, TopicSpec] = {}
     outcomes: dict[str, TopicImage | KafkaError] = {}
     partition_count = 0
     for topic in request.topics:
@@ -95,13 +95,13 @@ def _too_many() -> KafkaError:
     )
 
 
-def _partition_count(parts: Parts, new: NewTopic) -> int:
+def _partition_count(parts: BrokerContext, new: TopicSpec) -> int:
     return len(new.assignment) or (
         new.partition_count if new.partition_count > 0 else parts.config.topics.num_partitions
     )
 
 
-def _new_topic(topic: CreatableTopic) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> TopicSpec:
     assignment: dict[int, list[int]] = {}
     for entry in topic.assignments:
         if entry.partition_index in assignment:
@@ -110,7 +110,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
                 f"partition {entry.partition_index} is assigned more than once",
             )
         assignment[entry.partition_index] = entry.broker_ids
-    return NewTopic(
+    return TopicSpec(
         name=topic.name,
         partition_count=topic.num_partitions,
         replication_factor=topic.replication_factor,
@@ -163,4 +163,4 @@ def _config(entry: DescribedSetting) -> CreatableTopicConfigs:
     )
 
 
-SERVED = Served(19, handle)
+SERVED = ApiHandler(19, handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from uuid import UUID
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.throttling import Mutations
 from odradek.cluster.image import ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
@@ -23,7 +23,7 @@ _SINCE_TOPIC_STATES = 6
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DeleteTopicsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     wanted = request.topics
     if circumstances.api_version < _SINCE_TOPIC_STATES:
@@ -52,7 +52,7 @@ def _named_twice(name: str | None, topic_id: UUID) -> DeletableTopicResult:
 
 
 async def _delete(
-    parts: Parts, circumstances: Circumstances, wanted: DeleteTopicState, mutations: Mutations
+    parts: BrokerContext, circumstances: RequestContext, wanted: DeleteTopicState, mutations: Mutations
 ) -> DeletableTopicResult:
     try:
         if not parts.config.topics.delete_topic_enable:
@@ -89,4 +89,4 @@ def _name_of(image: ClusterImage, name: str | None, topic_id: UUID) -> str:
     return topic.name
 
 
-SERVED = Served(20, handle)
+SERVED = ApiHandler(20, handle)

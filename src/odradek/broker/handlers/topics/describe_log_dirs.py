@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.replicas.log_dir_moves import FutureLog
 from odradek.broker.replicas.replica_manager import DirectoryState
 from odradek.model.errors import ErrorCode
@@ -21,7 +21,7 @@ from odradek.protocol.messages.topics.describe_log_dirs import (
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeLogDirsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
@@ -64,4 +64,4 @@ def _result(
     )
 
 
-SERVED = Served(35, handle)
+SERVED = ApiHandler(35, handle)

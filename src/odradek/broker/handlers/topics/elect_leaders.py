@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.topics.elect_leaders import (
@@ -26,7 +26,7 @@ _AT_ONCE: Final = 250
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ElectLeadersRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     try:
         outcomes = await _elect(parts, request)
@@ -49,7 +49,9 @@ async def handle(
     return ElectLeadersResponse(replica_election_results=await _results(parts, outcomes))
 
 
-async def _elect(parts: Parts, request: ElectLeadersRequest) -> dict[TopicPartition, KafkaError | None]:
+async def _elect(
+    parts: BrokerContext, request: ElectLeadersRequest
+) -> dict[TopicPartition, KafkaError | None]:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -76,7 +78,7 @@ async def _elect(parts: Parts, request: ElectLeadersRequest) -> dict[TopicPartit
     return outcomes
 
 
-def _is_only_replica(parts: Parts, name: TopicPartition) -> bool:
+def _is_only_replica(parts: BrokerContext, name: TopicPartition) -> bool:
     topic = parts.image.topics.get(name.topic)
     return topic is not None and len(topic.partitions[name.partition].replicas) == 1
 
@@ -90,7 +92,9 @@ def _named(request: ElectLeadersRequest) -> list[TopicPartition]:
 
 
 async def _results(
-    parts: Parts, outcomes: dict[TopicPartition, KafkaError | None], topics: dict[str, None] | None = None
+    parts: BrokerContext,
+    outcomes: dict[TopicPartition, KafkaError | None],
+    topics: dict[str, None] | None = None,
 ) -> list[ReplicaElectionResult]:
     """By topic; `topics` are named even if nothing is told about them."""
     results: dict[str, list[PartitionResult]] = {name: [] for name in topics or ()}
@@ -109,4 +113,4 @@ async def _results(
     ]
 
 
-SERVED = Served(43, handle)
+SERVED = ApiHandler(43, handle)

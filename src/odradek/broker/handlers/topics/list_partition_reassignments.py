@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import ClusterImage, PartitionImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -20,7 +20,7 @@ from odradek.protocol.messages.topics.list_partition_reassignments import (
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: ListPartitionReassignmentsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     image = parts.controller.latest
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
@@ -66,4 +66,4 @@ def _ongoing(index: int, partition: PartitionImage) -> OngoingPartitionReassignm
     )
 
 
-SERVED = Served(46, handle)
+SERVED = ApiHandler(46, handle)

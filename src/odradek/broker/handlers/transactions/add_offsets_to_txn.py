@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.transactions import code_of
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.transactions.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
-from odradek.transactions.state import Identity
+from odradek.transactions.state import ProducerIdentity
 
 _SINCE_FENCED: Final = 2
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: AddOffsetsToTxnRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    who = Identity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
+    who = ProducerIdentity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
     try:
         await parts.transactions.add_offsets(request.transactional_id, who, request.group_id)
     except KafkaError as error:
@@ -31,4 +31,4 @@ async def handle(
     return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)
 
 
-SERVED = Served(25, handle)
+SERVED = ApiHandler(25, handle)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.transactions import code_of
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
@@ -26,14 +26,14 @@ from odradek.protocol.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from odradek.transactions.state import Identity, TransactionVersion
+from odradek.transactions.state import ProducerIdentity, TransactionVersion
 
 _SINCE_BATCHES: Final = 4
 _SINCE_FENCED: Final = 2
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: AddPartitionsToTxnRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Awaitable[AddPartitionsToTxnResponse]:
     if circumstances.api_version < _SINCE_BATCHES:
         return _of_client(parts, circumstances, request)
@@ -41,7 +41,7 @@ def handle(
 
 
 async def _of_client(
-    parts: Parts, circumstances: Circumstances, request: AddPartitionsToTxnRequest
+    parts: BrokerContext, circumstances: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -58,7 +58,7 @@ async def _of_client(
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(transaction.topics, codes))
 
 
-async def _of_brokers(parts: Parts, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+async def _of_brokers(parts: BrokerContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     codes_of = partial(_codes, parts, client_version=TransactionVersion.EPOCH_FOR_EACH, knows_fenced=True)
     found = await parts.turns.begin().gather(codes_of, request.transactions)
     return AddPartitionsToTxnResponse(
@@ -72,7 +72,7 @@ async def _of_brokers(parts: Parts, request: AddPartitionsToTxnRequest) -> AddPa
 
 
 async def _codes(
-    parts: Parts,
+    parts: BrokerContext,
     transaction: AddPartitionsToTxnTransaction,
     *,
     client_version: TransactionVersion,
@@ -83,14 +83,14 @@ async def _codes(
     refused = _refused(parts.image, wanted, by_client=by_client)
     if refused:
         return {one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in wanted}
-    who = Identity(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
+    who = ProducerIdentity(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
     try:
         if transaction.verify_only:
             return await parts.transactions.verify_partitions(
-                transaction.transactional_id, who, wanted, patiently=by_client
+                transaction.transactional_id, who, wanted, until_timeout=by_client
             )
         await parts.transactions.add_partitions(
-            transaction.transactional_id, who, wanted, client_version=client_version, patiently=by_client
+            transaction.transactional_id, who, wanted, client_version=client_version, until_timeout=by_client
         )
     except KafkaError as error:
         return dict.fromkeys(wanted, code_of(error, knows_fenced=knows_fenced))
@@ -132,4 +132,4 @@ def _results(
     ]
 
 
-SERVED = Served(24, handle)
+SERVED = ApiHandler(24, handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import groupby
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.transactions.describe_transactions import (
     DescribeTransactionsRequest,
@@ -16,14 +16,14 @@ from odradek.protocol.messages.transactions.describe_transactions import (
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: DescribeTransactionsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     unique = list(dict.fromkeys(request.transactional_ids))
     states = await parts.turns.begin().gather(partial(_describe, parts), unique)
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-async def _describe(parts: Parts, transactional_id: str) -> TransactionState:
+async def _describe(parts: BrokerContext, transactional_id: str) -> TransactionState:
     try:
         found = await parts.transactions.find(transactional_id)
     except KafkaError as error:
@@ -43,4 +43,4 @@ async def _describe(parts: Parts, transactional_id: str) -> TransactionState:
     )
 
 
-SERVED = Served(65, handle)
+SERVED = ApiHandler(65, handle)

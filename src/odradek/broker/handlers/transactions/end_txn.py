@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.transactions import code_of
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
-from odradek.transactions.state import Identity, TransactionVersion
+from odradek.transactions.state import ProducerIdentity, TransactionVersion
 
 _SINCE_FENCED: Final = 2
 _SINCE_EPOCHS: Final = 5
 
 
-async def handle(parts: Parts, circumstances: Circumstances, request: EndTxnRequest) -> EndTxnResponse:
+async def handle(
+    parts: BrokerContext, circumstances: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse:
     bumps = circumstances.api_version >= _SINCE_EPOCHS
     try:
         identity = await parts.transactions.end(
             request.transactional_id,
-            Identity(producer_id=request.producer_id, producer_epoch=request.producer_epoch),
+            ProducerIdentity(producer_id=request.producer_id, producer_epoch=request.producer_epoch),
             commit=request.committed,
             client_version=TransactionVersion.EPOCH_FOR_EACH if bumps else TransactionVersion.CLASSIC,
         )
@@ -38,4 +40,4 @@ async def handle(parts: Parts, circumstances: Circumstances, request: EndTxnRequ
     )
 
 
-SERVED = Served(26, handle)
+SERVED = ApiHandler(26, handle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.model.lazy import lazy
@@ -29,7 +29,7 @@ _SINCE_FENCED: Final = 4
 
 
 def handle(
-    parts: Parts, circumstances: Circumstances, request: InitProducerIdRequest
+    parts: BrokerContext, circumstances: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     knows = (request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH)
     if any(knows) and not all(knows):
@@ -39,7 +39,7 @@ def handle(
     return _transactional(parts, circumstances, request, request.transactional_id, expects=all(knows))
 
 
-async def _fresh(parts: Parts) -> InitProducerIdResponse:
+async def _fresh(parts: BrokerContext) -> InitProducerIdResponse:
     # Without a transactional id Kafka ignores the id that a client had: it gets a new one, with epoch 0.
     try:
         producer_id = await parts.producer_ids.next()
@@ -49,14 +49,14 @@ async def _fresh(parts: Parts) -> InitProducerIdResponse:
 
 
 async def _transactional(
-    parts: Parts,
-    circumstances: Circumstances,
+    parts: BrokerContext,
+    circumstances: RequestContext,
     request: InitProducerIdRequest,
     transactional_id: str,
     *,
     expects: bool,
 ) -> InitProducerIdResponse:
-    expected = state.Identity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
+    expected = state.ProducerIdentity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
     try:
         identity = await parts.transactions.init_producer(
             transactional_id,
@@ -78,4 +78,4 @@ def _refused(code: ErrorCode) -> InitProducerIdResponse:
     )
 
 
-SERVED = Served(22, handle)
+SERVED = ApiHandler(22, handle)

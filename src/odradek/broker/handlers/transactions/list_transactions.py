@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.consumer.regex import TopicPattern
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.transactions.list_transactions import (
@@ -24,7 +24,7 @@ _ASCII: Final = frozenset(map(chr, range(128)))
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: ListTransactionsRequest
+    parts: BrokerContext, circumstances: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     unknown = [one for one in dict.fromkeys(request.state_filters) if one not in STATES_BY_TITLE]
     try:
@@ -68,4 +68,4 @@ def _matching(found: list[tuple[str, Transaction]], pattern: str | None) -> list
     return [one for one in found if compiled.matches(one[0])]
 
 
-SERVED = Served(66, handle)
+SERVED = ApiHandler(66, handle)

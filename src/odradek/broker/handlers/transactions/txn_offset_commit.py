@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import commit_in_time, commit_records, has_partition
 from odradek.cluster.image import CONSUMER_OFFSETS
 from odradek.groups.kinds import Committer, check_group_id
@@ -34,7 +34,7 @@ _SINCE_ADDED_BY_ITSELF: Final = 5
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: TxnOffsetCommitRequest
+    parts: BrokerContext, circumstances: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     turn = parts.turns.begin()
     commits: list[Commit] = []
@@ -62,7 +62,9 @@ def _answer(
     return TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
 
 
-def _commits(parts: Parts, topic: str, asked: Sequence[TxnOffsetCommitRequestPartition]) -> list[Commit]:
+def _commits(
+    parts: BrokerContext, topic: str, asked: Sequence[TxnOffsetCommitRequestPartition]
+) -> list[Commit]:
     """Those whose partition exists."""
     return [
         Commit(
@@ -79,7 +81,7 @@ def _commits(parts: Parts, topic: str, asked: Sequence[TxnOffsetCommitRequestPar
 
 
 async def _commit(
-    parts: Parts, turn: Turn, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
+    parts: BrokerContext, turn: Turn, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
 ) -> dict[Place, ErrorCode]:
     check_group_id(request.group_id)
     committer = Committer(
@@ -101,7 +103,7 @@ async def _commit(
     return await commit_in_time(parts, asked, made)
 
 
-async def _admit(parts: Parts, version: int, request: TxnOffsetCommitRequest) -> None:
+async def _admit(parts: BrokerContext, version: int, request: TxnOffsetCommitRequest) -> None:
     """Raise unless the offsets may be appended, now, as part of the producer's transaction.
 
     A marker that comes while the coordinator is asked voids its answer: the transaction that it spoke of may be over, and the
@@ -153,4 +155,4 @@ def _is_under_way(state: ProducerState | None, request: TxnOffsetCommitRequest) 
     return state is not None and state.transaction_first_offset >= 0 and state.epoch == request.producer_epoch
 
 
-SERVED = Served(28, handle)
+SERVED = ApiHandler(28, handle)

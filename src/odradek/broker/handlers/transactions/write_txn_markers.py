@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from odradek.broker.context import Circumstances, Parts, Served
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.transaction_markers import LocalMarkers
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -27,7 +27,7 @@ from odradek.transactions.state import TransactionVersion
 
 
 async def handle(
-    parts: Parts, circumstances: Circumstances, request: WriteTxnMarkersRequest
+    parts: BrokerContext, circumstances: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     local = LocalMarkers(parts.coordinators, parts.replicas, parts.runtime.clock, lambda: parts.image)
     turn = parts.turns.begin()
@@ -89,4 +89,4 @@ def _result(marker: WritableTxnMarker, codes: Mapping[TopicPartition, ErrorCode]
     )
 
 
-SERVED = Served(27, handle)
+SERVED = ApiHandler(27, handle)

@@ -47,7 +47,7 @@ _SESSIONS_MAX: Final = 3.0
 _LOOPBACK: Final = "127.0.0.1"
 
 
-class Sign(Enum):
+class IncarnationEvidence(Enum):
     """What came of asking."""
 
     LIVES = "it lives"
@@ -55,7 +55,7 @@ class Sign(Enum):
     IS_SILENT = "it does not answer"
 
 
-class FormerSelf:
+class PreviousIncarnation:
     """`await gone()` before the broker registers for the first time."""
 
     def __init__(
@@ -85,12 +85,12 @@ class FormerSelf:
             other = registration_from(self._me.broker_id, node.data)
             is_same_data = other.directory_id == self._me.directory_id
             sign = await self._ask(other)
-            if sign is Sign.LIVES and is_same_data:
+            if sign is IncarnationEvidence.LIVES and is_same_data:
                 raise self._duplicate(other, "it answers there, so this data directory is a copy of its own")
-            if sign is Sign.LIVES:
+            if sign is IncarnationEvidence.LIVES:
                 raise self._duplicate(other, "it answers there, with data of its own")
             is_evidence = is_same_data or not _is_loopback(other.host)
-            if sign is Sign.IS_DEAD and is_evidence and not self._is_older_copy():
+            if sign is IncarnationEvidence.IS_DEAD and is_evidence and not self._is_older_copy():
                 return node.owner
             if not told:
                 _log.warning(
@@ -111,7 +111,7 @@ class FormerSelf:
         node = await self._registry.get(self._me.path)
         return None if node is None or node.owner == self._registry.session_id else node
 
-    async def _ask(self, other: Registration) -> Sign:
+    async def _ask(self, other: Registration) -> IncarnationEvidence:
         # Not needed where nobody is registered.
 
         me = self._me.broker_id
@@ -128,14 +128,14 @@ class FormerSelf:
                     BrokerId(me), IDENTIFY_BROKER, identify_broker.IdentifyBrokerRequest(broker_id=me)
                 )
         except net_peers.PeerUnreachable as error:
-            return Sign.IS_DEAD if error.refused else Sign.IS_SILENT
+            return IncarnationEvidence.IS_DEAD if error.refused else IncarnationEvidence.IS_SILENT
         except (OdradekError, TimeoutError):
-            return Sign.IS_SILENT
+            return IncarnationEvidence.IS_SILENT
         finally:
             await peers.close()
         assert isinstance(told, identify_broker.IdentifyBrokerResponse)
         lives = told.broker_id == me and told.incarnation != self._incarnation
-        return Sign.LIVES if lives else Sign.IS_DEAD
+        return IncarnationEvidence.LIVES if lives else IncarnationEvidence.IS_DEAD
 
     def _duplicate(self, other: Registration, why: str) -> KafkaError:
         return KafkaError(

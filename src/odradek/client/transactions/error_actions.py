@@ -33,7 +33,7 @@ class TransactionAbortedError(KafkaError):
         super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
 
 
-class Verdict(Enum):
+class TransactionErrorAction(Enum):
     """What to do about an error."""
 
     FINE = auto()
@@ -86,36 +86,38 @@ _FATAL_FOR_BATCHES: Final = frozenset(
 )
 
 
-def judge_answer(code: ErrorCode) -> Verdict:
+def action_for_response(code: ErrorCode) -> TransactionErrorAction:
     """Of a coordinator: to InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn."""
     if code is ErrorCode.NONE:
-        return Verdict.FINE
+        return TransactionErrorAction.FINE
     if code in _RETRIED:
-        return Verdict.RETRY
+        return TransactionErrorAction.RETRY
     if code in _FENCED:
-        return Verdict.FENCED
+        return TransactionErrorAction.FENCED
     if code in _ABORTABLE:
-        return Verdict.ABORTABLE
-    return Verdict.ABORTABLE_AND_BUMP if code in _BUMP else Verdict.FATAL
+        return TransactionErrorAction.ABORTABLE
+    return TransactionErrorAction.ABORTABLE_AND_BUMP if code in _BUMP else TransactionErrorAction.FATAL
 
 
-def judge_batch(code: ErrorCode) -> Verdict:
+def action_for_batch(code: ErrorCode) -> TransactionErrorAction:
     """Of a batch that was given up. That its epoch is too old shows when the transaction is ended, not here."""
     if code is ErrorCode.PRODUCER_FENCED:
-        return Verdict.FENCED
+        return TransactionErrorAction.FENCED
     if code in _FATAL_FOR_BATCHES:
-        return Verdict.FATAL
-    return Verdict.ABORTABLE_AND_BUMP
+        return TransactionErrorAction.FATAL
+    return TransactionErrorAction.ABORTABLE_AND_BUMP
 
 
-def as_error(verdict: Verdict, code: ErrorCode, what: str, message: str | None = None) -> KafkaError:
+def as_error(
+    verdict: TransactionErrorAction, code: ErrorCode, what: str, message: str | None = None
+) -> KafkaError:
     """What to raise. `what` says what was tried."""
     reason = f"{what}: {message or code.meaning}"
-    if verdict is Verdict.FENCED:
+    if verdict is TransactionErrorAction.FENCED:
         return ProducerFencedError(
             code, f"{what}: a newer producer uses this transactional id; close this one"
         )
-    if verdict is Verdict.FATAL:
+    if verdict is TransactionErrorAction.FATAL:
         return FatalTransactionError(code, f"{reason}; close this producer")
     if code in _MEMBER_GONE:
         return CommitFailedError(

@@ -18,7 +18,7 @@ _OBSERVED_SECONDS_MAX: Final = 2.0
 """What one look counts for at most: who was held up himself has not listened in the meantime."""
 
 
-class Silence:
+class HeartbeatMonitor:
     """For how long each broker has said nothing while somebody listened."""
 
     __slots__ = ("_looked_at", "_seconds")

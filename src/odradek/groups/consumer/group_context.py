@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.groups.consumer.regex import TopicPatterns
-from odradek.groups.consumer.settings import ConsumerSettings
+from odradek.groups.consumer.settings import ConsumerGroupSettings
 from odradek.groups.consumer.timers import MemberTimers
 from odradek.groups.large_targets import LargeTargets
-from odradek.groups.machine import Topics
+from odradek.groups.machine import ClusterTopics
 from odradek.shards import Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class GroupContext:
     """`timers` is filled while a decision is made, and applied at its end."""
 
-    topics: Topics
+    topics: ClusterTopics
     patterns: TopicPatterns
-    settings: ConsumerSettings
+    settings: ConsumerGroupSettings
     now: Moment
     timers: MemberTimers
     large_targets: LargeTargets | None = None

@@ -27,7 +27,7 @@ _LOOK_SECONDS: Final = (1.0, 30.0)
 _log = events.get("cluster")
 
 
-class UpkeepPolicy(NamedTuple):
+class MaintenancePolicy(NamedTuple):
     """What the settings say."""
 
     rebalances_leaders: bool = True
@@ -40,7 +40,7 @@ class UpkeepPolicy(NamedTuple):
     """After so long a broker that says nothing leads no longer where others can."""
 
 
-class Upkeep:
+class Maintenance:
     """`run` it in a task, for as long as the controller is in office; `policy` is asked anew for each round."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Upkeep:
         brokers: BrokerChanges,
         partitions: Callable[[], PartitionChanges],
         clock: Clock,
-        policy: Callable[[], UpkeepPolicy],
+        policy: Callable[[], MaintenancePolicy],
     ) -> None:
         self._changes = changes
         self._brokers = brokers
@@ -68,13 +68,13 @@ class Upkeep:
                 await self.heal(policy)
                 if self._clock.monotonic() - rebalanced_at >= policy.rebalance_interval_s:
                     rebalanced_at = self._clock.monotonic()
-                    await self.bring_back_leaders(policy)
+                    await self.restore_preferred_leaders(policy)
             except KafkaError as error:
                 _log.warning("upkeep_failed", reason=error.message)
             except Exception:  # noqa: BLE001 - the root of a task: without it nothing would be healed any more
                 _log.exception("upkeep_failed")
 
-    async def heal(self, policy: UpkeepPolicy) -> None:
+    async def heal(self, policy: MaintenancePolicy) -> None:
         """Begin to replace replicas whose brokers have been dead for long, and give that up where they came back."""
         if self._healing:
             await self._cancel_healing()
@@ -109,12 +109,12 @@ class Upkeep:
             if topic_id in topics and topics[topic_id].partitions[index].is_reassigned
         }
 
-    async def bring_back_leaders(self, policy: UpkeepPolicy) -> None:
+    async def restore_preferred_leaders(self, policy: MaintenancePolicy) -> None:
         """Let preferred leaders lead again."""
         if not policy.rebalances_leaders or len(self._changes.image.brokers) < 2:
             return
 
-        names = healing.leaders_to_bring_back(
+        names = healing.preferred_leaders_to_restore(
             self._changes.image,
             self._brokers.liveness().standing_for,
             percentage=policy.imbalance_percentage,
@@ -123,13 +123,13 @@ class Upkeep:
             await self._partitions().elect(names, unclean=False)
 
 
-def policy_of(config: BrokerConfig) -> UpkeepPolicy:
+def policy_of(config: BrokerConfig) -> MaintenancePolicy:
     """As the settings say. Who is silent for as long as a session may be is treated alike."""
     session_ms = config.cluster.broker_session_timeout_ms
     if config.zookeeper.connect:
         session_ms = config.zookeeper.session_timeout_ms
     delay_ms = config.controller.odradek_healing_delay_ms
-    return UpkeepPolicy(
+    return MaintenancePolicy(
         rebalances_leaders=config.controller.auto_leader_rebalance_enable,
         rebalance_interval_s=config.controller.leader_imbalance_check_interval_seconds,
         imbalance_percentage=config.controller.leader_imbalance_per_broker_percentage,
@@ -139,6 +139,6 @@ def policy_of(config: BrokerConfig) -> UpkeepPolicy:
     )
 
 
-def _pause_s(policy: UpkeepPolicy) -> float:
+def _pause_s(policy: MaintenancePolicy) -> float:
     shortest, longest = _LOOK_SECONDS
     return longest if policy.healing_delay_s is None else min(longest, max(shortest, policy.healing_delay_s))

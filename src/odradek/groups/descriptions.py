@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.groups.classic.group import ClassicGroup
-from odradek.groups.classic.states import State
+from odradek.groups.classic.states import ClassicGroupState
 from odradek.groups.machine import GroupMachine
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, Outcome
@@ -65,7 +65,7 @@ def describe_classic(machine: GroupMachine, now: Moment, *, group_id: str) -> Ou
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, ClassicGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
-    stable = group.state is State.STABLE
+    stable = group.state is ClassicGroupState.STABLE
     members = tuple(
         DescribedMember(
             member_id=member.member_id,

@@ -14,7 +14,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 
 
-class Standing(NamedTuple):
+class ReplicaAvailability(NamedTuple):
     """Brokers as they stand for one partition."""
 
     alive: frozenset[BrokerId]
@@ -44,12 +44,14 @@ class Liveness(NamedTuple):
     lost: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
     lacking: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
 
-    def standing(self) -> Standing:
+    def availability(self) -> ReplicaAvailability:
         """For every partition without special replicas."""
         serving = frozenset(self.brokers)
         alive = serving | self.awaited
         leaving = frozenset(one.broker_id for one in self.brokers.values() if one.is_leaving)
-        return Standing(alive=alive, serving=serving, staying=alive - leaving, electable=serving - leaving)
+        return ReplicaAvailability(
+            alive=alive, serving=serving, staying=alive - leaving, electable=serving - leaving
+        )
 
     def special_replicas(self) -> frozenset[tuple[UUID, int]]:
         """Offline, lost or lacking."""
@@ -60,9 +62,9 @@ class Liveness(NamedTuple):
             for replica in replicas
         )
 
-    def standing_for(self, topic_id: UUID, index: int) -> Standing:
+    def standing_for(self, topic_id: UUID, index: int) -> ReplicaAvailability:
         """For one partition."""
-        replica, usual = (topic_id, index), self.standing()
+        replica, usual = (topic_id, index), self.availability()
         lost = _having(self.lost, replica)
         usable = without(usual, lost | _having(self.offline, replica))
         return usable._replace(
@@ -76,15 +78,15 @@ def _having(
     return frozenset(broker for broker, some in replicas.items() if replica in some)
 
 
-def without(standing: Standing, brokers: frozenset[BrokerId]) -> Standing:
+def without(availability: ReplicaAvailability, brokers: frozenset[BrokerId]) -> ReplicaAvailability:
     """As if these were not there."""
-    return Standing(
-        alive=standing.alive - brokers,
-        serving=standing.serving - brokers,
-        staying=standing.staying - brokers,
-        electable=standing.electable - brokers,
-        lacking=standing.lacking - brokers,
-        lost=standing.lost - brokers,
+    return ReplicaAvailability(
+        alive=availability.alive - brokers,
+        serving=availability.serving - brokers,
+        staying=availability.staying - brokers,
+        electable=availability.electable - brokers,
+        lacking=availability.lacking - brokers,
+        lost=availability.lost - brokers,
     )
 
 

@@ -17,7 +17,7 @@ _EMPTY: Final[Mapping[int, Address]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionImage:
+class PartitionSnapshot:
     """One partition. `leader` is NO_BROKER while it has none."""
 
     partition: int
@@ -30,13 +30,13 @@ class PartitionImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicImage:
+class TopicSnapshot:
     """One topic; `partitions[n].partition == n`."""
 
     name: str
     topic_id: UUID = ZERO_UUID
     internal: bool = False
-    partitions: tuple[PartitionImage, ...] = ()
+    partitions: tuple[PartitionSnapshot, ...] = ()
 
     @property
     def available(self) -> tuple[int, ...]:
@@ -45,18 +45,18 @@ class TopicImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterImage:
+class MetadataSnapshot:
     """Brokers and topics as of the last answers. Topics nobody asked for are not in it."""
 
     cluster_id: str | None = None
     controller: int = NO_BROKER
     brokers: Mapping[int, Address] = field(default_factory=lambda: _EMPTY)
     racks: Mapping[int, str] = field(default_factory=dict)
-    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicSnapshot] = field(default_factory=dict)
     topic_errors: Mapping[str, ErrorCode] = field(default_factory=dict)
     """Topics that were asked for and could not be described, and why."""
 
-    def partition(self, tp: TopicPartition) -> PartitionImage | None:
+    def partition(self, tp: TopicPartition) -> PartitionSnapshot | None:
         topic = self.topics.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None
@@ -138,9 +138,9 @@ class ClusterImage:
         )
 
 
-def _merged_topic(known: TopicImage | None, told: MetadataResponseTopic, name: str) -> TopicImage:
+def _merged_topic(known: TopicSnapshot | None, told: MetadataResponseTopic, name: str) -> TopicSnapshot:
     fresh = {
-        each.partition_index: PartitionImage(
+        each.partition_index: PartitionSnapshot(
             partition=each.partition_index,
             leader=each.leader_id,
             leader_epoch=each.leader_epoch,
@@ -156,25 +156,25 @@ def _merged_topic(known: TopicImage | None, told: MetadataResponseTopic, name: s
             if new is None or 0 <= new.leader_epoch < old.leader_epoch:
                 fresh[old.partition] = old
     count = max(fresh, default=-1) + 1
-    return TopicImage(
+    return TopicSnapshot(
         name=name,
         topic_id=told.topic_id,
         internal=told.is_internal,
-        partitions=tuple(fresh.get(number) or PartitionImage(partition=number) for number in range(count)),
+        partitions=tuple(fresh.get(number) or PartitionSnapshot(partition=number) for number in range(count)),
     )
 
 
-def missing_partition(tp: TopicPartition, image: ClusterImage, patience_s: float) -> KafkaError:
+def missing_partition(tp: TopicPartition, image: MetadataSnapshot, api_timeout_s: float) -> KafkaError:
     """What to say about a partition that the cluster does not have, or that has no leader."""
     topic = image.topics.get(tp.topic)
     if topic is None or not topic.partitions:
         code = image.topic_errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return KafkaError(code, f"there is no topic {tp.topic!r} (waited {patience_s:g} s for it)")
+            return KafkaError(code, f"there is no topic {tp.topic!r} (waited {api_timeout_s:g} s for it)")
         return KafkaError(code, f"topic {tp.topic!r}: {code.meaning}")
     if not 0 <= tp.partition < len(topic.partitions):
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"topic {tp.topic!r} has partitions 0 to {len(topic.partitions) - 1}, not {tp.partition}",
         )
-    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has had no leader for {patience_s:g} s")
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has had no leader for {api_timeout_s:g} s")

@@ -1,0 +1,113 @@
+"""A lint rule: one name, one meaning. `python -m tests.lint.names [ROOT]`.
+
+What is reported:
+
+- a class name that two modules of `src` define. Names that begin with `_` belong to their module, message classes to their API,
+  and the two record engines are twins on purpose;
+- a file name that says nothing: `utils.py`, `helpers.py`, `common.py`;
+- a word of the old vocabulary as an identifier (`RETIRED` says which word took its place).
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+SOURCES: Final = ("src", "tests", "tools", "examples", "benchmarks")
+ALLOWED_TWICE: Final = {
+    "SyncParts": "what of a synchronous face is written by hand: `tools/sync_faces.py` looks for this name"
+}
+SAYS_NOTHING: Final = frozenset(
+    {
+        "base",
+        "common",
+        "general",
+        "helper",
+        "helpers",
+        "misc",
+        "objects",
+        "shared",
+        "stuff",
+        "things",
+        "util",
+        "utils",
+    }
+)
+RETIRED: Final = {
+    "Circumstances": "RequestContext",
+    "Parts": "BrokerContext",
+    "Served": "ApiHandler",
+    "Suspicion": "FailureDetector",
+    "Standing": "ReplicaAvailability",
+    "Silence": "HeartbeatMonitor or SessionMonitor",
+    "Upkeep": "Maintenance",
+    "Homes": "LogDirPlacement",
+    "Verdict": "the action that is meant: FetchResultAction, ProduceErrorAction, ...",
+    "Wish": "FetchPosition",
+    "farewell": "shutdown",
+    "patience_s": "api_timeout_s",
+    "patiently": "until_timeout",
+    "situation": "group_context",
+    "standing": "availability",
+    "surroundings": "dependencies",
+    "upkeep": "maintenance",
+    "whereabouts": "coordinator_of",
+    "homes": "placement",
+}
+
+
+def findings(root: Path) -> Iterator[str]:
+    """One line for each name that breaks the rule."""
+    defined: dict[str, list[Path]] = defaultdict(list)
+    for path in _files(root):
+        text = path.read_text()
+        where = path.relative_to(root)
+        if path.stem in SAYS_NOTHING:
+            yield f"{where}: a file name that says nothing: name what the file holds"
+        yield from (f"{where}:{line}: {name} is retired: {RETIRED[name]}" for line, name in _retired(text))
+        if where.parts[0] == "src" and not _is_exempt(where):
+            for name in _classes(text):
+                defined[name].append(where)
+    for name, places in sorted(defined.items()):
+        if len(places) > 1 and name not in ALLOWED_TWICE:
+            yield f"class {name} is defined {len(places)} times: {', '.join(map(str, places))}"
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted(
+        path for folder in SOURCES for path in (root / folder).rglob("*.py") if path.name != "__init__.py"
+    )
+
+
+def _is_exempt(where: Path) -> bool:
+    return "messages" in where.parts or where.name.startswith(("_fast", "_plain"))
+
+
+def _classes(text: str) -> Iterator[str]:
+    return (
+        node.name
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
+
+def _retired(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and token.string in RETIRED:
+            yield token.start[0], token.string
+
+
+def main() -> int:
+    found = list(findings(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd()))
+    sys.stdout.writelines(f"{line}\n" for line in found)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
