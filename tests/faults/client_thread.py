@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 
-from tests.faults.coordinator_of import coordinator_of
+from tests.faults.thread_position import thread_position
 
 
 class ClientThread(ABC):
@@ -32,7 +32,7 @@ class ClientThread(ABC):
         """Where it hangs, if it did not end in time."""
         self.stop()
         self._thread.join(timeout_s)
-        return coordinator_of(self._thread)
+        return thread_position(self._thread)
 
     @abstractmethod
     def _run(self) -> None: ...

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.faults.coordinator_of import coordinator_of
 from tests.faults.ledger import UNKNOWN
+from tests.faults.thread_position import thread_position
 from tests.faults.writers import Writer
 
 LEDGER: Final = "ledger"
@@ -79,7 +79,7 @@ class _Thread:
     def join(self, timeout_s: float) -> str | None:
         """Where it is, if it has not ended by then."""
         self._thread.join(timeout_s)
-        where = coordinator_of(self._thread)
+        where = thread_position(self._thread)
         return f"in its step {self.step} {where}" if where is not None else None
 
     def _run(self) -> None:

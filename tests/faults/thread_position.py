@@ -1,4 +1,4 @@
-"""Where a thread is that should have ended."""
+"""Where in the code a thread is that does not end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import threading
 import traceback
 
 
-def coordinator_of(thread: threading.Thread) -> str | None:
+def thread_position(thread: threading.Thread) -> str | None:
     """Its name and its innermost lines; None once it has ended."""
     frame = sys._current_frames().get(thread.ident or 0)
     if not thread.is_alive() or frame is None:
         return None
-    lines = [f"{one.name}:{one.lineno}" for one in traceback.extract_stack(frame)[-3:]]
+    lines = [f"{entry.name}:{entry.lineno}" for entry in traceback.extract_stack(frame)[-3:]]
     return f"{thread.name} in {' > '.join(lines)}"
