@@ -122,18 +122,18 @@ def describe(keys: tuple[str, ...], as_json: bool) -> None:
 
     KEY may be a part of a name: `odradek config describe retention`.
     """
-    found = [
+    settings = [
         setting
         for table in (TOPIC_SETTINGS, BROKER_SETTINGS)
         for setting in table.values()
         if not setting.internal and _asked_for(setting, keys)
     ]
     for key in keys:
-        if not any(key in setting.key for setting in found):
+        if not any(key in setting.key for setting in settings):
             raise ConfigError(_no_such(key))
     if as_json:
-        output.print_json([_explained(setting) for setting in found])
-    elif len(found) > 3 or not keys:
+        output.print_json([_explained(setting) for setting in settings])
+    elif len(settings) > 3 or not keys:
         output.print_table(
             ["setting", "of a", "type", "default", "meaning"],
             [
@@ -144,11 +144,11 @@ def describe(keys: tuple[str, ...], as_json: bool) -> None:
                     _default(setting),
                     _meaning(setting),
                 )
-                for setting in found
+                for setting in settings
             ],
         )
     else:
-        click.echo("\n\n".join(_paragraph(setting) for setting in found))
+        click.echo("\n\n".join(_paragraph(setting) for setting in settings))
 
 
 def _asked_for(setting: Setting, keys: tuple[str, ...]) -> bool:

@@ -71,9 +71,9 @@ def _print_file(disk: Disk, path: str, as_json: bool) -> list[str]:
     rows = _FILES[file.kind] if file and file.kind in _FILES else None
     if rows is None:
         raise ConfigError(f"{path} {_NOT_A_LOG}")
-    found = list(rows(disk, path))
-    _print_rows(found, as_json)
-    return [f"byte {row['position']}: {row['problem']}" for row in found if row.get("problem")]
+    results = list(rows(disk, path))
+    _print_rows(results, as_json)
+    return [f"byte {row['position']}: {row['problem']}" for row in results if row.get("problem")]
 
 
 def _print_rows(rows: list[Row], as_json: bool) -> None:

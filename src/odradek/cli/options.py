@@ -56,13 +56,15 @@ def complete_topics(context: click.Context, _: click.Parameter, incomplete: str)
 
 def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of groups for the shell; none when no broker answers at once."""
-    return _completions(context, incomplete, lambda admin: [each.group_id for each in admin.list_groups()])
+    return _completions(context, incomplete, lambda admin: [group.group_id for group in admin.list_groups()])
 
 
 def complete_transactions(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Transactional ids for the shell; none when no broker answers at once."""
     return _completions(
-        context, incomplete, lambda admin: [each.transactional_id for each in admin.list_transactions()]
+        context,
+        incomplete,
+        lambda admin: [transaction.transactional_id for transaction in admin.list_transactions()],
     )
 
 

@@ -38,7 +38,7 @@ def _entity_options(command: Command) -> Command:
 
 
 def _entity(named: dict[str, Any], *, required: bool) -> client.QuotaEntity:
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for option, field in (("user", "user"), ("client", "client_id"), ("ip", "ip")):
         name, is_any = named[option], named[f"any_{option}"]
         if name and is_any:
@@ -46,10 +46,10 @@ def _entity(named: dict[str, Any], *, required: bool) -> client.QuotaEntity:
         if name == "":
             raise _wrong(f"--{option} is empty: --any-{option} means every other one")
         if name or is_any:
-            found[field] = ANY if is_any else name
-    if required and not found:
+            results[field] = ANY if is_any else name
+    if required and not results:
         raise _wrong("say whom the quota is for: --user, --client, --ip, or --any-... for their defaults")
-    return client.QuotaEntity(**found)
+    return client.QuotaEntity(**results)
 
 
 def _wrong(message: str) -> click.UsageError:
@@ -72,10 +72,10 @@ def quota() -> None:
 def list_(bootstrap: str, as_json: bool, **named: Any) -> None:
     """List quotas: all of them, or those of the named."""
     with open_admin(bootstrap) as admin:
-        found = admin.describe_quotas(_entity(named, required=False))
+        quotas = admin.describe_quotas(_entity(named, required=False))
     rows = [
         (entity.user, entity.client_id, entity.ip, key, value)
-        for entity, limits in sorted(found.items(), key=lambda item: str(item[0]))
+        for entity, limits in sorted(quotas.items(), key=lambda item: str(item[0]))
         for key, value in sorted(limits.items())
     ]
     if as_json:

@@ -77,14 +77,14 @@ def create(
             return
     for warning in ineffective(settings):
         warn(warning)
-    told = {
+    answers = {
         "topic": name,
         "id": str(created.topic_id),
         "partitions": created.partitions,
         "replication_factor": created.replication_factor,
     }
     if as_json:
-        print_json(told)
+        print_json(answers)
     else:
         click.echo(
             f"created {name} with {_count(created.partitions, 'partition')}, "
@@ -117,27 +117,31 @@ def list_(internal: bool, bootstrap: str, as_json: bool) -> None:
 def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """Show partitions, where they are, what they hold, and the settings that are not at their defaults."""
     with open_admin(bootstrap) as admin:
-        found = admin.describe_topics(names)
-        told = [_described(admin, found[name]) for name in dict.fromkeys(names)]
+        topics = admin.describe_topics(names)
+        answers = [_described(admin, topics[name]) for name in dict.fromkeys(names)]
     if as_json:
-        print_json(told)
+        print_json(answers)
         return
-    for number, described in enumerate(told):
+    for number, described in enumerate(answers):
         if number:
             click.echo()
         _print_described(described)
 
 
-def _described(admin: Admin, found: TopicDescription) -> dict[str, Any]:
-    resource = client.ConfigResource.topic(found.name)
+def _described(admin: Admin, topic_description: TopicDescription) -> dict[str, Any]:
+    resource = client.ConfigResource.topic(topic_description.name)
     entries = admin.describe_configs([resource])[resource]
-    wanted = [TopicPartition(found.name, each.partition) for each in found.partitions if each.leader >= 0]
+    wanted = [
+        TopicPartition(topic_description.name, partition.partition)
+        for partition in topic_description.partitions
+        if partition.leader >= 0
+    ]
     begins = admin.list_offsets(dict.fromkeys(wanted, client.EARLIEST)) if wanted else {}
     ends = admin.list_offsets(dict.fromkeys(wanted, client.LATEST)) if wanted else {}
     return {
-        "topic": found.name,
-        "id": str(found.topic_id),
-        "internal": found.internal,
+        "topic": topic_description.name,
+        "id": str(topic_description.topic_id),
+        "internal": topic_description.internal,
         "configs": {
             name: entry.value
             for name, entry in sorted(entries.items())
@@ -145,14 +149,16 @@ def _described(admin: Admin, found: TopicDescription) -> dict[str, Any]:
         },
         "partitions": [
             {
-                "partition": each.partition,
-                "leader": each.leader if each.leader >= 0 else None,
-                "replicas": list(each.replicas),
-                "isr": list(each.isr),
+                "partition": partition.partition,
+                "leader": partition.leader if partition.leader >= 0 else None,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
                 "first_offset": begins[at].offset if at in begins else None,
                 "end_offset": ends[at].offset if at in ends else None,
             }
-            for each, at in zip(found.partitions, found.topic_partitions, strict=True)
+            for partition, at in zip(
+                topic_description.partitions, topic_description.topic_partitions, strict=True
+            )
         ],
     }
 
@@ -161,17 +167,17 @@ def _print_described(described: dict[str, Any]) -> None:
     settings = " ".join(f"{key}={value}" for key, value in described["configs"].items())
     click.echo(f"{described['topic']}  {described['id']}" + (f"  {settings}" if settings else ""))
     rows = []
-    for each in described["partitions"]:
-        known = each["end_offset"] is not None
-        held = each["end_offset"] - each["first_offset"] if known else None
+    for partition in described["partitions"]:
+        known = partition["end_offset"] is not None
+        held = partition["end_offset"] - partition["first_offset"] if known else None
         rows.append(
             (
-                each["partition"],
-                each["leader"],
-                each["replicas"],
-                each["isr"],
-                each["first_offset"],
-                each["end_offset"],
+                partition["partition"],
+                partition["leader"],
+                partition["replicas"],
+                partition["isr"],
+                partition["first_offset"],
+                partition["end_offset"],
                 held,
             )
         )

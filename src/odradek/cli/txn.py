@@ -55,9 +55,17 @@ def list_(states: tuple[str, ...], longer_than: str | None, bootstrap: str, as_j
         now_ms = round(time.time() * 1000)
         duration_ms = now_ms - parse_moment_or_duration(longer_than, now_ms=now_ms)
     with open_admin(bootstrap) as admin:
-        found = admin.list_transactions(states=states, duration_ms=duration_ms)
+        transactions = admin.list_transactions(states=states, duration_ms=duration_ms)
     columns = ("transaction", "state", "producer", "coordinator")
-    rows = [(each.transactional_id, each.state, each.producer_id, each.coordinator) for each in found]
+    rows = [
+        (
+            transaction_listing.transactional_id,
+            transaction_listing.state,
+            transaction_listing.producer_id,
+            transaction_listing.coordinator,
+        )
+        for transaction_listing in transactions
+    ]
     _print(columns, rows, as_json)
 
 
@@ -70,18 +78,20 @@ def list_(states: tuple[str, ...], longer_than: str | None, bootstrap: str, as_j
 def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """Show state, producer, timeout and partitions of transactions."""
     with open_admin(bootstrap) as admin:
-        found = admin.describe_transactions(names)
+        transactions = admin.describe_transactions(names)
     rows = [
         (
-            each.transactional_id,
-            each.state,
-            each.producer_id,
-            each.producer_epoch,
-            each.timeout_ms,
-            time_text(each.start_time_ms) if each.start_time_ms is not None else None,
-            [str(tp) for tp in sorted(each.partitions)],
+            transaction_description.transactional_id,
+            transaction_description.state,
+            transaction_description.producer_id,
+            transaction_description.producer_epoch,
+            transaction_description.timeout_ms,
+            time_text(transaction_description.start_time_ms)
+            if transaction_description.start_time_ms is not None
+            else None,
+            [str(tp) for tp in sorted(transaction_description.partitions)],
         )
-        for each in found.values()
+        for transaction_description in transactions.values()
     ]
     _print(_COLUMNS, rows, as_json)
 
@@ -112,8 +122,8 @@ def find_hanging(topics: tuple[str, ...], older_than: str, bootstrap: str, as_js
     before_ms = parse_moment_or_duration(older_than, now_ms=round(time.time() * 1000))
     with open_admin(bootstrap) as admin:
         names = topics or admin.list_topics(internal=True)
-        found = hanging(admin, names, before_ms)
-    _print(_HANGING, [_hanging_row(each) for each in found], as_json)
+        transactions = hanging(admin, names, before_ms)
+    _print(_HANGING, [_hanging_row(open_transaction) for open_transaction in transactions], as_json)
 
 
 @txn.command()
@@ -140,18 +150,23 @@ def abort(
     tp = TopicPartition(topic, partition)
     with open_admin(bootstrap) as admin:
         matching = [
-            each
-            for each in open_transactions(admin, [tp])
-            if start_offset in (None, each.start_offset) and producer_id in (None, each.producer_id)
+            transaction
+            for transaction in open_transactions(admin, [tp])
+            if start_offset in (None, transaction.start_offset)
+            and producer_id in (None, transaction.producer_id)
         ]
         if not matching:
             what = f"that begins at {start_offset}" if producer_id is None else f"of producer {producer_id}"
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"no transaction {what} is open in {tp}")
-        found = matching[0]
+        open_transaction = matching[0]
         if not yes and sys.stdin.isatty():
-            click.confirm(f"Abort the transaction of producer {found.producer_id} in {tp}?", abort=True)
-        admin.abort_transaction(found)
-    remark(f"aborted the transaction of producer {found.producer_id} at offset {found.start_offset} of {tp}")
+            click.confirm(
+                f"Abort the transaction of producer {open_transaction.producer_id} in {tp}?", abort=True
+            )
+        admin.abort_transaction(open_transaction)
+    remark(
+        f"aborted the transaction of producer {open_transaction.producer_id} at offset {open_transaction.start_offset} of {tp}"
+    )
 
 
 def open_transactions(
@@ -161,52 +176,60 @@ def open_transactions(
     return [
         transaction_descriptions.OpenTransaction(
             partition=tp,
-            producer_id=each.producer_id,
-            producer_epoch=each.producer_epoch,
-            coordinator_epoch=each.coordinator_epoch,
-            start_offset=each.transaction_start_offset,
-            last_timestamp_ms=each.last_timestamp_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=producer.coordinator_epoch,
+            start_offset=producer.transaction_start_offset,
+            last_timestamp_ms=producer.last_timestamp_ms,
         )
         for tp, producers in admin.describe_producers(partitions).items()
-        for each in producers
-        if each.transaction_start_offset is not None
+        for producer in producers
+        if producer.transaction_start_offset is not None
     ]
 
 
 def hanging(admin: Admin, topics: Iterable[str], before_ms: int) -> list[OpenTransaction]:
     """Open in a partition since `before_ms`, and unknown to every coordinator as a transaction that is open there."""
-    found = admin.describe_topics(topics)
+    topic_descriptions = admin.describe_topics(topics)
     partitions = [
-        TopicPartition(each.name, part.partition)
-        for each in found.values()
-        for part in each.partitions
+        TopicPartition(topic_description.name, part.partition)
+        for topic_description in topic_descriptions.values()
+        for part in topic_description.partitions
         if part.leader >= 0
     ]
     if not partitions:
         return []
-    suspects = [each for each in open_transactions(admin, partitions) if each.last_timestamp_ms <= before_ms]
+    suspects = [
+        transaction
+        for transaction in open_transactions(admin, partitions)
+        if transaction.last_timestamp_ms <= before_ms
+    ]
     if not suspects:
         return []
-    producer_ids = sorted({each.producer_id for each in suspects})
+    producer_ids = sorted({suspect.producer_id for suspect in suspects})
     listed = admin.list_transactions(producer_ids=producer_ids)
-    alive = [each.transactional_id for each in listed if each.state not in _ENDED]
+    alive = [
+        transaction_listing.transactional_id
+        for transaction_listing in listed
+        if transaction_listing.state not in _ENDED
+    ]
     known = {
-        (each.producer_id, tp)
-        for each in (admin.describe_transactions(alive) if alive else {}).values()
-        for tp in each.partitions
+        (transaction.producer_id, tp)
+        for transaction in (admin.describe_transactions(alive) if alive else {}).values()
+        for tp in transaction.partitions
     }
-    return [each for each in suspects if (each.producer_id, each.partition) not in known]
+    return [suspect for suspect in suspects if (suspect.producer_id, suspect.partition) not in known]
 
 
-def _hanging_row(each: OpenTransaction) -> tuple[Any, ...]:
+def _hanging_row(open_transaction: OpenTransaction) -> tuple[Any, ...]:
     return (
-        each.partition.topic,
-        each.partition.partition,
-        each.producer_id,
-        each.producer_epoch,
-        each.coordinator_epoch,
-        each.start_offset,
-        time_text(each.last_timestamp_ms),
+        open_transaction.partition.topic,
+        open_transaction.partition.partition,
+        open_transaction.producer_id,
+        open_transaction.producer_epoch,
+        open_transaction.coordinator_epoch,
+        open_transaction.start_offset,
+        time_text(open_transaction.last_timestamp_ms),
     )
 
 

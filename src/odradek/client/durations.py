@@ -13,8 +13,8 @@ _ISO: Final = re.compile(
 
 def iso_duration_ms(text: str) -> int | None:
     """Milliseconds of `P1DT6H30M0.5S`; None for anything else."""
-    found = _ISO.fullmatch(text)
-    if found is None or not any(found.groups()):
+    match = _ISO.fullmatch(text)
+    if match is None or not any(match.groups()):
         return None
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)

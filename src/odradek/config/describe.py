@@ -163,7 +163,7 @@ def broker_default(key: str) -> str | None:
 
 def _shown(settings: Mapping[str, Setting], hidden: AbstractSet[str]) -> list[Setting]:
     """By key."""
-    shown = (one for one in settings.values() if not one.internal and one.key not in hidden)
+    shown = (setting for setting in settings.values() if not setting.internal and setting.key not in hidden)
     return sorted(shown, key=lambda setting: setting.key)
 
 

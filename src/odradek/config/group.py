@@ -136,18 +136,18 @@ _FAMILIES: Final = (
     _family("streams.session.timeout.ms", INT, 45_000, _SESSION, at_least(1), least=45_000, most=60_000),
 )
 
-GROUP_SETTINGS: Final[dict[str, Setting]] = {one.setting.key: one.setting for one in _FAMILIES}
-_BY_KEY: Final = {one.setting.key: one for one in _FAMILIES}
+GROUP_SETTINGS: Final[dict[str, Setting]] = {family.setting.key: family.setting for family in _FAMILIES}
+_BY_KEY: Final = {family.setting.key: family for family in _FAMILIES}
 _ORDERED: Final = ("consumer", "share", "streams")
 
 
 def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Any]:
     """The value of every setting of a group that sets `overrides`, by key. They were checked when they were set."""
     return {
-        one.setting.key: one.setting.parse(overrides[one.setting.key])
-        if one.setting.key in overrides
-        else _inherited(one, broker)
-        for one in _FAMILIES
+        family.setting.key: family.setting.parse(overrides[family.setting.key])
+        if family.setting.key in overrides
+        else _inherited(family, broker)
+        for family in _FAMILIES
     }
 
 

@@ -54,16 +54,16 @@ def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, str]:
 
 def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
     """The listeners in the order given. ConfigError for one malformed, doubled, or of no known protocol."""
-    found: list[Listener] = []
+    listeners: list[Listener] = []
     for item in items:
         listener = _parse_listener(key, item, protocols)
-        if any(other.name == listener.name for other in found):
+        if any(other.name == listener.name for other in listeners):
             raise ConfigError(f"{key}={item!r} is not allowed: the name {listener.name} is used twice")
-        clash = next((other for other in found if _same_port(other, listener)), None)
+        clash = next((other for other in listeners if _same_port(other, listener)), None)
         if clash:
             raise ConfigError(f"{key}={item!r} is not allowed: {clash} already uses port {listener.port}")
-        found.append(listener)
-    return tuple(found)
+        listeners.append(listener)
+    return tuple(listeners)
 
 
 def refuse_unsupported(key: str, listeners: Iterable[Listener]) -> None:
@@ -114,11 +114,11 @@ def _parse_listener(key: str, item: str, protocols: Mapping[str, str]) -> Listen
     return Listener(name=name, host=host, port=int(match["port"]), protocol=protocols[name])
 
 
-def _same_port(one: Listener, other: Listener) -> bool:
+def _same_port(listener: Listener, other: Listener) -> bool:
     """Whether both want one port; an IPv4 and an IPv6 address may share it."""
-    if one.port != other.port or one.port == 0:
+    if listener.port != other.port or listener.port == 0:
         return False
-    versions = {_ip_version(one.host), _ip_version(other.host)}
+    versions = {_ip_version(listener.host), _ip_version(other.host)}
     return versions != {4, 6}
 
 

@@ -200,8 +200,8 @@ def _addresses(parsed: Values) -> Values:
             )
         values["listeners"] = listeners
     if "advertised.listeners" in parsed:
-        told = parse_listeners("advertised.listeners", parsed["advertised.listeners"], protocols)
-        advertised = _for_clients(told, parsed)
+        answer = parse_listeners("advertised.listeners", parsed["advertised.listeners"], protocols)
+        advertised = _for_clients(answer, parsed)
         check_advertised("advertised.listeners", advertised, listeners)
         values["advertised.listeners"] = advertised
     if name := parsed.get("inter.broker.listener.name"):

@@ -48,13 +48,13 @@ async def listen(make: MakeProtocol, host: str | None, port: int, *, backlog: in
         return _OwnServer(
             await loop.create_server(make, host, port, backlog=backlog, reuse_address=True), port
         )
-    found = await loop.getaddrinfo(
+    results = await loop.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if host is None else 0
     )
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:
-        for family, _, _, _, address in dict.fromkeys(found):
+        for family, _, _, _, address in dict.fromkeys(results):
             try:
                 sockets.append(_bound(family, address, backlog))
             except OSError as error:
@@ -64,8 +64,8 @@ async def listen(make: MakeProtocol, host: str | None, port: int, *, backlog: in
         if missing is not None and not sockets:
             raise missing
     except BaseException:
-        for each in sockets:
-            each.close()
+        for listener in sockets:
+            listener.close()
         raise
     return _Acceptor(loop, make, sockets)
 
@@ -108,13 +108,13 @@ class _Acceptor:
         self._handing_over: dict[asyncio.Task[None], None] = {}
         self._spare = _spare_descriptor()
         self.port: Final = int(sockets[0].getsockname()[1])
-        for each in self._sockets:
-            loop.add_reader(each.fileno(), self._accept, each)
+        for listener in self._sockets:
+            loop.add_reader(listener.fileno(), self._accept, listener)
 
     def close(self) -> None:
-        for each in self._sockets:
-            self._loop.remove_reader(each.fileno())
-            each.close()
+        for listener in self._sockets:
+            self._loop.remove_reader(listener.fileno())
+            listener.close()
         self._sockets.clear()
         for pause in self._pauses.values():
             pause.cancel()

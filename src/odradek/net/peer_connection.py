@@ -162,9 +162,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         pending, self._pending = self._pending, deque()
-        for each in pending:
-            if not each.answer.done():
-                each.answer.set_exception(self._failure.exception())
+        for pending_request in pending:
+            if not pending_request.answer.done():
+                pending_request.answer.set_exception(self._failure.exception())
 
     # -- asyncio's side
 
@@ -208,13 +208,16 @@ class PeerConnection(asyncio.BufferedProtocol):
         version = _API_VERSIONS.latest_stable
         answer = await self._ask_versions(version, timeout_s)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version > _OLDEST_GREETING:
-            named = [one.max_version for one in answer.api_keys if one.api_key == _API_VERSIONS.key]
+            named = [
+                api_key.max_version for api_key in answer.api_keys if api_key.api_key == _API_VERSIONS.key
+            ]
             again = max(_OLDEST_GREETING, min([*named[:1], version])) if named else _OLDEST_GREETING
             answer = await self._ask_versions(again, timeout_s)
         if answer.error_code != ErrorCode.NONE:
             raise PeerUnreachable(f"{self._peer} refused ApiVersions: {ErrorCode.of(answer.error_code).name}")
         self._offered = {
-            one.api_key: VersionRange(one.min_version, one.max_version) for one in answer.api_keys
+            api_key.api_key: VersionRange(api_key.min_version, api_key.max_version)
+            for api_key in answer.api_keys
         }
 
     async def _ask_versions(self, version: int, timeout_s: float) -> ApiVersionsResponse:
@@ -255,9 +258,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         return answer
 
     def _receive(self, frame: memoryview) -> None:
-        told = correlation_id_of(frame)
-        if not self._pending or self._pending[0].correlation_id != told:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"answer {told} is not the one awaited")
+        answer = correlation_id_of(frame)
+        if not self._pending or self._pending[0].correlation_id != answer:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"answer {answer} is not the one awaited")
         request = self._pending.popleft()
         version = request.version
         if request.api is _API_VERSIONS:
@@ -284,7 +287,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         if not self._pending:
             return
         now = self._now()
-        first = min(self._pending, key=lambda each: each.deadline)
+        first = min(self._pending, key=lambda waiting: waiting.deadline)
         if first.deadline > now:
             self._set_alarm(first.deadline - now)
             return

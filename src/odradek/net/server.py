@@ -144,9 +144,11 @@ class Server:
 
     def _close_longest_unused(self) -> None:
         """Of the clients' connections; as Kafka does where a broker needs the place."""
-        of_clients = [one for one in self._connections if not one.listener.is_for_brokers]
+        of_clients = [
+            connection for connection in self._connections if not connection.listener.is_for_brokers
+        ]
         if of_clients:
-            unused = min(of_clients, key=lambda one: one.last_active)
+            unused = min(of_clients, key=lambda connection: connection.last_active)
             _log.warning("connection_gives_way", peer=unused.peer, reason="a broker needs its place")
             unused.abort()
 

@@ -165,7 +165,9 @@ class EmbeddedRegistry:
         async with self._exclusive():
             known = self._journal.state.sessions
             dead = [session for session in sessions if session in known and session != self._session]
-            dead = [one for one in dead if self._silence.is_over(one, self._files.heartbeat(one))]
+            dead = [
+                session for session in dead if self._silence.is_over(session, self._files.heartbeat(session))
+            ]
             if dead:
                 _log.info("registry_sessions_ended", sessions=[f"{session:016x}" for session in dead])
                 await self._append(self._ending(dead))

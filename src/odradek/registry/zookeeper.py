@@ -211,13 +211,13 @@ class ZooKeeperRegistry:
         mark = await self.get(_MARK)
         if mark is None and not self._identity:
             mark = await self._first_mark()
-        found = _read_mark(mark)
-        if self._identity and found != self._identity:
+        result = _read_mark(mark)
+        if self._identity and result != self._identity:
             raise RegistryError(
                 f"ZooKeeper at {self._session.addresses} has lost what it held below {self._chroot or '/'}: restore its data; "
                 "the broker does not go on with an empty registry"
             )
-        self._identity = found
+        self._identity = result
 
     async def _restrict(self) -> None:
         """Take what was made before zookeeper.set.acl away from those who do not log in."""
@@ -300,8 +300,8 @@ class ZooKeeperRegistry:
             case Create(path=path):
                 raise RegistryConflict(f"{path} changes")
             case Put() | Delete() | Check():
-                found = "is missing" if why is StepRefusal.MISSING else "has another version"
-                raise RegistryConflict(f"{operation.path} {found}, not version {operation.version}")
+                result = "is missing" if why is StepRefusal.MISSING else "has another version"
+                raise RegistryConflict(f"{operation.path} {result}, not version {operation.version}")
 
     async def _amend_parents(self, plan: CommitPlan, step: ZooKeeperStep, why: StepRefusal) -> None:
         path = step.path[len(self._chroot) :]
@@ -323,8 +323,8 @@ def _read_mark(mark: Node | None) -> str:
     if mark is None:
         return ""
     try:
-        told = json.loads(mark.data)
-        identity, form = str(told["id"]), int(told["format"])
+        answer = json.loads(mark.data)
+        identity, form = str(answer["id"]), int(answer["format"])
     except (ValueError, KeyError, TypeError):
         raise RegistryError(
             f"the znode {_MARK} is not Odradek's: give zookeeper.connect another path"

@@ -77,7 +77,7 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
         self, readable: Any, writable: Any, exceptional: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """What TLS has unpacked already is not seen by the system's select."""
-        held = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
+        held = [stream for stream in readable if isinstance(stream, ssl.SSLSocket) and stream.pending()]
         if held:
             return held, [], []
         if not self.is_greeted:
@@ -137,9 +137,9 @@ class _LogHandler(logging.Handler):
         self._threads = threads
 
     def emit(self, record: logging.LogRecord) -> None:
-        told = record.getMessage()
-        if told.startswith("Cannot resolve"):
-            self._threads.trouble = told[:1].lower() + told[1:]
+        answer = record.getMessage()
+        if answer.startswith("Cannot resolve"):
+            self._threads.trouble = answer[:1].lower() + answer[1:]
 
 
 def _quiet_logger(threads: Threads) -> logging.Logger:

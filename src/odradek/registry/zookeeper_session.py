@@ -178,7 +178,7 @@ class Session:
     async def is_open_to_all(self, path: str) -> bool:
         """Whether those who did not log in may change this znode, or make and remove others below it."""
         acl, _ = await self._read(lambda client: client.get_acls_async(path))
-        return any(one.id.scheme == "world" and one.perms & ~_MAY_READ for one in acl)
+        return any(entry.id.scheme == "world" and entry.perms & ~_MAY_READ for entry in acl)
 
     async def restrict(self, path: str) -> None:
         """Leave this znode to those who log in as this session did."""

@@ -128,4 +128,4 @@ class LoopWatch:
         summary = traceback.StackSummary.extract(
             traceback.walk_stack(frame), limit=_FRAMES_MAX, lookup_lines=False
         )
-        return tuple(f"{one.name} ({one.filename}:{one.lineno})" for one in reversed(summary))
+        return tuple(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(summary))

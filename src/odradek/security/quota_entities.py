@@ -53,22 +53,22 @@ def _refused(message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> Kafka
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
     """Checked: known types, each once, no empty names, addresses by themselves. INVALID_REQUEST otherwise."""
-    found: dict[str, str | None] = {}
+    results: dict[str, str | None] = {}
     for kind, name in parts:
         if kind not in (USER, CLIENT_ID, IP):
             raise _refused(f"quota entities of type {kind!r} do not exist: use {USER}, {CLIENT_ID} or {IP}")
-        if kind in found:
+        if kind in results:
             raise _refused(f"the quota entity names its {kind} more than once")
         if name == "":
             raise _refused(f"the {kind} of a quota entity is empty: leave the name out for the default")
         if kind == IP and name is not None:
             name = _address(name)
-        found[kind] = name
-    if not found:
+        results[kind] = name
+    if not results:
         raise _refused("the quota entity is empty: name a user, a client id or an address")
-    if IP in found and len(found) > 1:
+    if IP in results and len(results) > 1:
         raise _refused("a quota of an address cannot be combined with a user or a client id")
-    return tuple(sorted(found.items()))
+    return tuple(sorted(results.items()))
 
 
 def _address(name: str) -> str:

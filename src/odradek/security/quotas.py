@@ -64,13 +64,13 @@ class _Measures:
 
     def of(self, share: _Share, now: float, most: int) -> Bucket:
         key = (share.user, share.client_id)
-        found = self._held.pop(key, None)
-        if found is None:
+        result = self._held.pop(key, None)
+        if result is None:
             self._drop_full(now)
             if len(self._held) >= most:
                 key = (_OTHERS, str(share.limit))
-                found = self._held.pop(key, None)
-        bucket = Bucket() if found is None else found[0]
+                result = self._held.pop(key, None)
+        bucket = Bucket() if result is None else result[0]
         self._held[key] = (bucket, share.limit)
         return bucket
 
@@ -110,7 +110,7 @@ class Quotas:
         for entity, values in limits.items():
             for key, limit in values.items():
                 by_kind[QuotaKind(key)][entity] = limit
-        self._limits = {kind: found for kind, found in by_kind.items() if found}
+        self._limits = {kind: results for kind, results in by_kind.items() if results}
         for kind, measures in self._measures.items():
             if kind not in self._limits:
                 measures.clear()

@@ -96,8 +96,8 @@ class _Limiting(logging.Filter):
         self._limiter = LineLimiter(burst=lines_max)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        for told, told_count in self._limiter.overdue(record.created):
-            self._tell(record, told, told_count)
+        for answer, told_count in self._limiter.overdue(record.created):
+            self._tell(record, answer, told_count)
         if not getattr(record, "odradek_limited", record.name == _ASYNCIO):
             return True
         values: dict[str, Any] = getattr(record, "odradek_values", {})

@@ -33,8 +33,8 @@ def loggers() -> dict[str, str]:
         for name, logger in manager.loggerDict.items()
         if name.startswith(f"{_ROOT_LOGGER}.") and isinstance(logger, logging.Logger)
     )
-    found = {ROOT: _named(logging.getLogger(_ROOT_LOGGER).getEffectiveLevel())}
-    return found | {name: _named(logging.getLogger(name).getEffectiveLevel()) for name in names}
+    results = {ROOT: _named(logging.getLogger(_ROOT_LOGGER).getEffectiveLevel())}
+    return results | {name: _named(logging.getLogger(name).getEffectiveLevel()) for name in names}
 
 
 def set_level(name: str, level: str | None) -> None:

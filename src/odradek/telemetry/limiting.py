@@ -72,14 +72,14 @@ class LineLimiter:
         if 0.0 <= now - self._looked_at < 1.0:
             return []
         self._looked_at = now
-        told: list[tuple[Cause, int]] = []
+        answers: list[tuple[Cause, int]] = []
         for cause, bucket in list(self._buckets.items()):
             if bucket.dropped_count and not 0.0 <= now - bucket.dropped_at < self._quiet_seconds:
-                told.append((cause, bucket.dropped_count))
+                answers.append((cause, bucket.dropped_count))
                 bucket.dropped_count = 0
             if not bucket.dropped_count and self._is_full(bucket, now):
                 del self._buckets[cause]
-        return told
+        return answers
 
     def _is_full(self, bucket: _Bucket, now: float) -> bool:
         return bucket.lines + max(0.0, now - bucket.filled_at) * self._per_second >= self._burst

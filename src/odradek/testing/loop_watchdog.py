@@ -43,7 +43,7 @@ def callbacks_are_short(
 
     `except_tasks_of`: the name of a coroutine function whose own steps may take longer, such as a test with large requests.
     """
-    found: list[str] = []
+    results: list[str] = []
     collecting = _Collecting()
     real = asyncio.Handle._run
 
@@ -55,12 +55,12 @@ def callbacks_are_short(
         finally:
             seconds = time.thread_time() - collecting.seconds - began
             if seconds > seconds_max and (except_tasks_of is None or _coroutine(callback) != except_tasks_of):
-                found.append(f"{seconds * 1000:.0f} ms of CPU time in one callback: {_named(callback)}")
+                results.append(f"{seconds * 1000:.0f} ms of CPU time in one callback: {_named(callback)}")
 
     asyncio.Handle._run = run  # type: ignore[method-assign]
     gc.callbacks.append(collecting)
     try:
-        yield found
+        yield results
     finally:
         gc.callbacks.remove(collecting)
         asyncio.Handle._run = real  # type: ignore[method-assign]

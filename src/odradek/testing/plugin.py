@@ -29,6 +29,6 @@ def odradek_broker() -> Iterator[local.LocalBroker]:
 @pytest.fixture
 def odradek_loop_watchdog() -> Iterator[None]:
     """The test fails when a callback of an event loop in this process takes more than 50 ms of CPU time."""
-    with loop_watchdog.callbacks_are_short() as found:
+    with loop_watchdog.callbacks_are_short() as results:
         yield
-    assert not found, "\n".join(found)
+    assert not results, "\n".join(results)

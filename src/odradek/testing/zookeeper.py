@@ -91,7 +91,7 @@ class ZooKeeperServer:
             )
         jars = find_jars()
         self.data.mkdir(parents=True, exist_ok=True)
-        told = {
+        answers = {
             "tickTime": str(_TICK_MS),
             "minSessionTimeout": str(4 * _TICK_MS),
             "maxSessionTimeout": "600000",
@@ -103,7 +103,7 @@ class ZooKeeperServer:
             **self._settings,
         }
         file = self.directory / "zoo.cfg"
-        file.write_text("".join(f"{key}={value}\n" for key, value in told.items()), encoding="utf-8")
+        file.write_text("".join(f"{key}={value}\n" for key, value in answers.items()), encoding="utf-8")
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -132,10 +132,10 @@ class ZooKeeperServer:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as connection:
                 connection.sendall(b"srvr")
-                told = b"".join(iter(lambda: connection.recv(4096), b""))
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
         except OSError:
             return None
-        match = re.search(rb"^Mode: (\w+)", told, re.MULTILINE)
+        match = re.search(rb"^Mode: (\w+)", answer, re.MULTILINE)
         return match[1].decode("ascii") if match else None
 
     def stop(self) -> None:
@@ -169,8 +169,8 @@ class ZooKeeperServer:
         """Remove its data, as an operator's mistake does. Only while it is stopped."""
         if self._process is not None:
             raise OdradekError(f"the ZooKeeper of {self.directory} runs: stop it before its data is removed")
-        for one in self.data.glob("version-*"):
-            shutil.rmtree(one)
+        for path in self.data.glob("version-*"):
+            shutil.rmtree(path)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -230,14 +230,14 @@ class Ensemble:
 
     def leader(self) -> ZooKeeperServer:
         """Waits for one where there is none."""
-        found: list[ZooKeeperServer] = []
+        servers: list[ZooKeeperServer] = []
 
         def led() -> bool:
-            found[:] = [server for server in self.servers if server.mode() == "leader"]
-            return bool(found)
+            servers[:] = [server for server in self.servers if server.mode() == "leader"]
+            return bool(servers)
 
         _until(led, f"no leader among {self.address}")
-        return found[0]
+        return servers[0]
 
     def followers(self) -> list[ZooKeeperServer]:
         return [server for server in self.servers if server.mode() == "follower"]
@@ -273,12 +273,12 @@ def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nobody uses now; they are held together, so that they differ."""
     held = [socket.socket() for _ in range(count)]
     try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in held]
+        for holder in held:
+            holder.bind(("127.0.0.1", 0))
+        return [int(holder.getsockname()[1]) for holder in held]
     finally:
-        for one in held:
-            one.close()
+        for holder in held:
+            holder.close()
 
 
 def _until(done: Callable[[], bool], otherwise: str) -> None:

@@ -137,8 +137,8 @@ def _maven(target: Path, version: str) -> None:
     except subprocess.TimeoutExpired:
         raise ZooKeeperAbsent(f"Maven did not finish within {_FETCH_SECONDS} s") from None
     if answer.returncode != 0:
-        told = next((line for line in answer.stdout.splitlines() if "ERROR" in line), "no reason given")
-        reason = re.sub(r"\(\w+://[^)]*\)", "", told.split("ERROR]", 1)[-1]).strip()[:300]
+        reply = next((line for line in answer.stdout.splitlines() if "ERROR" in line), "no reason given")
+        reason = re.sub(r"\(\w+://[^)]*\)", "", reply.split("ERROR]", 1)[-1]).strip()[:300]
         raise ZooKeeperAbsent(f"Maven could not fetch ZooKeeper {version}: {reason}")
 
 
@@ -151,10 +151,10 @@ def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return str(Path(home) / "bin" / "java")
-    found = shutil.which("java")
-    if found is None:
+    result = shutil.which("java")
+    if result is None:
         raise ZooKeeperAbsent("no java on the path (ZooKeeper needs Java 8 or newer)")
-    return found
+    return result
 
 
 def main() -> int:

@@ -37,8 +37,8 @@ def status(bootstrap: str, as_json: bool) -> None:
         state = cluster_state.look(admin)
     troubles = state.troubles()
     moves = {
-        str(name): {"adding": list(one.adding), "removing": list(one.removing)}
-        for name, one in state.moves.items()
+        str(name): {"adding": list(move.adding), "removing": list(move.removing)}
+        for name, move in state.moves.items()
     }
     if as_json:
         print_json({"cluster": state.image.cluster_id, "brokers": state.rows(), **troubles, "moves": moves})
@@ -169,17 +169,26 @@ def _partition(text: str) -> TopicPartition:
 def describe(bootstrap: str, as_json: bool) -> None:
     """Show the cluster's id, its brokers, and what their data directories hold."""
     with open_admin(bootstrap) as admin:
-        found = admin.describe_cluster()
+        cluster_description = admin.describe_cluster()
         directories = admin.describe_log_dirs()
     if as_json:
-        brokers = [_as_json(broker, found.controller_id, directories) for broker in found.brokers]
-        print_json({"cluster": found.cluster_id, "controller": found.controller_id, "brokers": brokers})
+        brokers = [
+            _as_json(broker, cluster_description.controller_id, directories)
+            for broker in cluster_description.brokers
+        ]
+        print_json(
+            {
+                "cluster": cluster_description.cluster_id,
+                "controller": cluster_description.controller_id,
+                "brokers": brokers,
+            }
+        )
         return
-    click.echo(f"cluster {found.cluster_id}")
+    click.echo(f"cluster {cluster_description.cluster_id}")
     rows: list[list[object]] = []
-    for broker in found.brokers:
+    for broker in cluster_description.brokers:
         address = format_address(broker.host, broker.port)
-        own = [broker.broker_id, address, broker.rack, broker.broker_id == found.controller_id]
+        own = [broker.broker_id, address, broker.rack, broker.broker_id == cluster_description.controller_id]
         held = directories.get(broker.broker_id, ())
         rows += [[*own, *_cells(directory)] for directory in held] or [[*own, *[None] * 5]]
     columns = ["broker", "address", "rack", "controller", "directory", "partitions", "holds", "free", "error"]

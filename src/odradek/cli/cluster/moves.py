@@ -34,7 +34,7 @@ def make_plan(state: ClusterState, drained: Sequence[int], *, spread: bool) -> B
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker}; there are {known}"
             )
-    return plan(state.image, state.sizes, drained=[BrokerId(one) for one in drained], spread=spread)
+    return plan(state.image, state.sizes, drained=[BrokerId(broker) for broker in drained], spread=spread)
 
 
 def plan_as_json(made: BalancePlan) -> dict[str, Any]:

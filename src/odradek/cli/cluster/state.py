@@ -30,7 +30,7 @@ class ClusterState:
     def known_brokers(self) -> list[int]:
         """Those that live, and those that hold replicas all the same."""
         alive = {broker.broker_id for broker in self.image.brokers}
-        held = {one for _, partition in self.partitions() for one in partition.replicas}
+        held = {replica for _, partition in self.partitions() for replica in partition.replicas}
         return sorted(alive | held)
 
     def partitions(self) -> list[tuple[TopicPartition, PartitionImage]]:
@@ -42,30 +42,30 @@ class ClusterState:
 
     def troubles(self) -> dict[str, list[str]]:
         """Partitions that nobody leads, whose replicas are not all in sync, and that others than the preferred one lead."""
-        found: dict[str, list[str]] = {"leaderless": [], "under_replicated": [], "not_preferred": []}
+        results: dict[str, list[str]] = {"leaderless": [], "under_replicated": [], "not_preferred": []}
         alive = {broker.broker_id for broker in self.image.brokers}
         for name, partition in self.partitions():
             if partition.leader < 0:
-                found["leaderless"].append(str(name))
+                results["leaderless"].append(str(name))
             elif len(partition.isr) < len(partition.replicas):
-                found["under_replicated"].append(str(name))
+                results["under_replicated"].append(str(name))
             if (
                 partition.leader >= 0
                 and partition.leader != partition.replicas[0]
                 and partition.replicas[0] in alive
             ):
-                found["not_preferred"].append(str(name))
-        return found
+                results["not_preferred"].append(str(name))
+        return results
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each broker."""
         leads = Counter(partition.leader for _, partition in self.partitions())
-        holds = Counter(one for _, partition in self.partitions() for one in partition.replicas)
+        holds = Counter(replica for _, partition in self.partitions() for replica in partition.replicas)
         lags = Counter(
-            one
+            replica
             for _, partition in self.partitions()
-            for one in partition.replicas
-            if one not in partition.isr
+            for replica in partition.replicas
+            if replica not in partition.isr
         )
         by_id = {int(broker.broker_id): broker for broker in self.image.brokers}
         rows = []
@@ -106,12 +106,12 @@ def look(admin: Admin) -> ClusterState:
             topic_id=topic.topic_id,
             partitions=tuple(
                 PartitionImage(
-                    leader=BrokerId(one.leader),
-                    leader_epoch=LeaderEpoch(one.leader_epoch),
-                    replicas=tuple(map(BrokerId, one.replicas)),
-                    isr=tuple(map(BrokerId, one.isr)),
+                    leader=BrokerId(partition.leader),
+                    leader_epoch=LeaderEpoch(partition.leader_epoch),
+                    replicas=tuple(map(BrokerId, partition.replicas)),
+                    isr=tuple(map(BrokerId, partition.isr)),
                 )
-                for one in topic.partitions
+                for partition in topic.partitions
             ),
         )
         for name, topic in topics.items()
@@ -121,8 +121,13 @@ def look(admin: Admin) -> ClusterState:
         cluster_id=cluster.cluster_id or "",
         controller_id=BrokerId(cluster.controller_id),
         brokers=tuple(
-            BrokerImage(broker_id=BrokerId(one.broker_id), host=one.host, port=one.port, rack=one.rack)
-            for one in cluster.brokers
+            BrokerImage(
+                broker_id=BrokerId(broker_description.broker_id),
+                host=broker_description.host,
+                port=broker_description.port,
+                rack=broker_description.rack,
+            )
+            for broker_description in cluster.brokers
         ),
         topics=images,
         topics_by_id={topic.topic_id: topic for topic in images.values()},

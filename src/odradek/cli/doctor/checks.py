@@ -88,13 +88,13 @@ def check_listeners(config: BrokerConfig) -> Iterator[Finding]:
 def check_listener(listener: Listener) -> Finding:
     about = f"listener {listener}"
     try:
-        found = socket.getaddrinfo(
+        results = socket.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except socket.gaierror as error:
         advice = "name an address of this machine, or leave the host out to listen everywhere"
         return fail(about, f"{listener.host} does not resolve: {error.strerror}", advice)
-    family, kind, protocol, _, address = found[0]
+    family, kind, protocol, _, address = results[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -133,14 +133,14 @@ def check_advertised(config: BrokerConfig) -> Iterator[Finding]:
     for listener in config.network.advertised_listeners:
         about = f"advertised {listener}"
         try:
-            found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM)
+            results = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             seen = f"{listener.host} does not resolve here: {error.strerror}"
             yield warn(
                 about, seen, "make sure that it does where clients run, or correct advertised.listeners"
             )
             continue
-        address = str(found[0][4][0])
+        address = str(results[0][4][0])
         if _is_loopback(address) and not all(_is_loopback(own.host) for own in config.network.listeners):
             seen = f"{listener.host} is {address}: clients on other machines would connect to themselves"
             yield warn(about, seen, "advertise a name or address that they reach, or nothing at all")
@@ -321,10 +321,10 @@ def check_java() -> Finding:
 
 def check_extras() -> Finding:
     """Packages that the broker can do without."""
-    found = {
+    results = {
         name: importlib.util.find_spec(name) is not None for name in ("kazoo", "pyarrow", "pyspark", "uvloop")
     }
-    return ok("extras", ", ".join(name if there else f"no {name}" for name, there in found.items()))
+    return ok("extras", ", ".join(name if there else f"no {name}" for name, there in results.items()))
 
 
 # -- A running broker

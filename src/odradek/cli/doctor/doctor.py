@@ -70,20 +70,25 @@ def doctor(
     if as_json:
         output.print_json(
             [
-                {"level": found.level.value, "about": found.about, "seen": found.seen, "advice": found.advice}
-                for found in findings
+                {
+                    "level": finding.level.value,
+                    "about": finding.about,
+                    "seen": finding.seen,
+                    "advice": finding.advice,
+                }
+                for finding in findings
             ]
         )
     else:
-        for found in findings:
-            click.echo(_line(found))
-    context.exit(1 if any(found.level is Level.FAIL for found in findings) else 0)
+        for finding in findings:
+            click.echo(_line(finding))
+    context.exit(1 if any(result.level is Level.FAIL for result in findings) else 0)
 
 
-def _line(found: Finding) -> str:
-    level = click.style(f"{found.level.value:<4}", fg=_COLOURS[found.level])
-    advice = f" -> {found.advice}" if found.advice else ""
-    return f"{level}  {found.about}: {found.seen}{advice}"
+def _line(finding: Finding) -> str:
+    level = click.style(f"{finding.level.value:<4}", fg=_COLOURS[finding.level])
+    advice = f" -> {finding.advice}" if finding.advice else ""
+    return f"{level}  {finding.about}: {finding.seen}{advice}"
 
 
 def _findings(

@@ -49,23 +49,31 @@ def group() -> None:
 def list_(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """List groups."""
     with open_admin(bootstrap) as admin:
-        found = admin.list_groups(states=states, types=types)
+        groups = admin.list_groups(states=states, types=types)
     if as_json:
         print_json(
             [
                 {
-                    "group": each.group_id,
-                    "type": each.type,
-                    "state": each.state,
-                    "protocol": each.protocol_type,
+                    "group": group_listing.group_id,
+                    "type": group_listing.type,
+                    "state": group_listing.state,
+                    "protocol": group_listing.protocol_type,
                 }
-                for each in found
+                for group_listing in groups
             ]
         )
-    elif found:
+    elif groups:
         print_table(
             ["group", "type", "state", "protocol"],
-            [(each.group_id, each.type or None, each.state or None, each.protocol_type) for each in found],
+            [
+                (
+                    group_listing.group_id,
+                    group_listing.type or None,
+                    group_listing.state or None,
+                    group_listing.protocol_type,
+                )
+                for group_listing in groups
+            ],
         )
 
 
@@ -102,19 +110,19 @@ def describe(
         _watch(admin, chosen, every, times, as_json)
 
 
-def _show(told: list[dict[str, Any]], members: bool, as_json: bool) -> None:
+def _show(answer: list[dict[str, Any]], members: bool, as_json: bool) -> None:
     if as_json:
-        print_json(told)
+        print_json(answer)
         return
-    for number, each in enumerate(told):
+    for number, group in enumerate(answer):
         if number:
             click.echo()
-        click.echo(_headline(each))
+        click.echo(_headline(group))
         if members:
             columns = ("member", "instance", "client", "host", "partitions")
-            print_table(columns, [[row[column] for column in columns] for row in each["members"]])
+            print_table(columns, [[row[column] for column in columns] for row in group["members"]])
         else:
-            print_table(LAG_COLUMNS, _lag_rows(each))
+            print_table(LAG_COLUMNS, _lag_rows(group))
 
 
 def _watch(admin: Admin, names: list[str], every_s: float, times: int | None, as_json: bool) -> None:
@@ -122,13 +130,13 @@ def _watch(admin: Admin, names: list[str], every_s: float, times: int | None, as
     with Refreshing(["group", *LAG_COLUMNS]) as table:
         try:
             while True:
-                told = [describe_group(admin, name) for name in names]
+                answers = [describe_group(admin, name) for name in names]
                 if as_json:
-                    print_json(told)
+                    print_json(answers)
                     sys.stdout.flush()
                 else:
-                    rows = [[each["group"], *row] for each in told for row in _lag_rows(each)]
-                    table.show(rows, "   ".join(map(_headline, told)))
+                    rows = [[group["group"], *row] for group in answers for row in _lag_rows(group)]
+                    table.show(rows, "   ".join(map(_headline, answers)))
                 looks += 1
                 if times is not None and looks >= times:
                     return
@@ -137,15 +145,15 @@ def _watch(admin: Admin, names: list[str], every_s: float, times: int | None, as
             return
 
 
-def _headline(each: dict[str, Any]) -> str:
-    assignor = f", {each['assignor']}" if each["assignor"] else ""
-    count = len(each["members"])
+def _headline(group: dict[str, Any]) -> str:
+    assignor = f", {group['assignor']}" if group["assignor"] else ""
+    count = len(group["members"])
     members = "1 member" if count == 1 else f"{count} members"
-    return f"{each['group']}  {each['type']}, {each['state']}{assignor}, {members}, lag {each['lag']}"
+    return f"{group['group']}  {group['type']}, {group['state']}{assignor}, {members}, lag {group['lag']}"
 
 
-def _lag_rows(each: dict[str, Any]) -> list[list[object]]:
-    return [[row[column] for column in LAG_COLUMNS] for row in each["offsets"]]
+def _lag_rows(group: dict[str, Any]) -> list[list[object]]:
+    return [[row[column] for column in LAG_COLUMNS] for row in group["offsets"]]
 
 
 @group.command("reset-offsets")
@@ -228,7 +236,7 @@ def _target(
     moment: str | None,
     from_file: Path | None,
 ) -> Target:
-    given = [*words, *(each for each in (to_offset, shift_by, moment, from_file) if each is not None)]
+    given = [*words, *(choice for choice in (to_offset, shift_by, moment, from_file) if choice is not None)]
     if len(given) != 1:
         raise click.UsageError(
             "say where to in one way: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by,"
@@ -248,18 +256,19 @@ def _target(
 
 def _refuse_if_active(admin: Admin, name: str) -> None:
     try:
-        found = admin.describe_groups([name])[name]
+        group_description = admin.describe_groups([name])[name]
     except KafkaError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return
         raise
-    if found.active:
+    if group_description.active:
         clients = ", ".join(
-            sorted({f"{member.client_id} at {member.client_host}" for member in found.members})
+            sorted({f"{member.client_id} at {member.client_host}" for member in group_description.members})
         )
+        count = len(group_description.members)
         raise KafkaError(
             ErrorCode.NON_EMPTY_GROUP,
-            f"group {name!r} is {found.state} with {len(found.members)} member(s) ({clients}): stop them first",
+            f"group {name!r} is {group_description.state} with {count} member(s) ({clients}): stop them first",
         )
 
 
@@ -282,10 +291,10 @@ def _partitions(
             raise ConfigError("the group has no offsets: name topics with --topic")
         return sorted(committed)
     scopes = parse_scopes(topics)
-    found = admin.describe_topics(scopes)
+    topic_descriptions = admin.describe_topics(scopes)
     chosen: list[TopicPartition] = []
     for topic, numbers in scopes.items():
-        known = found[topic].topic_partitions
+        known = topic_descriptions[topic].topic_partitions
         wanted = known if numbers is None else tuple(TopicPartition(topic, number) for number in numbers)
         for tp in wanted:
             if tp not in known:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
     """State, members, and each partition's lag, as `group describe --json` prints it."""
-    found = admin.describe_groups([group_id])[group_id]
+    group_description = admin.describe_groups([group_id])[group_id]
     committed = admin.list_group_offsets(group_id)
-    owners = {tp: member for member in found.members for tp in member.assignment}
+    owners = {tp: member for member in group_description.members for tp in member.assignment}
     partitions = sorted(set(committed) | set(owners))
     ends = end_offsets(admin, partitions)
     offsets = []
@@ -40,13 +40,13 @@ def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
         )
     return {
         "group": group_id,
-        "state": found.state,
-        "type": found.type,
-        "assignor": found.assignor,
-        "coordinator": found.coordinator,
-        "lag": sum(each["lag"] or 0 for each in offsets),
+        "state": group_description.state,
+        "type": group_description.type,
+        "assignor": group_description.assignor,
+        "coordinator": group_description.coordinator,
+        "lag": sum(offset["lag"] or 0 for offset in offsets),
         "offsets": offsets,
-        "members": _members(found),
+        "members": _members(group_description),
     }
 
 
@@ -56,17 +56,17 @@ def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[Topi
     if not wanted:
         return {}
     try:
-        found = admin.list_offsets(wanted)
+        offsets = admin.list_offsets(wanted)
     except client.PartialFailureError as error:
-        found = dict(error.results)
+        offsets = dict(error.results)
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        found = {}
-    return {tp: each.offset for tp, each in found.items()}
+        offsets = {}
+    return {tp: committed.offset for tp, committed in offsets.items()}
 
 
-def _members(found: GroupDescription) -> list[dict[str, Any]]:
+def _members(group_description: GroupDescription) -> list[dict[str, Any]]:
     return [
         {
             "member": member.member_id,
@@ -79,5 +79,5 @@ def _members(found: GroupDescription) -> list[dict[str, Any]]:
             if member.target_assignment is None
             else [str(tp) for tp in sorted(member.target_assignment)],
         }
-        for member in found.members
+        for member in group_description.members
     ]

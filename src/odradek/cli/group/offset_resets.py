@@ -60,11 +60,11 @@ def parse_scopes(scopes: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
     """`flights` or `flights:0,2`: partitions by topic, None for all of them."""
     wanted: dict[str, tuple[int, ...] | None] = {}
     for scope in scopes:
-        found = _SCOPE.match(scope)
-        if found is None:
+        match = _SCOPE.match(scope)
+        if match is None:
             raise ConfigError(f"{scope!r} is no topic: expected NAME, or NAME:0,1 for some of its partitions")
-        numbers = found["partitions"]
-        wanted[found["topic"]] = tuple(int(number) for number in numbers.split(",")) if numbers else None
+        numbers = match["partitions"]
+        wanted[match["topic"]] = tuple(int(number) for number in numbers.split(",")) if numbers else None
     return wanted
 
 
@@ -98,8 +98,8 @@ def _from_json(content: object) -> dict[TopicPartition, int]:
     if not isinstance(listed, list):
         raise ConfigError("the file holds no list of offsets")
     plan = {}
-    for each in listed:
-        offset = each["after"] if "after" in each else each["offset"]
+    for entry in listed:
+        offset = entry["after"] if "after" in entry else entry["offset"]
         if offset is not None:
-            plan[TopicPartition(str(each["topic"]), int(each["partition"]))] = int(offset)
+            plan[TopicPartition(str(entry["topic"]), int(entry["partition"]))] = int(offset)
     return plan

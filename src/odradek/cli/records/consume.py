@@ -153,7 +153,7 @@ def consume(
 
     with client.Consumer.from_config(settings) as consumer:
         if group_id is not None:
-            assigned = [TopicPartition(topic, each) for each in consumer.partitions_for(topic)]
+            assigned = [TopicPartition(topic, partition) for partition in consumer.partitions_for(topic)]
             consumer.subscribe([topic])
         else:
             assigned = _assign(consumer, topic, sorted(set(partitions)), where)
@@ -203,9 +203,11 @@ def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start)
             consumer.seek_to_timestamp(dict.fromkeys(assigned, timestamp_ms))
         case AtOffset() | LastRecords():
             begins, ends = consumer.beginning_offsets(assigned), consumer.end_offsets(assigned)
-            for each in assigned:
-                offset = where.offset if isinstance(where, AtOffset) else ends[each] - where.count
-                consumer.seek(each, max(begins[each], min(offset, ends[each])))
+            for topic_partition in assigned:
+                offset = where.offset if isinstance(where, AtOffset) else ends[topic_partition] - where.count
+                consumer.seek(
+                    topic_partition, max(begins[topic_partition], min(offset, ends[topic_partition]))
+                )
     return assigned
 
 
@@ -234,4 +236,4 @@ def _at_end(consumer: Consumer, stop: Stop) -> bool:
     if stop.of_group:
         positions = consumer.positions()
         return all(tp in positions and positions[tp] >= end for tp, end in stop.ends.items() if tp in mine)
-    return all(consumer.position(each) >= end for each, end in stop.ends.items())
+    return all(consumer.position(partition) >= end for partition, end in stop.ends.items())

@@ -106,7 +106,9 @@ class PlaygroundConsumer:
     def _turn(self, consumer: Consumer) -> None:
         try:
             records = consumer.poll(0.1)
-            self.partitions = tuple(sorted(one.partition for one in consumer.assignment()))
+            self.partitions = tuple(
+                sorted(topic_partition.partition for topic_partition in consumer.assignment())
+            )
             if records:
                 self.seen += [(record.partition, record.offset, record.value or b"") for record in records]
                 consumer.commit(timeout_s=10)
@@ -161,11 +163,11 @@ class Load:
     def _told(self, value: bytes, delivery: Delivery) -> None:
         with self._lock:
             try:
-                told = delivery.result(0)
+                record_metadata = delivery.result(0)
             except OdradekError:
                 self.failed += 1
             else:
-                self.acknowledged[value] = (told.partition, told.offset)
+                self.acknowledged[value] = (record_metadata.partition, record_metadata.offset)
 
 
 class Playground:
@@ -196,7 +198,10 @@ class Playground:
     @property
     def address(self) -> str:
         """Of the brokers that live, for `bootstrap.servers`."""
-        return ",".join(one.address for one in self.fleet.brokers if one.is_alive) or self.fleet.bootstrap
+        return (
+            ",".join(broker.address for broker in self.fleet.brokers if broker.is_alive)
+            or self.fleet.bootstrap
+        )
 
     @property
     def admin(self) -> Admin:
@@ -232,7 +237,11 @@ class Playground:
                 for number in range(first, first + count)
             ]
             producer.flush(60)
-            placed = [(told.partition, told.offset, value) for value, one in sent if (told := one.result(60))]
+            placed = [
+                (record_metadata.partition, record_metadata.offset, value)
+                for value, delivery in sent
+                if (record_metadata := delivery.result(60))
+            ]
         self._remember(topic, {value: (partition, offset) for partition, offset, value in placed})
         return placed
 
@@ -264,19 +273,27 @@ class Playground:
             ends = consumer.end_offsets(partitions)
             consumer.assign(partitions)
             consumer.seek_to_beginning(partitions)
-            found: list[tuple[int, int, bytes]] = []
+            results: list[tuple[int, int, bytes]] = []
             deadline = time.monotonic() + 60
-            while any(consumer.position(one, 10) < ends[one] for one in partitions):
+            while any(consumer.position(partition, 10) < ends[partition] for partition in partitions):
                 if time.monotonic() > deadline:
                     raise Timeless(f"{topic} could not be read to its end within a minute")
-                found += [(one.partition, one.offset, one.value or b"") for one in consumer.poll(0.5)]
-        return found
+                results += [
+                    (consumer_record.partition, consumer_record.offset, consumer_record.value or b"")
+                    for consumer_record in consumer.poll(0.5)
+                ]
+        return results
 
     # -- groups
 
     def add_consumer(self, group: str, topic: str) -> PlaygroundConsumer:
         number = 1 + max(
-            (int(one.name.rpartition("-")[2]) for one in self.members if one.group == group), default=0
+            (
+                int(playground_consumer.name.rpartition("-")[2])
+                for playground_consumer in self.members
+                if playground_consumer.group == group
+            ),
+            default=0,
         )
         member = PlaygroundConsumer(f"{group}-{number}", group, topic, self.fleet.bootstrap)
         self.members.append(member)
@@ -285,16 +302,22 @@ class Playground:
 
     def remove_consumer(self, group: str) -> PlaygroundConsumer:
         """The one that came last, among those that have something to do if there are any."""
-        ours = [one for one in self.members if one.group == group]
+        ours = [
+            playground_consumer for playground_consumer in self.members if playground_consumer.group == group
+        ]
         if not ours:
             raise OdradekError(f"group {group!r} has no consumer here")
-        member = next((one for one in ours if one.partitions), ours[-1])
+        member = next(
+            (playground_consumer for playground_consumer in ours if playground_consumer.partitions), ours[-1]
+        )
         member.stop()
         self.members.remove(member)
         return member
 
     def remove_all(self, group: str) -> list[PlaygroundConsumer]:
-        gone = [one for one in self.members if one.group == group]
+        gone = [
+            playground_consumer for playground_consumer in self.members if playground_consumer.group == group
+        ]
         for member in gone:
             member.stop()
             self.members.remove(member)
@@ -309,9 +332,11 @@ class Playground:
         return sum(end - read.get(number, 0) for number, end in self.ends(topic).items())
 
     def ends(self, topic: str) -> dict[int, int]:
-        partitions = [TopicPartition(topic, one.partition) for one in self.partitions(topic)]
-        found = self.admin.list_offsets(dict.fromkeys(partitions, client.LATEST))
-        return {partition.partition: told.offset for partition, told in found.items()}
+        partitions = [
+            TopicPartition(topic, partition_view.partition) for partition_view in self.partitions(topic)
+        ]
+        offsets = self.admin.list_offsets(dict.fromkeys(partitions, client.LATEST))
+        return {partition.partition: answer.offset for partition, answer in offsets.items()}
 
     # -- brokers
 
@@ -332,16 +357,20 @@ class Playground:
             self.revive(broker.node_id)
         if self.load is not None:
             self.stop_load(topic)
-        for group in {one.group for one in self.members}:
+        for group in {member.group for member in self.members}:
             self.remove_all(group)
 
     def partitions(self, topic: str) -> list[PartitionView]:
-        found = self.admin.describe_topics([topic])[topic]
+        topic_description = self.admin.describe_topics([topic])[topic]
         return [
             PartitionView(
-                topic=topic, partition=one.partition, leader=one.leader, replicas=one.replicas, isr=one.isr
+                topic=topic,
+                partition=partition.partition,
+                leader=partition.leader,
+                replicas=partition.replicas,
+                isr=partition.isr,
             )
-            for one in found.partitions
+            for partition in topic_description.partitions
         ]
 
     def controller(self) -> int:
@@ -353,11 +382,11 @@ class Playground:
         last = ""
         while time.monotonic() < deadline:
             try:
-                found = look()
+                result = look()
             except OdradekError as error:
                 last = f" ({error})"
             else:
-                if found:
-                    return found
+                if result:
+                    return result
             time.sleep(_POLL_SECONDS)
         raise Timeless(f"within {seconds:g} s it did not come true that {what}{last}")

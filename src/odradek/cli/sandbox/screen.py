@@ -54,13 +54,16 @@ def partition_rows(playground: Playground, topics: Iterable[str]) -> list[list[o
             ends = playground.ends(topic)
         except OdradekError:
             ends = {}
-        for one in partitions:
-            leader = "none" if one.leader < 0 else f"broker {one.leader}"
+        for partition in partitions:
+            leader = "none" if partition.leader < 0 else f"broker {partition.leader}"
             isr = " ".join(
-                f"[{replica}]" if replica == one.leader else str(replica) for replica in sorted(one.isr)
+                f"[{replica}]" if replica == partition.leader else str(replica)
+                for replica in sorted(partition.isr)
             )
-            out = " ".join(f"({replica})" for replica in one.replicas if replica not in one.isr)
-            rows.append([topic, one.partition, leader, f"{isr} {out}".strip(), ends.get(one.partition)])
+            out = " ".join(f"({replica})" for replica in partition.replicas if replica not in partition.isr)
+            rows.append(
+                [topic, partition.partition, leader, f"{isr} {out}".strip(), ends.get(partition.partition)]
+            )
     return rows
 
 

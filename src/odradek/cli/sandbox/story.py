@@ -60,11 +60,15 @@ def partitions_and_parallelism(playground: Playground) -> Iterator[Step]:
     by_key: dict[int, set[int]] = {}
     for partition, _, value in placed:
         by_key.setdefault(int(value) % 7, set()).add(partition)
-    yield Claim("partitions.keys", all(len(one) == 1 for one in by_key.values()), {"keys": len(by_key)})
+    yield Claim("partitions.keys", all(len(of_key) == 1 for of_key in by_key.values()), {"keys": len(by_key)})
     sent = {value for _, _, value in placed}
     read = [record for record in playground.read_all(TOPIC) if record[2] in sent]
     order = {key: [int(value) for _, _, value in sorted(read) if int(value) % 7 == key] for key in range(7)}
-    yield Claim("partitions.order", all(one == sorted(one) for one in order.values()), {"records": len(read)})
+    yield Claim(
+        "partitions.order",
+        all(offsets == sorted(offsets) for offsets in order.values()),
+        {"records": len(read)},
+    )
 
 
 def groups(playground: Playground) -> Iterator[Step]:
@@ -87,7 +91,7 @@ def groups(playground: Playground) -> Iterator[Step]:
     playground.produce(TOPIC, 100)
     playground.until("the group has read everything", lambda: playground.lag(GROUP, TOPIC) == 0)
     count = _read_by(playground.members) + len(gone.seen)
-    distinct = len({one[:2] for member in (*playground.members, gone) for one in member.seen})
+    distinct = len({position[:2] for member in (*playground.members, gone) for position in member.seen})
     counted = {"expected": expected, "count": count, "distinct": distinct}
     yield Claim("groups.once", count == distinct == expected, counted)
 
@@ -166,11 +170,12 @@ def replication_and_failure(playground: Playground) -> Iterator[Step]:
 def delivery_guarantees(playground: Playground) -> Iterator[Step]:
     yield StoryText("delivery.intro")
     _prepare(playground)
-    victims = [one for one in (1, 2, 3) if one != playground.controller()]
+    victims = [broker for broker in (1, 2, 3) if broker != playground.controller()]
     for victim in victims:
         playground.broker(victim).kill()
     playground.until(
-        "one replica is left in sync", lambda: all(len(one.isr) == 1 for one in playground.partitions(TOPIC))
+        "one replica is left in sync",
+        lambda: all(len(partition.isr) == 1 for partition in playground.partitions(TOPIC)),
     )
     refused = _refusal(playground)
     yield Claim(
@@ -250,12 +255,22 @@ def _settled(playground: Playground, members: int) -> list[int]:
     """How many partitions each consumer has, once all three are given out and nobody is being waited for."""
 
     def look() -> list[int]:
-        ours = [one for one in playground.members if one.group == GROUP]
-        found = playground.admin.describe_groups([GROUP])[GROUP]
+        ours = [
+            playground_consumer
+            for playground_consumer in playground.members
+            if playground_consumer.group == GROUP
+        ]
+        group_description = playground.admin.describe_groups([GROUP])[GROUP]
         held = [partition for member in ours for partition in member.partitions]
-        steady = found.state == "Stable" and len(found.members) == members
-        fair = max((len(one.partitions) for one in ours), default=0) == -(-3 // members)
-        return [len(one.partitions) for one in ours] if steady and fair and sorted(held) == [0, 1, 2] else []
+        steady = group_description.state == "Stable" and len(group_description.members) == members
+        fair = max((len(playground_consumer.partitions) for playground_consumer in ours), default=0) == -(
+            -3 // members
+        )
+        return (
+            [len(playground_consumer.partitions) for playground_consumer in ours]
+            if steady and fair and sorted(held) == [0, 1, 2]
+            else []
+        )
 
     return playground.until(f"{members} consumers have shared the partitions", look, seconds=60)
 
@@ -275,7 +290,7 @@ def _controller_other_than(playground: Playground, broker: int) -> int:
 
 
 def _all_in_sync(playground: Playground) -> bool:
-    return all(len(one.isr) == len(one.replicas) for one in playground.partitions(TOPIC))
+    return all(len(partition.isr) == len(partition.replicas) for partition in playground.partitions(TOPIC))
 
 
 def _refusal(playground: Playground) -> ErrorCode | None:
@@ -295,7 +310,7 @@ def _refusal(playground: Playground) -> ErrorCode | None:
 
 def _read_some(playground: Playground, count: int, *, commits: bool) -> list[bytes]:
     """What a consumer of a group reads; one that does not commit "dies" before it does."""
-    found: list[bytes] = []
+    results: list[bytes] = []
     consumer = Consumer(
         playground.address,
         group_id="till",
@@ -305,9 +320,9 @@ def _read_some(playground: Playground, count: int, *, commits: bool) -> list[byt
     )
     consumer.subscribe(["payments"])
     deadline = time.monotonic() + 60
-    while len(found) < count and time.monotonic() < deadline:
-        found += [record.value or b"" for record in consumer.poll(0.2)]
+    while len(results) < count and time.monotonic() < deadline:
+        results += [record.value or b"" for record in consumer.poll(0.2)]
         if commits:
             consumer.commit(timeout_s=10)
     consumer.close(commit=False)
-    return found[:count]
+    return results[:count]

@@ -107,8 +107,8 @@ class BrokerProcess:
         assert process is not None, "start() comes first"
         assert process.stdout is not None
         deadline = time.monotonic() + timeout_s
-        told = b""
-        while b"\n" not in told:
+        answer = b""
+        while b"\n" not in answer:
             left_s = deadline - time.monotonic()
             readable, _, _ = select.select([process.stdout], [], [], max(left_s, 0.0))
             if not readable:
@@ -119,8 +119,8 @@ class BrokerProcess:
             if not read:
                 code = process.wait()
                 raise OdradekError(f"broker {self.node_id} ended with code {code}{self._last_words()}")
-            told += read
-        self.address = told.decode().splitlines()[0].removeprefix(_READY)
+            answer += read
+        self.address = answer.decode().splitlines()[0].removeprefix(_READY)
         return self.address
 
     def kill(self) -> None:

@@ -108,14 +108,14 @@ class AsyncAdmin:
     ) -> dict[str, CreatedTopic]:
         """Create topics; a plain name gets the broker's defaults."""
         wanted = {topic.name: topic for topic in map(_new_topic, topics)}
-        told: dict[str, CreatedTopic] = await self._session.each(
+        created_topics: dict[str, CreatedTopic] = await self._session.each(
             "create_topics",
             wanted,
             timeout_s,
             lambda some, left_s: requests.create_topics(some, validate_only, left_s),
             already=None if validate_only else _CREATED,
         )
-        return told
+        return created_topics
 
     async def delete_topics(self, topics: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete topics and all their records."""
@@ -136,16 +136,16 @@ class AsyncAdmin:
 
     async def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[str]:
         """Names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
-        told = await self._session.one("list_topics", timeout_s, requests.describe_topics(None))
-        return sorted(name for name, topic in told.results.items() if internal or not topic.internal)
+        answer = await self._session.one("list_topics", timeout_s, requests.describe_topics(None))
+        return sorted(name for name, topic in answer.results.items() if internal or not topic.internal)
 
     async def describe_topics(
         self, topics: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas."""
         names = list(dict.fromkeys(topics))
-        told = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
-        return Failures("describe_topics", told.errors).raise_or(told.results)
+        answer = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
+        return Failures("describe_topics", answer.errors).raise_or(answer.results)
 
     # -- settings
 
@@ -157,14 +157,14 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """All settings of each resource, by name."""
-        told: dict[ConfigResource, dict[str, ConfigEntry]] = await self._session.each(
+        answers: dict[ConfigResource, dict[str, ConfigEntry]] = await self._session.each(
             "describe_configs",
             dict.fromkeys(resources),
             timeout_s,
             lambda some, _: requests.describe_configs(some, documentation),
             by=self._session.calls.by_config_owner,
         )
-        return told
+        return answers
 
     async def alter_configs(
         self,
@@ -189,10 +189,10 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, int]:
         """Delete the records below an offset (-1: all there are); returns where each partition now begins."""
         wanted = {TopicPartition(*tp): offset for tp, offset in before.items()}
-        told: dict[TopicPartition, int] = await self._session.each(
+        answers: dict[TopicPartition, int] = await self._session.each(
             "delete_records", wanted, timeout_s, requests.delete_records, by=self._session.calls.by_leader
         )
-        return told
+        return answers
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float | None = None
@@ -202,8 +202,8 @@ class AsyncAdmin:
         limit_s = self._session.limit_s(timeout_s)
         questions = {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()}
         answers = await find_offsets(self._session.cluster, questions, isolation=isolation, timeout_s=limit_s)
-        found = {tp: answer or NO_SUCH_RECORD for tp, answer in answers.found.items()}
-        return Failures("list_offsets", answers.errors).raise_or(found)
+        timestamps = {tp: answer or NO_SUCH_RECORD for tp, answer in answers.found.items()}
+        return Failures("list_offsets", answers.errors).raise_or(timestamps)
 
     # -- the cluster
 
@@ -221,14 +221,14 @@ class AsyncAdmin:
         limit_s = self._session.limit_s(timeout_s)
         if brokers is None:
             brokers = (await self._session.cluster.metadata.refresh(limit_s)).brokers
-        told: dict[int, tuple[LogDirDescription, ...]] = await self._session.each(
+        answers: dict[int, tuple[LogDirDescription, ...]] = await self._session.each(
             "describe_log_dirs",
             dict.fromkeys(brokers),
             timeout_s,
             requests.describe_log_dirs,
             by=self._session.calls.by_itself,
         )
-        return told
+        return answers
 
     # -- elections, features
 
@@ -237,28 +237,28 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, bool]:
         """Give leadership back to preferred replicas (or, `unclean`, to any); False where it was so already."""
         wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
-        told: dict[TopicPartition, bool] = await self._session.each(
+        answers: dict[TopicPartition, bool] = await self._session.each(
             "elect_leaders",
             wanted,
             timeout_s,
             lambda some, left_s: transactions.elect_leaders(some, unclean, left_s),
         )
-        return told
+        return answers
 
     async def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
         """The features that brokers know, and the levels that the cluster has agreed on."""
-        told = await self._session.one("describe_features", timeout_s, transactions.describe_features())
-        return dict(told.results)
+        answer = await self._session.one("describe_features", timeout_s, transactions.describe_features())
+        return dict(answer.results)
 
     async def update_features(
         self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
         """Raise or lower finalized levels; they change together or not at all."""
-        current = {name: each.finalized for name, each in (await self.describe_features()).items()}
+        current = {name: feature.finalized for name, feature in (await self.describe_features()).items()}
         limit_s = self._session.limit_s(timeout_s)
         exchange = transactions.update_features(levels, current, validate_only, limit_s)
-        told = await self._session.one("update_features", timeout_s, exchange)
-        Failures("update_features", told.errors).raise_or(told.results)
+        answer = await self._session.one("update_features", timeout_s, exchange)
+        Failures("update_features", answer.errors).raise_or(answer.results)
 
     # -- quotas, settings, directories
 
@@ -273,8 +273,10 @@ class AsyncAdmin:
         self, changes: QuotaChanges, *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
         """Set limits by Kafka's names, and remove those that are None; the others stay."""
-        told = await self._session.one("alter_quotas", timeout_s, quotas.alter_quotas(changes, validate_only))
-        Failures("alter_quotas", told.errors).raise_or(told.results)
+        answer = await self._session.one(
+            "alter_quotas", timeout_s, quotas.alter_quotas(changes, validate_only)
+        )
+        Failures("alter_quotas", answer.errors).raise_or(answer.results)
 
     async def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
@@ -287,14 +289,14 @@ class AsyncAdmin:
         self, broker: int, paths: Mapping[TopicPartition, str], *, timeout_s: float | None = None
     ) -> None:
         """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
-        told = await self._session.each(
+        answer = await self._session.each(
             "move_replicas",
             {broker: paths},
             timeout_s,
             lambda some, _: quotas.move_replicas(some[broker]).whole(broker),
             by=self._session.calls.by_itself,
         )
-        Failures("move_replicas", told[broker].errors).raise_or(told[broker].results)
+        Failures("move_replicas", answer[broker].errors).raise_or(answer[broker].results)
 
     # -- groups
 
@@ -302,11 +304,12 @@ class AsyncAdmin:
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
     ) -> list[GroupListing]:
         """The groups of all brokers, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
-        told = await self._session.everywhere(
+        answers = await self._session.everywhere(
             "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
         )
         return sorted(
-            (each for found in told.values() for each in found), key=lambda each: str(each.group_id)
+            (listing for result in answers.values() for listing in result),
+            key=lambda listing: str(listing.group_id),
         )
 
     async def describe_groups(
@@ -357,14 +360,14 @@ class AsyncAdmin:
     ) -> None:
         """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
         wanted = [TopicPartition(*tp) for tp in partitions]
-        told = await self._session.each(
+        answer = await self._session.each(
             "delete_group_offsets",
             {group_id: None},
             timeout_s,
             lambda _, __: groups.delete_offsets(group_id, wanted).whole(group_id),
             by=self._by_group,
         )
-        Failures("delete_group_offsets", told[group_id].errors).raise_or(told[group_id].results)
+        Failures("delete_group_offsets", answer[group_id].errors).raise_or(answer[group_id].results)
 
     # -- transactions
 
@@ -378,21 +381,21 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> list[TransactionListing]:
         """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
-        told = await self._session.everywhere(
+        answers = await self._session.everywhere(
             "list_transactions",
             timeout_s,
             lambda broker, _, __: transactions.list_transactions(
                 broker, states, producer_ids, duration_ms, pattern
             ),
         )
-        found = (each for some in told.values() for each in some)
-        return sorted(found, key=lambda each: str(each.transactional_id))
+        result = (listing for some in answers.values() for listing in some)
+        return sorted(result, key=lambda listing: str(listing.transactional_id))
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TransactionDescription]:
         """State, producer and partitions of transactional ids."""
-        told: dict[str, TransactionDescription] = await self._session.each(
+        transaction_descriptions: dict[str, TransactionDescription] = await self._session.each(
             "describe_transactions",
             dict.fromkeys(transactional_ids),
             timeout_s,
@@ -400,21 +403,21 @@ class AsyncAdmin:
             by=partial(self._session.calls.by_coordinator, TRANSACTION),
             ask_broker=lambda broker, some, _: transactions.describe_transactions(some, broker),
         )
-        return told
+        return transaction_descriptions
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
         """The producers that each partition remembers, and where their open transactions begin."""
         wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
-        told: dict[TopicPartition, tuple[ProducerDescription, ...]] = await self._session.each(
+        answers: dict[TopicPartition, tuple[ProducerDescription, ...]] = await self._session.each(
             "describe_producers",
             wanted,
             timeout_s,
             transactions.describe_producers,
             by=self._session.calls.by_leader,
         )
-        return told
+        return answers
 
     async def abort_transaction(
         self, open_transaction: OpenTransaction, *, timeout_s: float | None = None
@@ -464,8 +467,8 @@ class AsyncAdmin:
         await self._session.together(
             "end_transactions",
             {
-                each.transactional_id: client.end(each, committed=committed, timeout_s=limit_s)
-                for each in identities
+                identity.transactional_id: client.end(identity, committed=committed, timeout_s=limit_s)
+                for identity in identities
             },
         )
 
@@ -511,9 +514,9 @@ class AsyncAdmin:
     async def _describe_groups(self, group_ids: list[str], timeout_s: float) -> dict[str, GroupDescription]:
         """In the new protocol first; who is not found there, or where there is none of it, in the classic one."""
         wanted: dict[str, None] = dict.fromkeys(group_ids)
-        found: dict[str, GroupDescription] = {}
+        group_descriptions: dict[str, GroupDescription] = {}
         try:
-            found = await self._session.each(
+            group_descriptions = await self._session.each(
                 "describe_groups",
                 wanted,
                 timeout_s,
@@ -522,11 +525,11 @@ class AsyncAdmin:
                 ask_broker=lambda broker, some, _: groups.describe_consumer(some, broker),
             )
         except PartialFailureError as error:
-            found = dict(error.results)
+            group_descriptions = dict(error.results)
         except KafkaError as error:
             if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 raise
-        rest = {group_id: None for group_id in wanted if group_id not in found}
+        rest = {group_id: None for group_id in wanted if group_id not in group_descriptions}
         classic: dict[str, GroupDescription] = await self._session.each(
             "describe_groups",
             rest,
@@ -535,7 +538,7 @@ class AsyncAdmin:
             by=self._by_group,
             ask_broker=lambda broker, some, _: groups.describe_classic(some, broker),
         )
-        return {group_id: (found | classic)[group_id] for group_id in wanted}
+        return {group_id: (group_descriptions | classic)[group_id] for group_id in wanted}
 
     async def _offsets_of(self, group_id: str) -> OffsetStore:
         await self.start()

@@ -53,8 +53,8 @@ class Exchange:
     def whole(self, item: Any) -> Exchange:
         """The same, for a call about one item: its result is everything that the answer says."""
 
-        def read(told: Any) -> CallOutcome:
-            return CallOutcome(results={item: self.read(told)}, errors={})
+        def read(answer: Any) -> CallOutcome:
+            return CallOutcome(results={item: self.read(answer)}, errors={})
 
         return Exchange(request=self.request, answer=self.answer, read=read)
 
@@ -102,8 +102,8 @@ class AdminCalls:
         """Ask any broker, until it answers; what it says of single items is left to the caller."""
 
         async def attempt(left_s: float) -> CallOutcome:
-            told = await self._cluster.ask(NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s)
-            return exchange.read(told)
+            message = await self._cluster.ask(NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s)
+            return exchange.read(message)
 
         outcome: CallOutcome = await self._cluster.retrying(what, timeout_s, attempt)
         return outcome
@@ -137,8 +137,8 @@ class AdminCalls:
                 await self._cluster.connection(broker)  # what fails here was not sent
                 in_doubt = {item: None for item in some if item in unanswered}
                 unanswered.update(dict.fromkeys(some))
-                told = await self._cluster.ask(broker, exchange.request, exchange.answer, timeout_s=left_s)
-                outcome = exchange.read(told)
+                message = await self._cluster.ask(broker, exchange.request, exchange.answer, timeout_s=left_s)
+                outcome = exchange.read(message)
                 if already is not None:
                     already.settle(outcome, in_doubt)
                 for item in some:

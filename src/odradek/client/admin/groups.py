@@ -32,18 +32,18 @@ from odradek.protocol.messages.groups.offset_delete import (
 def list_groups(broker: int, states: Sequence[str], types: Sequence[str]) -> Exchange:
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
 
-    def read(told: ListGroupsResponse) -> CallOutcome:
+    def read(response: ListGroupsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        found = [
+        group_listings = [
             GroupListing(
-                group_id=each.group_id,
-                protocol_type=each.protocol_type,
-                state=each.group_state,
-                type=each.group_type,
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                state=group.group_state,
+                type=group.group_type,
             )
-            for each in told.groups
+            for group in response.groups
         ]
-        outcome.note(broker, told.error_code, None, found)
+        outcome.note(broker, response.error_code, None, group_listings)
         return outcome
 
     return Exchange(request=request, answer=ListGroupsResponse, read=read)
@@ -52,12 +52,12 @@ def list_groups(broker: int, states: Sequence[str], types: Sequence[str]) -> Exc
 def describe_classic(groups: Iterable[str], coordinator: int) -> Exchange:
     """A group that does not exist is an error: brokers differ in how they say so."""
 
-    def read(told: classic.DescribeGroupsResponse) -> CallOutcome:
+    def read(answer: classic.DescribeGroupsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.groups:
-            missing = each.group_state == DEAD and not each.members
-            code = each.error_code or (ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE)
-            outcome.note(each.group_id, code, _nicer(code), _classic_group(each, coordinator))
+        for group in answer.groups:
+            missing = group.group_state == DEAD and not group.members
+            code = group.error_code or (ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE)
+            outcome.note(group.group_id, code, _nicer(code), _classic_group(group, coordinator))
         return outcome
 
     request = classic.DescribeGroupsRequest(groups=list(groups))
@@ -67,20 +67,20 @@ def describe_classic(groups: Iterable[str], coordinator: int) -> Exchange:
 def describe_consumer(groups: Iterable[str], coordinator: int) -> Exchange:
     """Groups of the new protocol; others are GROUP_ID_NOT_FOUND here."""
 
-    def read(told: consumer.ConsumerGroupDescribeResponse) -> CallOutcome:
+    def read(answer: consumer.ConsumerGroupDescribeResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.groups:
+        for group in answer.groups:
             description = GroupDescription(
-                group_id=each.group_id,
+                group_id=group.group_id,
                 type=CONSUMER,
                 protocol_type=PROTOCOL_TYPE,
-                state=each.group_state,
-                assignor=each.assignor_name,
+                state=group.group_state,
+                assignor=group.assignor_name,
                 coordinator=coordinator,
-                epoch=each.group_epoch,
-                members=tuple(_consumer_member(member) for member in each.members),
+                epoch=group.group_epoch,
+                members=tuple(_consumer_member(member) for member in group.members),
             )
-            outcome.note(each.group_id, each.error_code, _nicer(each.error_code), description)
+            outcome.note(group.group_id, group.error_code, _nicer(group.error_code), description)
         return outcome
 
     request = consumer.ConsumerGroupDescribeRequest(group_ids=list(groups))
@@ -88,10 +88,10 @@ def describe_consumer(groups: Iterable[str], coordinator: int) -> Exchange:
 
 
 def delete_groups(wanted: dict[str, Any], timeout_s: float) -> Exchange:
-    def read(told: DeleteGroupsResponse) -> CallOutcome:
+    def read(response: DeleteGroupsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.results:
-            outcome.note(each.group_id, each.error_code, _nicer(each.error_code))
+        for result in response.results:
+            outcome.note(result.group_id, result.error_code, _nicer(result.error_code))
         return outcome
 
     request = DeleteGroupsRequest(groups_names=list(wanted))
@@ -101,14 +101,16 @@ def delete_groups(wanted: dict[str, Any], timeout_s: float) -> Exchange:
 def delete_offsets(group_id: str, partitions: Iterable[TopicPartition]) -> Exchange:
     """The outcome's items are partitions; an error of the whole answer is raised."""
 
-    def read(told: OffsetDeleteResponse) -> CallOutcome:
-        code = ErrorCode.of(told.error_code)
+    def read(response: OffsetDeleteResponse) -> CallOutcome:
+        code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"group {group_id!r}: {_nicer(code) or code.meaning}")
         outcome = CallOutcome.none()
-        for topic in told.topics:
-            for each in topic.partitions:
-                outcome.note(TopicPartition(topic.name, each.partition_index), each.error_code, None)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                outcome.note(
+                    TopicPartition(topic.name, partition.partition_index), partition.error_code, None
+                )
         return outcome
 
     request = OffsetDeleteRequest(
@@ -133,23 +135,23 @@ def _nicer(code: int) -> str | None:
     return None
 
 
-def _classic_group(told: classic.DescribedGroup, coordinator: int) -> GroupDescription:
+def _classic_group(answer: classic.DescribedGroup, coordinator: int) -> GroupDescription:
     return GroupDescription(
-        group_id=told.group_id,
+        group_id=answer.group_id,
         type=CLASSIC,
-        protocol_type=told.protocol_type,
-        state=told.group_state,
-        assignor=told.protocol_data,
+        protocol_type=answer.protocol_type,
+        state=answer.group_state,
+        assignor=answer.protocol_data,
         coordinator=coordinator,
         members=tuple(
             GroupMemberDescription(
-                member_id=each.member_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                group_instance_id=each.group_instance_id,
-                assignment=_assignment(told.protocol_type, each.member_assignment),
+                member_id=member.member_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                group_instance_id=member.group_instance_id,
+                assignment=_assignment(answer.protocol_type, member.member_assignment),
             )
-            for each in told.members
+            for member in answer.members
         ),
     )
 
@@ -163,21 +165,21 @@ def _assignment(protocol_type: str, content: bytes) -> tuple[TopicPartition, ...
         return ()
 
 
-def _consumer_member(told: consumer.Member) -> GroupMemberDescription:
+def _consumer_member(answer: consumer.Member) -> GroupMemberDescription:
     return GroupMemberDescription(
-        member_id=told.member_id,
-        client_id=told.client_id,
-        client_host=told.client_host,
-        group_instance_id=told.instance_id,
-        assignment=_partitions(told.assignment),
-        target_assignment=_partitions(told.target_assignment),
-        member_epoch=told.member_epoch,
+        member_id=answer.member_id,
+        client_id=answer.client_id,
+        client_host=answer.client_host,
+        group_instance_id=answer.instance_id,
+        assignment=_partitions(answer.assignment),
+        target_assignment=_partitions(answer.target_assignment),
+        member_epoch=answer.member_epoch,
     )
 
 
-def _partitions(told: consumer.Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(answer: consumer.Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
-        TopicPartition(each.topic_name, number)
-        for each in told.topic_partitions
-        for number in each.partitions
+        TopicPartition(topic_partition.topic_name, number)
+        for topic_partition in answer.topic_partitions
+        for number in topic_partition.partitions
     )

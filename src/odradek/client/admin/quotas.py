@@ -66,13 +66,15 @@ def describe_quotas(entity: QuotaEntity) -> Exchange:
         strict=False,
     )
 
-    def read(told: DescribeClientQuotasResponse) -> CallOutcome:
-        if told.error_code:
-            raise KafkaError(ErrorCode.of(told.error_code), told.error_message or str(entity))
+    def read(response: DescribeClientQuotasResponse) -> CallOutcome:
+        if response.error_code:
+            raise KafkaError(ErrorCode.of(response.error_code), response.error_message or str(entity))
         outcome = CallOutcome.none()
-        for entry in told.entries or ():
+        for entry in response.entries or ():
             named = {part.entity_type.replace("-", "_"): part.entity_name or "" for part in entry.entity}
-            outcome.results[QuotaEntity(**named)] = {one.key: one.value for one in entry.values}
+            outcome.results[QuotaEntity(**named)] = {
+                value_data.key: value_data.value for value_data in entry.values
+            }
         return outcome
 
     return Exchange(request=request, answer=DescribeClientQuotasResponse, read=read)
@@ -96,9 +98,9 @@ def alter_quotas(changes: QuotaChanges, validate_only: bool) -> Exchange:
         validate_only=validate_only,
     )
 
-    def read(told: AlterClientQuotasResponse) -> CallOutcome:
+    def read(response: AlterClientQuotasResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for entity, entry in zip(changes, told.entries, strict=True):
+        for entity, entry in zip(changes, response.entries, strict=True):
             outcome.note(entity, entry.error_code, entry.error_message)
         return outcome
 
@@ -108,17 +110,17 @@ def alter_quotas(changes: QuotaChanges, validate_only: bool) -> Exchange:
 def list_config_resources(kinds: list[ResourceType]) -> Exchange:
     request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in kinds])
 
-    def read(told: ListConfigResourcesResponse) -> CallOutcome:
-        if told.error_code:
-            code = ErrorCode.of(told.error_code)
+    def read(response: ListConfigResourcesResponse) -> CallOutcome:
+        if response.error_code:
+            code = ErrorCode.of(response.error_code)
             raise KafkaError(code, code.meaning)
         known = {kind.value: kind for kind in ResourceType}
-        found = [
-            ConfigResource(known[one.resource_type], one.resource_name)
-            for one in told.config_resources
-            if one.resource_type in known
+        config_resources = [
+            ConfigResource(known[config_resource.resource_type], config_resource.resource_name)
+            for config_resource in response.config_resources
+            if config_resource.resource_type in known
         ]
-        return CallOutcome(results=dict.fromkeys(found), errors={})
+        return CallOutcome(results=dict.fromkeys(config_resources), errors={})
 
     return Exchange(request=request, answer=ListConfigResourcesResponse, read=read)
 
@@ -140,11 +142,13 @@ def move_replicas(wanted: Mapping[TopicPartition, str]) -> Exchange:
         ]
     )
 
-    def read(told: AlterReplicaLogDirsResponse) -> CallOutcome:
+    def read(response: AlterReplicaLogDirsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for topic in told.results:
-            for one in topic.partitions:
-                outcome.note(TopicPartition(topic.topic_name, one.partition_index), one.error_code, None)
+        for topic in response.results:
+            for partition in topic.partitions:
+                outcome.note(
+                    TopicPartition(topic.topic_name, partition.partition_index), partition.error_code, None
+                )
         return outcome
 
     return Exchange(request=request, answer=AlterReplicaLogDirsResponse, read=read)

@@ -40,13 +40,15 @@ def reassign(wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_s: f
         topics=[ReassignableTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
     )
 
-    def read(told: AlterPartitionReassignmentsResponse) -> CallOutcome:
-        _check(told.error_code, told.error_message)
+    def read(response: AlterPartitionReassignmentsResponse) -> CallOutcome:
+        _check(response.error_code, response.error_message)
         outcome = CallOutcome.none()
-        for topic in told.responses:
-            for each in topic.partitions:
+        for topic in response.responses:
+            for partition in topic.partitions:
                 outcome.note(
-                    TopicPartition(topic.name, each.partition_index), each.error_code, each.error_message
+                    TopicPartition(topic.name, partition.partition_index),
+                    partition.error_code,
+                    partition.error_message,
                 )
         return outcome
 
@@ -54,15 +56,17 @@ def reassign(wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_s: f
 
 
 def list_reassignments() -> Exchange:
-    def read(told: ListPartitionReassignmentsResponse) -> CallOutcome:
-        _check(told.error_code, told.error_message)
+    def read(response: ListPartitionReassignmentsResponse) -> CallOutcome:
+        _check(response.error_code, response.error_message)
         outcome = CallOutcome.none()
-        for topic in told.topics:
-            for each in topic.partitions:
-                outcome.results[TopicPartition(topic.name, each.partition_index)] = ReassignmentDescription(
-                    replicas=tuple(each.replicas),
-                    adding=tuple(each.adding_replicas),
-                    removing=tuple(each.removing_replicas),
+        for topic in response.topics:
+            for partition in topic.partitions:
+                outcome.results[TopicPartition(topic.name, partition.partition_index)] = (
+                    ReassignmentDescription(
+                        replicas=tuple(partition.replicas),
+                        adding=tuple(partition.adding_replicas),
+                        removing=tuple(partition.removing_replicas),
+                    )
                 )
         return outcome
 

@@ -90,10 +90,10 @@ def create_topics(wanted: dict[str, NewTopic], validate_only: bool, timeout_s: f
         validate_only=validate_only,
     )
 
-    def read(told: CreateTopicsResponse) -> CallOutcome:
+    def read(response: CreateTopicsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.topics:
-            outcome.note(each.name, each.error_code, each.error_message, _created(each))
+        for result in response.topics:
+            outcome.note(result.name, result.error_code, result.error_message, _created(result))
         return outcome
 
     return Exchange(request=request, answer=CreateTopicsResponse, read=read)
@@ -113,13 +113,15 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _created(told: CreatableTopicResult) -> CreatedTopic:
+def _created(result: CreatableTopicResult) -> CreatedTopic:
     return CreatedTopic(
-        name=told.name,
-        topic_id=told.topic_id,
-        partitions=told.num_partitions,
-        replication_factor=told.replication_factor,
-        configs={each.name: each.value for each in told.configs} if told.configs is not None else None,
+        name=result.name,
+        topic_id=result.topic_id,
+        partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs={config.name: config.value for config in result.configs}
+        if result.configs is not None
+        else None,
     )
 
 
@@ -130,10 +132,10 @@ def delete_topics(wanted: dict[str, None], timeout_s: float) -> Exchange:
         timeout_ms=_milliseconds(timeout_s),
     )
 
-    def read(told: DeleteTopicsResponse) -> CallOutcome:
+    def read(topics_response: DeleteTopicsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.responses:
-            outcome.note(each.name, each.error_code, each.error_message)
+        for response in topics_response.responses:
+            outcome.note(response.name, response.error_code, response.error_message)
         return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     return Exchange(request=request, answer=DeleteTopicsResponse, read=read)
@@ -148,10 +150,10 @@ def create_partitions(wanted: dict[str, int], validate_only: bool, timeout_s: fl
         validate_only=validate_only,
     )
 
-    def read(told: CreatePartitionsResponse) -> CallOutcome:
+    def read(response: CreatePartitionsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.results:
-            outcome.note(each.name, each.error_code, each.error_message)
+        for result in response.results:
+            outcome.note(result.name, result.error_code, result.error_message)
         return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     return Exchange(request=request, answer=CreatePartitionsResponse, read=read)
@@ -163,30 +165,30 @@ def describe_topics(names: list[str] | None) -> Exchange:
         allow_auto_topic_creation=False,
     )
 
-    def read(told: MetadataResponse) -> CallOutcome:
+    def read(metadata_response: MetadataResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.topics:
-            outcome.note(each.name, each.error_code, None, _topic(each))
+        for topic in metadata_response.topics:
+            outcome.note(topic.name, topic.error_code, None, _topic(topic))
         return outcome
 
     return Exchange(request=request, answer=MetadataResponse, read=read)
 
 
-def _topic(told: MetadataResponseTopic) -> TopicDescription:
+def _topic(topic: MetadataResponseTopic) -> TopicDescription:
     return TopicDescription(
-        name=told.name or "",
-        topic_id=told.topic_id,
-        internal=told.is_internal,
+        name=topic.name or "",
+        topic_id=topic.topic_id,
+        internal=topic.is_internal,
         partitions=tuple(
             PartitionDescription(
-                partition=each.partition_index,
-                leader=each.leader_id,
-                leader_epoch=each.leader_epoch,
-                replicas=tuple(each.replica_nodes),
-                isr=tuple(each.isr_nodes),
-                offline=tuple(each.offline_replicas),
+                partition=partition.partition_index,
+                leader=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+                replicas=tuple(partition.replica_nodes),
+                isr=tuple(partition.isr_nodes),
+                offline=tuple(partition.offline_replicas),
             )
-            for each in sorted(told.partitions, key=lambda each: each.partition_index)
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
         ),
     )
 
@@ -194,31 +196,35 @@ def _topic(told: MetadataResponseTopic) -> TopicDescription:
 def describe_configs(wanted: Iterable[ConfigResource], documentation: bool) -> Exchange:
     request = DescribeConfigsRequest(
         resources=[
-            DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=None)
-            for each in wanted
+            DescribeConfigsResource(
+                resource_type=config_resource.type,
+                resource_name=config_resource.name,
+                configuration_keys=None,
+            )
+            for config_resource in wanted
         ],
         include_documentation=documentation,
     )
 
-    def read(told: DescribeConfigsResponse) -> CallOutcome:
+    def read(response: DescribeConfigsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.results:
-            entries = {config.name: _entry(config) for config in each.configs}
-            resource = _resource(each.resource_type, each.resource_name)
-            outcome.note(resource, each.error_code, each.error_message, entries)
+        for result in response.results:
+            entries = {config.name: _entry(config) for config in result.configs}
+            resource = _resource(result.resource_type, result.resource_name)
+            outcome.note(resource, result.error_code, result.error_message, entries)
         return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     return Exchange(request=request, answer=DescribeConfigsResponse, read=read)
 
 
-def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+def _entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
-        name=told.name,
-        value=told.value,
-        source=_SOURCES.get(told.config_source, ConfigSource.UNKNOWN),
-        read_only=told.read_only,
-        sensitive=told.is_sensitive,
-        documentation=told.documentation,
+        name=result.name,
+        value=result.value,
+        source=_SOURCES.get(result.config_source, ConfigSource.UNKNOWN),
+        read_only=result.read_only,
+        sensitive=result.is_sensitive,
+        documentation=result.documentation,
     )
 
 
@@ -239,11 +245,13 @@ def alter_configs(wanted: dict[ConfigResource, dict[str, ConfigChange]], validat
         validate_only=validate_only,
     )
 
-    def read(told: IncrementalAlterConfigsResponse) -> CallOutcome:
+    def read(configs_response: IncrementalAlterConfigsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.responses:
+        for response in configs_response.responses:
             outcome.note(
-                _resource(each.resource_type, each.resource_name), each.error_code, each.error_message
+                _resource(response.resource_type, response.resource_name),
+                response.error_code,
+                response.error_message,
             )
         return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -267,12 +275,12 @@ def delete_records(wanted: dict[TopicPartition, int], timeout_s: float) -> Excha
         topic.partitions.append(DeleteRecordsPartition(partition_index=tp.partition, offset=offset))
     request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=_milliseconds(timeout_s))
 
-    def read(told: DeleteRecordsResponse) -> CallOutcome:
+    def read(response: DeleteRecordsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for topic in told.topics:
-            for each in topic.partitions:
-                tp = TopicPartition(topic.name, each.partition_index)
-                outcome.note(tp, each.error_code, None, each.low_watermark)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                outcome.note(tp, partition.error_code, None, partition.low_watermark)
         return outcome
 
     return Exchange(request=request, answer=DeleteRecordsResponse, read=read)
@@ -281,26 +289,30 @@ def delete_records(wanted: dict[TopicPartition, int], timeout_s: float) -> Excha
 def describe_log_dirs(wanted: dict[int, None], timeout_s: float) -> Exchange:
     (broker,) = wanted
 
-    def read(told: DescribeLogDirsResponse) -> CallOutcome:
+    def read(response: DescribeLogDirsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        outcome.note(broker, told.error_code, None, tuple(_log_dir(each) for each in told.results))
+        outcome.note(
+            broker, response.error_code, None, tuple(_log_dir(result) for result in response.results)
+        )
         return outcome
 
     return Exchange(request=DescribeLogDirsRequest(topics=None), answer=DescribeLogDirsResponse, read=read)
 
 
-def _log_dir(told: DescribeLogDirsResult) -> LogDirDescription:
-    code = ErrorCode.of(told.error_code)
+def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
+    code = ErrorCode.of(result.error_code)
     return LogDirDescription(
-        path=told.log_dir,
-        total_bytes=told.total_bytes,
-        usable_bytes=told.usable_bytes,
+        path=result.log_dir,
+        total_bytes=result.total_bytes,
+        usable_bytes=result.usable_bytes,
         replicas={
-            TopicPartition(topic.name, each.partition_index): ReplicaLogDescription(
-                size_bytes=each.partition_size, offset_lag=each.offset_lag, future=each.is_future_key
+            TopicPartition(topic.name, partition.partition_index): ReplicaLogDescription(
+                size_bytes=partition.partition_size,
+                offset_lag=partition.offset_lag,
+                future=partition.is_future_key,
             )
-            for topic in told.topics
-            for each in topic.partitions
+            for topic in result.topics
+            for partition in topic.partitions
         },
         error=None if code is ErrorCode.NONE else code.meaning,
     )

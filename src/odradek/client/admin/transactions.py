@@ -66,42 +66,44 @@ def list_transactions(
         transactional_id_pattern=pattern,
     )
 
-    def read(told: ListTransactionsResponse) -> CallOutcome:
+    def read(response: ListTransactionsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        found = [
+        transaction_listings = [
             TransactionListing(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                state=each.transaction_state,
+                transactional_id=transaction_state.transactional_id,
+                producer_id=transaction_state.producer_id,
+                state=transaction_state.transaction_state,
                 coordinator=broker,
             )
-            for each in told.transaction_states
+            for transaction_state in response.transaction_states
         ]
-        outcome.note(broker, told.error_code, None, found)
+        outcome.note(broker, response.error_code, None, transaction_listings)
         return outcome
 
     return Exchange(request=request, answer=ListTransactionsResponse, read=read)
 
 
 def describe_transactions(ids: Iterable[str], coordinator: int) -> Exchange:
-    def read(told: DescribeTransactionsResponse) -> CallOutcome:
+    def read(response: DescribeTransactionsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for each in told.transaction_states:
+        for transaction_state in response.transaction_states:
             description = TransactionDescription(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
-                state=each.transaction_state,
-                timeout_ms=each.transaction_timeout_ms,
-                start_time_ms=each.transaction_start_time_ms if each.transaction_start_time_ms >= 0 else None,
+                transactional_id=transaction_state.transactional_id,
+                producer_id=transaction_state.producer_id,
+                producer_epoch=transaction_state.producer_epoch,
+                state=transaction_state.transaction_state,
+                timeout_ms=transaction_state.transaction_timeout_ms,
+                start_time_ms=transaction_state.transaction_start_time_ms
+                if transaction_state.transaction_start_time_ms >= 0
+                else None,
                 partitions=tuple(
                     TopicPartition(topic.topic, number)
-                    for topic in each.topics
+                    for topic in transaction_state.topics
                     for number in topic.partitions
                 ),
                 coordinator=coordinator,
             )
-            outcome.note(each.transactional_id, each.error_code, None, description)
+            outcome.note(transaction_state.transactional_id, transaction_state.error_code, None, description)
         return outcome
 
     request = DescribeTransactionsRequest(transactional_ids=list(ids))
@@ -109,25 +111,25 @@ def describe_transactions(ids: Iterable[str], coordinator: int) -> Exchange:
 
 
 def describe_producers(wanted: Iterable[TopicPartition], timeout_s: float) -> Exchange:
-    def read(told: DescribeProducersResponse) -> CallOutcome:
+    def read(response: DescribeProducersResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for topic in told.topics:
-            for each in topic.partitions:
+        for topic in response.topics:
+            for partition in topic.partitions:
                 producers = tuple(
                     ProducerDescription(
-                        producer_id=one.producer_id,
-                        producer_epoch=one.producer_epoch,
-                        last_sequence=one.last_sequence,
-                        last_timestamp_ms=one.last_timestamp,
-                        coordinator_epoch=one.coordinator_epoch,
-                        transaction_start_offset=one.current_txn_start_offset
-                        if one.current_txn_start_offset >= 0
+                        producer_id=active_producer.producer_id,
+                        producer_epoch=active_producer.producer_epoch,
+                        last_sequence=active_producer.last_sequence,
+                        last_timestamp_ms=active_producer.last_timestamp,
+                        coordinator_epoch=active_producer.coordinator_epoch,
+                        transaction_start_offset=active_producer.current_txn_start_offset
+                        if active_producer.current_txn_start_offset >= 0
                         else None,
                     )
-                    for one in each.active_producers
+                    for active_producer in partition.active_producers
                 )
-                tp = TopicPartition(topic.name, each.partition_index)
-                outcome.note(tp, each.error_code, each.error_message, producers)
+                tp = TopicPartition(topic.name, partition.partition_index)
+                outcome.note(tp, partition.error_code, partition.error_message, producers)
         return outcome
 
     request = DescribeProducersRequest(
@@ -143,22 +145,24 @@ def abort_transactions(wanted: Mapping[TopicPartition, OpenTransaction], timeout
     request = WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
+                producer_id=partition_state.producer_id,
+                producer_epoch=partition_state.producer_epoch,
                 transaction_result=False,
-                coordinator_epoch=max(each.coordinator_epoch, 0),
+                coordinator_epoch=max(partition_state.coordinator_epoch, 0),
                 topics=[WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
             )
-            for tp, each in wanted.items()
+            for tp, partition_state in wanted.items()
         ]
     )
 
-    def read(told: WriteTxnMarkersResponse) -> CallOutcome:
+    def read(response: WriteTxnMarkersResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for marker in told.markers:
+        for marker in response.markers:
             for topic in marker.topics:
-                for each in topic.partitions:
-                    outcome.note(TopicPartition(topic.name, each.partition_index), each.error_code, None)
+                for partition in topic.partitions:
+                    outcome.note(
+                        TopicPartition(topic.name, partition.partition_index), partition.error_code, None
+                    )
         return outcome
 
     return Exchange(request=request, answer=WriteTxnMarkersResponse, read=read)
@@ -174,16 +178,16 @@ def elect_leaders(wanted: Iterable[TopicPartition], unclean: bool, timeout_s: fl
         timeout_ms=max(1, int(timeout_s * 1000)),
     )
 
-    def read(told: ElectLeadersResponse) -> CallOutcome:
-        _check(told.error_code, None)
+    def read(response: ElectLeadersResponse) -> CallOutcome:
+        _check(response.error_code, None)
         outcome = CallOutcome.none()
-        for topic in told.replica_election_results:
-            for each in topic.partition_result:
-                elected = each.error_code != ErrorCode.ELECTION_NOT_NEEDED
+        for topic in response.replica_election_results:
+            for partition_result in topic.partition_result:
+                elected = partition_result.error_code != ErrorCode.ELECTION_NOT_NEEDED
                 outcome.note(
-                    TopicPartition(topic.topic, each.partition_id),
-                    each.error_code if elected else ErrorCode.NONE,
-                    each.error_message,
+                    TopicPartition(topic.topic, partition_result.partition_id),
+                    partition_result.error_code if elected else ErrorCode.NONE,
+                    partition_result.error_message,
                     elected,
                 )
         return outcome
@@ -192,15 +196,18 @@ def elect_leaders(wanted: Iterable[TopicPartition], unclean: bool, timeout_s: fl
 
 
 def describe_features() -> Exchange:
-    def read(told: ApiVersionsResponse) -> CallOutcome:
-        _check(told.error_code, None)
-        levels = {each.name: each.max_version_level for each in told.finalized_features}
+    def read(response: ApiVersionsResponse) -> CallOutcome:
+        _check(response.error_code, None)
+        levels = {
+            finalized_feature.name: finalized_feature.max_version_level
+            for finalized_feature in response.finalized_features
+        }
         outcome = CallOutcome.none()
-        for each in told.supported_features:
-            outcome.results[each.name] = FeatureDescription(
-                name=each.name,
-                supported=(each.min_version, each.max_version),
-                finalized=levels.get(each.name, 0),
+        for supported_feature in response.supported_features:
+            outcome.results[supported_feature.name] = FeatureDescription(
+                name=supported_feature.name,
+                supported=(supported_feature.min_version, supported_feature.max_version),
+                finalized=levels.get(supported_feature.name, 0),
             )
         return outcome
 
@@ -225,11 +232,11 @@ def update_features(
         validate_only=validate_only,
     )
 
-    def read(told: UpdateFeaturesResponse) -> CallOutcome:
-        _check(told.error_code, told.error_message)
+    def read(response: UpdateFeaturesResponse) -> CallOutcome:
+        _check(response.error_code, response.error_message)
         outcome = CallOutcome.none()
-        for each in told.results:
-            outcome.note(each.feature, each.error_code, each.error_message)
+        for result in response.results:
+            outcome.note(result.feature, result.error_code, result.error_message)
         return outcome
 
     return Exchange(request=request, answer=UpdateFeaturesResponse, read=read)

@@ -56,7 +56,7 @@ class TopicDescription:
 
     @property
     def topic_partitions(self) -> tuple[TopicPartition, ...]:
-        return tuple(TopicPartition(self.name, each.partition) for each in self.partitions)
+        return tuple(TopicPartition(self.name, partition.partition) for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,10 +169,10 @@ class Consumer:
         returned when auto.commit.interval.ms has passed.
         """
         limit = max_records or self._core.settings.max_poll_records
-        found = self._next(timeout_s)
-        if found is BufferedRecords.RECORDS:
+        result = self._next(timeout_s)
+        if result is BufferedRecords.RECORDS:
             return self._core.take_kept(limit)
-        return self._core.take(found, limit) if isinstance(found, FetchedChunk) else []
+        return self._core.take(result, limit) if isinstance(result, FetchedChunk) else []
 
     def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
@@ -184,10 +184,10 @@ class Consumer:
         deadline = clock.monotonic() + timeout_s
         while True:
             self._core.rewind_all_kept()
-            found = self._next(max(0.0, deadline - clock.monotonic()))
-            if not isinstance(found, FetchedChunk):
+            result = self._next(max(0.0, deadline - clock.monotonic()))
+            if not isinstance(result, FetchedChunk):
                 return self._core.no_arrow()
-            rows = self._core.take_arrow(found, max_records)
+            rows = self._core.take_arrow(result, max_records)
             if rows is not None:
                 return rows
 
@@ -266,8 +266,8 @@ class Consumer:
     def _ends(
         self, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
     ) -> dict[TopicPartition, int]:
-        found = self._loop.call(self._core.offsets(dict.fromkeys(partitions, end), timeout_s))
-        return {tp: answer.offset if answer is not None else 0 for tp, answer in found.items()}
+        offsets = self._loop.call(self._core.offsets(dict.fromkeys(partitions, end), timeout_s))
+        return {tp: answer.offset if answer is not None else 0 for tp, answer in offsets.items()}
 
     def _next(self, timeout_s: float) -> Event | None:
         """What there is to return; what the group asks for is done first."""
@@ -282,10 +282,10 @@ class Consumer:
             if due:
                 self._loop.post(lambda: group.spawn(group.commit_quietly(due)))
             while True:
-                found: Event | None = self._waiting.until(core.next_event, deadline - core.clock.monotonic())
-                if not isinstance(found, Handover):
-                    return found
-                self._hand_over(found)
+                result: Event | None = self._waiting.until(core.next_event, deadline - core.clock.monotonic())
+                if not isinstance(result, Handover):
+                    return result
+                self._hand_over(result)
         finally:
             group.poll_ended()
 

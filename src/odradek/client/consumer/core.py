@@ -253,7 +253,11 @@ class ConsumerCore:
     def drop_kept(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)
         if self._kept and gone:
-            self._kept = deque(each for each in self._kept if (each.topic, each.partition) not in gone)
+            self._kept = deque(
+                consumer_record
+                for consumer_record in self._kept
+                if (consumer_record.topic, consumer_record.partition) not in gone
+            )
 
     def rewind_all_kept(self) -> None:
         """They are fetched again, in another form."""
@@ -396,4 +400,4 @@ def _each(partitions: Iterable[TopicPartition] | TopicPartition) -> list[TopicPa
     """The partitions as such; one alone, which is a tuple itself, counts as a list of one."""
     if isinstance(partitions, TopicPartition):
         return [partitions]
-    return [TopicPartition(*each) for each in partitions]
+    return [TopicPartition(*partition) for partition in partitions]

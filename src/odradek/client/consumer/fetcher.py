@@ -168,7 +168,7 @@ class Fetcher:
         self, broker: int, connection: BrokerConnection, wishes: dict[TopicPartition, FetchWish]
     ) -> None:
         at_most = (
-            _LAST_VERSION_WITH_NAMES if any(each.topic_id == ZERO_UUID for each in wishes.values()) else None
+            _LAST_VERSION_WITH_NAMES if any(wish.topic_id == ZERO_UUID for wish in wishes.values()) else None
         )
         session = self._sessions.setdefault(broker, ClientFetchSession())
         try:
@@ -258,41 +258,47 @@ class Fetcher:
             return
         session.answered(response.session_id)
         names = {wish.topic_id: tp.topic for tp, wish in wishes.items()}
-        endpoints = {each.node_id: Address(each.host, each.port) for each in response.node_endpoints}
+        endpoints = {
+            node_endpoint.node_id: Address(node_endpoint.host, node_endpoint.port)
+            for node_endpoint in response.node_endpoints
+        }
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
-            for told in topic.partitions:
-                tp = TopicPartition(name, told.partition_index)
+            for partition in topic.partitions:
+                tp = TopicPartition(name, partition.partition_index)
                 wish = wishes.get(tp)
                 if wish is not None and tp in generations:
-                    self._read_partition(tp, wish, generations[tp], told, endpoints)
+                    self._read_partition(tp, wish, generations[tp], partition, endpoints)
 
     def _read_partition(
         self,
         tp: TopicPartition,
         wish: FetchWish,
         generation: int,
-        told: PartitionData,
+        partition_data: PartitionData,
         endpoints: Mapping[int, Address],
     ) -> None:
-        code = ErrorCode.of(told.error_code)
+        code = ErrorCode.of(partition_data.error_code)
         assignment = self._assignment
         with assignment.lock:
             state = assignment.asked(tp, generation)
             if state is None or state.fetch_offset != wish.fetch_offset or state.busy:
                 return
             if code is not ErrorCode.NONE:
-                self._refused(state, code, told, endpoints)
+                self._refused(state, code, partition_data, endpoints)
                 return
-            state.high_watermark = told.high_watermark
-            state.log_start_offset = told.log_start_offset
+            state.high_watermark = partition_data.high_watermark
+            state.log_start_offset = partition_data.log_start_offset
             state.seen_leader_epoch = max(state.seen_leader_epoch, wish.leader_epoch)
-            if not told.records:
+            if not partition_data.records:
                 state.trouble_count = 0
             else:
-                aborted = [(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()]
+                aborted = [
+                    (aborted_transaction.producer_id, aborted_transaction.first_offset)
+                    for aborted_transaction in partition_data.aborted_transactions or ()
+                ]
                 try:
-                    assignment.put(state, told.records, aborted)
+                    assignment.put(state, partition_data.records, aborted)
                 except KafkaError as error:
                     self._pause(state)
                     what = f"{tp}: what was fetched at offset {wish.fetch_offset} cannot be read ({error.message})"
@@ -300,7 +306,11 @@ class Fetcher:
                     assignment.tell()
 
     def _refused(
-        self, state: PartitionState, code: ErrorCode, told: PartitionData, endpoints: Mapping[int, Address]
+        self,
+        state: PartitionState,
+        code: ErrorCode,
+        partition_data: PartitionData,
+        endpoints: Mapping[int, Address],
     ) -> None:
         """*locked.* One partition was answered with an error."""
         tp = state.topic_partition
@@ -310,7 +320,7 @@ class Fetcher:
             self._pause(state)
             self._assignment.out_of_range(state)
             return
-        leader = told.current_leader
+        leader = partition_data.current_leader
         moved = metadata.image.with_leader(tp, leader.leader_id, leader.leader_epoch, endpoints)
         if moved is not metadata.image:
             metadata.image = moved
@@ -355,10 +365,10 @@ class Fetcher:
             self._trouble(wanted, generations, error)
         else:
             with self._assignment.lock:
-                for tp, found in answers.found.items():
+                for tp, result in answers.found.items():
                     state = self._assignment.asked(tp, generations.get(tp, -1))
-                    if state is not None and found is not None:
-                        self._assignment.found(state, found.offset)
+                    if state is not None and result is not None:
+                        self._assignment.found(state, result.offset)
                     elif state is not None:  # no record is that new
                         state.busy, state.reset_to = False, LATEST
             for tp, problem in answers.errors.items():

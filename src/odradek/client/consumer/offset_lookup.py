@@ -79,19 +79,21 @@ async def ask_offsets(
         topics=list(topics.values()),
         timeout_ms=int(timeout_s * 1000),
     )
-    told = await cluster.ask(broker, request, ListOffsetsResponse, timeout_s=timeout_s)
+    response = await cluster.ask(broker, request, ListOffsetsResponse, timeout_s=timeout_s)
     answers = OffsetAnswers(found={}, errors={})
-    for topic_told in told.topics:
-        for each in topic_told.partitions:
-            tp = TopicPartition(topic_told.name, each.partition_index)
-            code = ErrorCode.of(each.error_code)
+    for topic_told in response.topics:
+        for partition in topic_told.partitions:
+            tp = TopicPartition(topic_told.name, partition.partition_index)
+            code = ErrorCode.of(partition.error_code)
             if code is not ErrorCode.NONE:
                 answers.errors[tp] = KafkaError(code, f"{tp}: {code.meaning}")
-            elif each.offset == NO_OFFSET:
+            elif partition.offset == NO_OFFSET:
                 answers.found[tp] = None
             else:
                 answers.found[tp] = OffsetAndTimestamp(
-                    offset=each.offset, timestamp_ms=each.timestamp, leader_epoch=each.leader_epoch
+                    offset=partition.offset,
+                    timestamp_ms=partition.timestamp,
+                    leader_epoch=partition.leader_epoch,
                 )
     return answers
 
@@ -191,15 +193,17 @@ async def ask_epoch_ends(
             )
         )
     request = OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
-    told = await cluster.ask(broker, request, OffsetForLeaderEpochResponse, timeout_s=timeout_s)
+    response = await cluster.ask(broker, request, OffsetForLeaderEpochResponse, timeout_s=timeout_s)
     ends: dict[TopicPartition, LeaderEpochEnd] = {}
     errors: dict[TopicPartition, KafkaError] = {}
-    for topic_told in told.topics:
-        for each in topic_told.partitions:
-            tp = TopicPartition(topic_told.topic, each.partition)
-            code = ErrorCode.of(each.error_code)
+    for topic_told in response.topics:
+        for partition in topic_told.partitions:
+            tp = TopicPartition(topic_told.topic, partition.partition)
+            code = ErrorCode.of(partition.error_code)
             if code is ErrorCode.NONE:
-                ends[tp] = LeaderEpochEnd(leader_epoch=each.leader_epoch, end_offset=each.end_offset)
+                ends[tp] = LeaderEpochEnd(
+                    leader_epoch=partition.leader_epoch, end_offset=partition.end_offset
+                )
             else:
                 errors[tp] = KafkaError(code, f"{tp}: {code.meaning}")
     return ends, errors

@@ -176,22 +176,22 @@ class Assignment:
         """
         if self._failure is not None:
             raise self._failure.exception()
-        found = None
+        partition_state = None
         for state in self.states.values():
             if state.has_records:
-                if found is None and not state.paused:
-                    found = state
+                if partition_state is None and not state.paused:
+                    partition_state = state
             elif state.problem is not None and not quiet:
                 problem, state.problem = state.problem, None
                 raise problem
-        if found is None:
+        if partition_state is None:
             return None
-        if found.current is None:
-            found.current = found.chunks.popleft()
-            found.position = found.current.position
-            found.buffered_bytes -= found.current.size_bytes
-            self._buffered_bytes -= found.current.size_bytes
-        return found.current
+        if partition_state.current is None:
+            partition_state.current = partition_state.chunks.popleft()
+            partition_state.position = partition_state.current.position
+            partition_state.buffered_bytes -= partition_state.current.size_bytes
+            self._buffered_bytes -= partition_state.current.size_bytes
+        return partition_state.current
 
     def used(self, chunk: FetchedChunk) -> None:
         """*locked.* The caller has taken from `chunk`: note the position, and let another partition be next."""

@@ -212,13 +212,17 @@ class _Stickiness:
         partitions.sort(key=lambda tp: (self.owners.get(tp) == giver, tp), reverse=True)
 
 
-def _owned_by_user_data(told: MemberSubscription) -> tuple[Partitions, int]:
-    return read_sticky_data(told.user_data)
+def _owned_by_user_data(member_subscription: MemberSubscription) -> tuple[Partitions, int]:
+    return read_sticky_data(member_subscription.user_data)
 
 
-def _owned_by_fields(told: MemberSubscription) -> tuple[Partitions, int]:
-    generation = told.generation if told.version >= 2 else read_generation(told.user_data)
-    return told.owned, generation
+def _owned_by_fields(member_subscription: MemberSubscription) -> tuple[Partitions, int]:
+    generation = (
+        member_subscription.generation
+        if member_subscription.version >= 2
+        else read_generation(member_subscription.user_data)
+    )
+    return member_subscription.owned, generation
 
 
 def _in_order(members: Members) -> list[str]:
@@ -255,7 +259,7 @@ _ALL: Final = (
         cooperative=True,
     ),
 )
-ASSIGNORS: Final[Mapping[str, Assignor]] = {each.name: each for each in _ALL}
+ASSIGNORS: Final[Mapping[str, Assignor]] = {assignor.name: assignor for assignor in _ALL}
 _JAVA_NAMES: Final[Mapping[str, str]] = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",

@@ -80,7 +80,7 @@ class ClassicMember(MembershipState):
     def __init__(self, settings: MemberSettings, backoff: Backoff) -> None:
         super().__init__(settings, backoff)
         self.phase = ClassicPhase.OUT
-        self._cooperative = all(each.cooperative for each in settings.assignors)
+        self._cooperative = all(assignor.cooperative for assignor in settings.assignors)
         self._counts: Mapping[str, int] | None = None
         self._topics: tuple[str, ...] = ()
         """What is subscribed to, pattern resolved."""
@@ -217,16 +217,16 @@ class ClassicMember(MembershipState):
 
     # -- answers
 
-    def answered(self, ask: Ask, told: Any, now: float) -> None:
+    def answered(self, ask: Ask, answer: Any, now: float) -> None:
         if ask.api == "Heartbeat":
             self._beat_in_flight = False
         if ask.incarnation != self._incarnation:
             return
-        code = ErrorCode.of(told.error_code)
+        code = ErrorCode.of(answer.error_code)
         if ask.api == "JoinGroup" and self.phase is ClassicPhase.JOINING:
-            self._joined(code, told, now)
+            self._joined(code, answer, now)
         elif ask.api == "SyncGroup" and self.phase is ClassicPhase.SYNCING:
-            self._synced(code, told.assignment, now)
+            self._synced(code, answer.assignment, now)
         elif ask.api == "Heartbeat":
             self._beaten(code, now)
 
@@ -245,9 +245,9 @@ class ClassicMember(MembershipState):
         elif ask.api == "Heartbeat" and not error.retriable:
             self._fail(error.code, error.message)
 
-    def _joined(self, code: ErrorCode, told: JoinGroupResponse, now: float) -> None:
+    def _joined(self, code: ErrorCode, response: JoinGroupResponse, now: float) -> None:
         if code is ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = told.member_id
+            self.member_id = response.member_id
             self.phase = ClassicPhase.TO_JOIN
             self._not_before = now
         elif code in _NOT_A_MEMBER:
@@ -257,27 +257,27 @@ class ClassicMember(MembershipState):
         elif code is not ErrorCode.NONE:
             self._fail(code)
         else:
-            self._take_part(told, now)
+            self._take_part(response, now)
 
-    def _take_part(self, told: JoinGroupResponse, now: float) -> None:
+    def _take_part(self, response: JoinGroupResponse, now: float) -> None:
         self._failure_count = 0
-        self.member_id, self.generation = told.member_id, told.generation_id
-        self._protocol_name = told.protocol_name
-        self._assignor = ASSIGNORS.get(told.protocol_name or "")
+        self.member_id, self.generation = response.member_id, response.generation_id
+        self._protocol_name = response.protocol_name
+        self._assignor = ASSIGNORS.get(response.protocol_name or "")
         self._beat_at = now + self.settings.heartbeat_interval_s
         self._led_counts = None
         self._members = {}
-        self._skip_assignment = told.skip_assignment
+        self._skip_assignment = response.skip_assignment
         self.phase = ClassicPhase.LEADING
-        if told.leader == told.member_id:
+        if response.leader == response.member_id:
             try:
                 self._members = {
-                    each.member_id: GroupMember(
-                        member_id=each.member_id,
-                        group_instance_id=each.group_instance_id,
-                        told=read_subscription(each.metadata),
+                    member.member_id: GroupMember(
+                        member_id=member.member_id,
+                        group_instance_id=member.group_instance_id,
+                        told=read_subscription(member.metadata),
                     )
-                    for each in told.members
+                    for member in response.members
                 }
             except KafkaError as error:
                 self._fail(error.code, error.message)
@@ -483,5 +483,5 @@ class ClassicMember(MembershipState):
 
 
 def _matching(pattern: str, counts: Mapping[str, int]) -> tuple[str, ...]:
-    found = re.compile(pattern)
-    return tuple(sorted(topic for topic, count in counts.items() if count and found.match(topic)))
+    result = re.compile(pattern)
+    return tuple(sorted(topic for topic, count in counts.items() if count and result.match(topic)))

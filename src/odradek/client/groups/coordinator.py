@@ -110,9 +110,11 @@ class Coordinator:
             request = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self._key])
         else:
             request = FindCoordinatorRequest(key=self._key, key_type=self._key_type)
-        told: FindCoordinatorResponse = await connection.send(request)
-        found = told.coordinators[0] if told.coordinators else told
-        code = ErrorCode.of(found.error_code)
+        response: FindCoordinatorResponse = await connection.send(request)
+        result = response.coordinators[0] if response.coordinators else response
+        code = ErrorCode.of(result.error_code)
         if code is not ErrorCode.NONE:
-            raise KafkaError(code, f"no coordinator for {self._key!r}: {found.error_message or code.meaning}")
-        return found.node_id, Address(found.host, found.port)
+            raise KafkaError(
+                code, f"no coordinator for {self._key!r}: {result.error_message or code.meaning}"
+            )
+        return result.node_id, Address(result.host, result.port)

@@ -49,32 +49,34 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return grouped
 
 
-def write_subscription(told: MemberSubscription) -> bytes:
+def write_subscription(member_subscription: MemberSubscription) -> bytes:
     message = ConsumerProtocolSubscription(
-        topics=sorted(told.topics),
-        user_data=told.user_data,
+        topics=sorted(member_subscription.topics),
+        user_data=member_subscription.user_data,
         owned_partitions=[
             OwnedPartitions(topic=topic, partitions=numbers)
-            for topic, numbers in by_topic(told.owned).items()
+            for topic, numbers in by_topic(member_subscription.owned).items()
         ],
-        generation_id=told.generation,
-        rack_id=told.rack_id,
+        generation_id=member_subscription.generation,
+        rack_id=member_subscription.rack_id,
     )
-    return _VERSION.pack(told.version) + encode(message, told.version)
+    return _VERSION.pack(member_subscription.version) + encode(message, member_subscription.version)
 
 
 def read_subscription(content: Buffer) -> MemberSubscription:
     """INVALID_REQUEST (in words) when the bytes make no sense."""
     version, position = _version(content)
-    told, _ = decode(ConsumerProtocolSubscription, version, content, position)
+    answer, _ = decode(ConsumerProtocolSubscription, version, content, position)
     return MemberSubscription(
-        topics=tuple(told.topics),
+        topics=tuple(answer.topics),
         owned=tuple(
-            TopicPartition(each.topic, number) for each in told.owned_partitions for number in each.partitions
+            TopicPartition(owned_partition.topic, number)
+            for owned_partition in answer.owned_partitions
+            for number in owned_partition.partitions
         ),
-        generation=told.generation_id,
-        user_data=None if told.user_data is None else bytes(told.user_data),
-        rack_id=told.rack_id,
+        generation=answer.generation_id,
+        user_data=None if answer.user_data is None else bytes(answer.user_data),
+        rack_id=answer.rack_id,
         version=version,
     )
 
@@ -95,9 +97,11 @@ def read_assignment(content: Buffer) -> Partitions:
     if not content:
         return ()
     version, position = _version(content)
-    told, _ = decode(ConsumerProtocolAssignment, version, content, position)
+    answer, _ = decode(ConsumerProtocolAssignment, version, content, position)
     return tuple(
-        TopicPartition(each.topic, number) for each in told.assigned_partitions for number in each.partitions
+        TopicPartition(assigned_partition.topic, number)
+        for assigned_partition in answer.assigned_partitions
+        for number in assigned_partition.partitions
     )
 
 

@@ -159,15 +159,15 @@ class GroupMembership:
     async def _send(self, ask: Ask) -> None:
         try:
             try:
-                told = await self._coordinator.ask(
+                answer = await self._coordinator.ask(
                     ask.api, ask.build, timeout_s=ask.wait_s, links=self._links
                 )
             except KafkaError as error:
                 _log.debug("group_request_failed", api=ask.api, reason=explain(error))
                 self.member.failed(ask, error, self._now())
             else:
-                self._coordinator.note(ErrorCode.of(told.error_code))
-                self.member.answered(ask, told, self._now())
+                self._coordinator.note(ErrorCode.of(answer.error_code))
+                self.member.answered(ask, answer, self._now())
         except Exception as error:  # noqa: BLE001 - the root of a task: users must learn of it
             self._break_down(error)
             return

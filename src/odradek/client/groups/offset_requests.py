@@ -61,16 +61,16 @@ def commit_request(
     )
 
 
-def commit_errors(told: OffsetCommitResponse, ids: TopicIds) -> Errors:
+def commit_errors(response: OffsetCommitResponse, ids: TopicIds) -> Errors:
     """What was refused, and why."""
     names = {topic_id: name for name, topic_id in ids.items()}
     return {
-        TopicPartition(topic.name or names.get(topic.topic_id, ""), each.partition_index): ErrorCode.of(
-            each.error_code
+        TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.partition_index): ErrorCode.of(
+            partition.error_code
         )
-        for topic in told.topics
-        for each in topic.partitions
-        if each.error_code != ErrorCode.NONE
+        for topic in response.topics
+        for partition in topic.partitions
+        if partition.error_code != ErrorCode.NONE
     }
 
 
@@ -89,15 +89,16 @@ def fetch_request(
             None
             if grouped is None
             else [
-                OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in grouped.items()
+                OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+                for name, indexes in grouped.items()
             ]
         )
         return OffsetFetchRequest(group_id=who.group_id, topics=old, require_stable=stable)
     topics = None
     if grouped is not None:
         topics = [
-            OffsetFetchRequestTopics(name=name, partition_indexes=each, **_id_of(name, ids))
-            for name, each in grouped.items()
+            OffsetFetchRequestTopics(name=name, partition_indexes=indexes, **_id_of(name, ids))
+            for name, indexes in grouped.items()
         ]
     group = OffsetFetchRequestGroup(
         group_id=who.group_id,
@@ -109,18 +110,21 @@ def fetch_request(
 
 
 def read_fetched(
-    told: OffsetFetchResponse, ids: TopicIds
+    response: OffsetFetchResponse, ids: TopicIds
 ) -> tuple[ErrorCode, CommittedOffsets, dict[TopicPartition, ErrorCode]]:
     """(error of the whole answer, offsets, errors of partitions)."""
     names = {topic_id: name for name, topic_id in ids.items()}
-    code = ErrorCode.of(told.groups[0].error_code if told.groups else told.error_code)
-    found: CommittedOffsets = {}
+    code = ErrorCode.of(response.groups[0].error_code if response.groups else response.error_code)
+    metadatas: CommittedOffsets = {}
     errors: Errors = {}
-    if told.groups:
+    if response.groups:
         places = [
-            (TopicPartition(topic.name or names.get(topic.topic_id, ""), each.partition_index), each)
-            for topic in told.groups[0].topics
-            for each in topic.partitions
+            (
+                TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.partition_index),
+                partition,
+            )
+            for topic in response.groups[0].topics
+            for partition in topic.partitions
         ]
         rows = [
             (tp, e.error_code, e.committed_offset, e.metadata, e.committed_leader_epoch) for tp, e in places
@@ -128,23 +132,23 @@ def read_fetched(
     else:
         rows = [
             (
-                TopicPartition(topic.name, each.partition_index),
-                each.error_code,
-                each.committed_offset,
-                each.metadata,
-                each.committed_leader_epoch,
+                TopicPartition(topic.name, partition.partition_index),
+                partition.error_code,
+                partition.committed_offset,
+                partition.metadata,
+                partition.committed_leader_epoch,
             )
-            for topic in told.topics
-            for each in topic.partitions
+            for topic in response.topics
+            for partition in topic.partitions
         ]
     for tp, error_code, offset, metadata, leader_epoch in rows:
         if error_code != ErrorCode.NONE:
             errors[tp] = ErrorCode.of(error_code)
         elif offset == NO_OFFSET:
-            found[tp] = None
+            metadatas[tp] = None
         else:
-            found[tp] = OffsetAndMetadata(offset, metadata or "", leader_epoch)
-    return code, found, errors
+            metadatas[tp] = OffsetAndMetadata(offset, metadata or "", leader_epoch)
+    return code, metadatas, errors
 
 
 def _id_of(name: str, ids: TopicIds) -> dict[str, UUID]:

@@ -100,23 +100,23 @@ class OffsetStore:
         async def attempt(left_s: float) -> CommittedOffsets:
             return await self._fetch_once(wanted, left_s, require_stable)
 
-        found: CommittedOffsets = await self._cluster.retrying(
+        metadatas: CommittedOffsets = await self._cluster.retrying(
             "asking for committed offsets", timeout_s, attempt
         )
-        return found
+        return metadatas
 
     async def _commit_once(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float
     ) -> None:
         who = self._who()
         ids = self._ids(offsets)
-        told = await self._coordinator.ask(
+        answer = await self._coordinator.ask(
             "OffsetCommit",
             commit_request(who, offsets, ids),
             timeout_s=timeout_s,
             at_most=None if len(ids) == len({tp.topic for tp in offsets}) else COMMIT_WITH_NAMES,
         )
-        for tp, code in commit_errors(told, ids).items():
+        for tp, code in commit_errors(answer, ids).items():
             self._coordinator.note(code)
             if code in _FENCED:
                 if self._who().generation == who.generation:
@@ -134,13 +134,13 @@ class OffsetStore:
         who = self._who()
         ids = self._ids(wanted) if wanted is not None else {}
         by_names = wanted is None or len(ids) < len({tp.topic for tp in wanted})
-        told = await self._coordinator.ask(
+        answer = await self._coordinator.ask(
             "OffsetFetch",
             lambda version: fetch_request(version, who, wanted, ids, require_stable),
             timeout_s=timeout_s,
             at_most=FETCH_WITH_NAMES if by_names else None,
         )
-        code, found, errors = read_fetched(told, ids)
+        code, results, errors = read_fetched(answer, ids)
         if code is ErrorCode.STALE_MEMBER_EPOCH:
             self._fenced(code)
             raise _NotNowError(who.group_id, code)
@@ -149,12 +149,12 @@ class OffsetStore:
             raise KafkaError(code, f"group {who.group_id!r}: {code.meaning}")
         for tp, problem in errors.items():
             raise KafkaError(problem, f"{tp}: {problem.meaning}")
-        return found
+        return results
 
     def _ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
         image = self._cluster.image
-        found = {tp.topic: image.topic_id(tp.topic) for tp in partitions}
-        return {name: topic_id for name, topic_id in found.items() if topic_id != ZERO_UUID}
+        uuids = {tp.topic: image.topic_id(tp.topic) for tp in partitions}
+        return {name: topic_id for name, topic_id in uuids.items() if topic_id != ZERO_UUID}
 
     def _failed(self, code: ErrorCode, reason: str | None = None) -> CommitFailedError:
         return CommitFailedError(

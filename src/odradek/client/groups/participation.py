@@ -227,14 +227,14 @@ class Participation:
     ) -> CommittedOffsets:
         wanted = [TopicPartition(*tp) for tp in partitions]
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        found = await self.store.fetch(wanted, limit_s, require_stable=self._stable)
-        return {tp: found.get(tp) for tp in wanted}
+        metadatas = await self.store.fetch(wanted, limit_s, require_stable=self._stable)
+        return {tp: metadatas.get(tp) for tp in wanted}
 
     async def find_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """For positions: where the group has committed."""
         limit_s = self._settings.request_timeout_ms / 1000
-        found = await self.store.fetch(partitions, limit_s, require_stable=self._stable)
-        return {tp: each.offset if each is not None else None for tp, each in found.items()}
+        metadatas = await self.store.fetch(partitions, limit_s, require_stable=self._stable)
+        return {tp: metadata.offset if metadata is not None else None for tp, metadata in metadatas.items()}
 
     async def leave(self, *, commit: bool) -> None:
         """Commit if that is automatic and asked for, and leave the group. Errors are logged: it is over anyhow."""

@@ -162,20 +162,20 @@ class ReconcilingMember(MembershipState):
 
     # -- answers
 
-    def answered(self, ask: Ask, told: ConsumerGroupHeartbeatResponse, now: float) -> None:
+    def answered(self, ask: Ask, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
         if ask.incarnation != self._incarnation or self.phase is not ConsumerPhase.IN:
             return
         self._in_flight = False
-        code = ErrorCode.of(told.error_code)
+        code = ErrorCode.of(response.error_code)
         if code is ErrorCode.NONE:
-            self._welcomed(told, now)
+            self._welcomed(response, now)
         elif code in _FENCED:
             self._lose(now)
         elif code in _LATER:
             self._told = None
             self._pause(now)
         else:
-            self._fail(code, told.error_message)
+            self._fail(code, response.error_message)
 
     def failed(self, ask: Ask, error: KafkaError, now: float) -> None:
         """There was no answer, or no way to ask: say everything again."""
@@ -189,20 +189,21 @@ class ReconcilingMember(MembershipState):
         else:
             self._fail(error.code, error.message)
 
-    def _welcomed(self, told: ConsumerGroupHeartbeatResponse, now: float) -> None:
+    def _welcomed(self, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
         self._failure_count = 0
         self._told = self._sending
-        self.member_id = told.member_id or self.member_id
-        self._epoch = self.generation = told.member_epoch
-        if told.heartbeat_interval_ms > 0:
-            self._interval_s = told.heartbeat_interval_ms / 1000
+        self.member_id = response.member_id or self.member_id
+        self._epoch = self.generation = response.member_epoch
+        if response.heartbeat_interval_ms > 0:
+            self._interval_s = response.heartbeat_interval_ms / 1000
         if self._changed():
             self._beat_at = now
         else:
             self._beat_at = now + self._interval_s
-        if told.assignment is not None:
+        if response.assignment is not None:
             self._target = {
-                each.topic_id: tuple(each.partitions) for each in told.assignment.topic_partitions
+                topic_partition.topic_id: tuple(topic_partition.partitions)
+                for topic_partition in response.assignment.topic_partitions
             }
             self._reconcile()
 
@@ -282,20 +283,23 @@ class ReconcilingMember(MembershipState):
     def _beat(self, now: float) -> Ask:
         self._in_flight = True
         self._beat_at = now + self._interval_s
-        telling, told = self._now_to_tell(), self._told
+        telling, answer = self._now_to_tell(), self._told
         self._sending = telling
         settings, epoch, member_id = self.settings, self._epoch, self.member_id
-        everything = told is None or epoch == JOIN_EPOCH
+        everything = answer is None or epoch == JOIN_EPOCH
         ids = {name: topic_id for topic_id, name in self._names.items()}
         grouped: dict[UUID, list[int]] = {}
         for tp in telling.owned:
             grouped.setdefault(ids[tp.topic], []).append(tp.partition)
-        owned = [TopicPartitions(topic_id=topic_id, partitions=each) for topic_id, each in grouped.items()]
-        names_changed = everything or (told is not None and told.names != telling.names)
+        owned = [
+            TopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in grouped.items()
+        ]
+        names_changed = everything or (answer is not None and answer.names != telling.names)
         pattern_changed = (everything and telling.pattern is not None) or (
-            told is not None and told.pattern != telling.pattern
+            answer is not None and answer.pattern != telling.pattern
         )
-        owned_changed = everything or (told is not None and told.owned != telling.owned)
+        owned_changed = everything or (answer is not None and answer.owned != telling.owned)
 
         def build(version: int) -> Message:
             with_pattern = version >= _FIRST_VERSION_WITH_OWN_ID

@@ -30,9 +30,15 @@ class PeerVersions:
     def from_answer(cls, answer: ApiVersionsResponse, who: str) -> PeerVersions:
         """`who` names the broker in error messages."""
         return cls(
-            {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys},
+            {
+                api_key.api_key: VersionRange(api_key.min_version, api_key.max_version)
+                for api_key in answer.api_keys
+            },
             who,
-            {each.name: each.max_version_level for each in answer.finalized_features},
+            {
+                finalized_feature.name: finalized_feature.max_version_level
+                for finalized_feature in answer.finalized_features
+            },
         )
 
     def choose(self, api: Api, *, at_most: int | None = None) -> int:
@@ -61,7 +67,7 @@ class PeerVersions:
 
 def greeting_retry(answer: ApiVersionsResponse, api: Api) -> int:
     """After UNSUPPORTED_VERSION: the version of ApiVersions to try next, from the list in the refusal (KIP-511)."""
-    for each in answer.api_keys:
-        if each.api_key == api.key:
-            return max(GREETING_FALLBACK, min(each.max_version, api.latest_stable))
+    for api_key in answer.api_keys:
+        if api_key.api_key == api.key:
+            return max(GREETING_FALLBACK, min(api_key.max_version, api.latest_stable))
     return GREETING_FALLBACK

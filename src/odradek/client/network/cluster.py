@@ -90,9 +90,9 @@ class ClusterClient:
         """One request, one answer, no retry. `timeout_s` bounds it together with request.timeout.ms."""
         connection = await self.connection(broker)
         limit_s = min(timeout_s, self._settings.request_timeout_ms / 1000)
-        told: Any = await connection.send(request, at_most=at_most, timeout_s=limit_s)
-        assert isinstance(told, answer)
-        return told
+        reply: Any = await connection.send(request, at_most=at_most, timeout_s=limit_s)
+        assert isinstance(reply, answer)
+        return reply
 
     async def retrying(self, what: str, timeout_s: float, attempt: Callable[[float], Any]) -> Any:
         """Await `attempt(seconds left)` until it succeeds or fails for good; TimedOutError with the last reason.

@@ -93,24 +93,30 @@ class RequestQueue:
 
     def answered(self, frame: Buffer) -> PendingRequest:
         """The request that `frame` answers. KafkaError when it is not the oldest: the stream is out of step."""
-        told = correlation_id_of(frame)
-        if not self._pending or self._pending[0].correlation_id != told:
+        answer = correlation_id_of(frame)
+        if not self._pending or self._pending[0].correlation_id != answer:
             expected = self._pending[0].correlation_id if self._pending else "none"
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"an answer to request {told} came, the one awaited is {expected}"
+                ErrorCode.INVALID_REQUEST,
+                f"an answer to request {answer} came, the one awaited is {expected}",
             )
         return self._pending.popleft()
 
     def overdue(self, now: float) -> PendingRequest | None:
-        return next((each for each in self._pending if each.deadline <= now), None)
+        return next(
+            (pending_request for pending_request in self._pending if pending_request.deadline <= now), None
+        )
 
     @property
     def next_deadline(self) -> float | None:
-        return min((each.deadline for each in self._pending), default=None)
+        return min((pending_request.deadline for pending_request in self._pending), default=None)
 
     def postpone(self, by_s: float) -> None:
         """Give every request that much more time."""
-        self._pending = deque(each._replace(deadline=each.deadline + by_s) for each in self._pending)
+        self._pending = deque(
+            pending_request._replace(deadline=pending_request.deadline + by_s)
+            for pending_request in self._pending
+        )
 
     def clear(self) -> list[PendingRequest]:
         """Take all: they will not be answered."""
@@ -300,9 +306,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         self._transmit(_API_VERSIONS, version, request, answer, None)
-        told = await answer
-        assert isinstance(told, ApiVersionsResponse)
-        return told
+        reply = await answer
+        assert isinstance(reply, ApiVersionsResponse)
+        return reply
 
     def _transmit_or_hold(self, request: HeldRequest) -> None:
         if self._end_of_mute is None:
@@ -410,8 +416,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._arm(following)
 
     def _fail_pending(self, failure: ErrorValue[KafkaError]) -> None:
-        under_way = [each.answer for each in self._requests.clear()]
-        held = [each.answer for each in self._held if each.answer is not None]
+        under_way = [pending_request.answer for pending_request in self._requests.clear()]
+        held = [held_request.answer for held_request in self._held if held_request.answer is not None]
         self._held.clear()
         for answer in under_way + held:
             if not answer.done():

@@ -41,7 +41,7 @@ class TopicSnapshot:
     @property
     def available(self) -> tuple[int, ...]:
         """Partitions with a leader."""
-        return tuple(each.partition for each in self.partitions if each.leader >= 0)
+        return tuple(partition.partition for partition in self.partitions if partition.leader >= 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +88,14 @@ class MetadataSnapshot:
         """
         topics = dict(self.topics)
         errors = dict(self.topic_errors)
-        for told in answer.topics:
-            name = told.name
+        for topic in answer.topics:
+            name = topic.name
             if not name:
                 continue
-            code = ErrorCode.of(told.error_code)
+            code = ErrorCode.of(topic.error_code)
             errors.pop(name, None)
             if code is ErrorCode.NONE:
-                topics[name] = _merged_topic(topics.get(name), told, name)
+                topics[name] = _merged_topic(topics.get(name), topic, name)
             else:
                 errors[name] = code
                 if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
@@ -105,9 +105,9 @@ class MetadataSnapshot:
             cluster_id=answer.cluster_id,
             controller=answer.controller_id,
             brokers=MappingProxyType(
-                {each.node_id: Address(each.host, each.port) for each in answer.brokers}
+                {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
             ),
-            racks=MappingProxyType({each.node_id: each.rack for each in answer.brokers if each.rack}),
+            racks=MappingProxyType({broker.node_id: broker.rack for broker in answer.brokers if broker.rack}),
             topics=topics,
             topic_errors=errors,
         )
@@ -138,19 +138,19 @@ class MetadataSnapshot:
         )
 
 
-def _merged_topic(known: TopicSnapshot | None, told: MetadataResponseTopic, name: str) -> TopicSnapshot:
+def _merged_topic(known: TopicSnapshot | None, topic: MetadataResponseTopic, name: str) -> TopicSnapshot:
     fresh = {
-        each.partition_index: PartitionSnapshot(
-            partition=each.partition_index,
-            leader=each.leader_id,
-            leader_epoch=each.leader_epoch,
-            replicas=tuple(each.replica_nodes),
-            isr=tuple(each.isr_nodes),
-            offline=tuple(each.offline_replicas),
+        partition.partition_index: PartitionSnapshot(
+            partition=partition.partition_index,
+            leader=partition.leader_id,
+            leader_epoch=partition.leader_epoch,
+            replicas=tuple(partition.replica_nodes),
+            isr=tuple(partition.isr_nodes),
+            offline=tuple(partition.offline_replicas),
         )
-        for each in told.partitions
+        for partition in topic.partitions
     }
-    if known is not None and known.topic_id == told.topic_id:
+    if known is not None and known.topic_id == topic.topic_id:
         for old in known.partitions:
             new = fresh.get(old.partition)
             if new is None or 0 <= new.leader_epoch < old.leader_epoch:
@@ -158,8 +158,8 @@ def _merged_topic(known: TopicSnapshot | None, told: MetadataResponseTopic, name
     count = max(fresh, default=-1) + 1
     return TopicSnapshot(
         name=name,
-        topic_id=told.topic_id,
-        internal=told.is_internal,
+        topic_id=topic.topic_id,
+        internal=topic.is_internal,
         partitions=tuple(fresh.get(number) or PartitionSnapshot(partition=number) for number in range(count)),
     )
 

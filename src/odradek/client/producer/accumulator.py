@@ -213,11 +213,13 @@ class Accumulator:
     def rest(self, unused_since: float) -> list[str]:
         """Let topics rest that nothing was sent to since then; returns their names."""
         with self.lock:
-            idle = [each for each in self.topics.values() if each.used_at < unused_since and not each.busy]
-            for each in idle:
-                each.resting = True
-                self._resting[each.topic] = self.topics.pop(each.topic)
-            return [each.topic for each in idle]
+            idle = [
+                topic for topic in self.topics.values() if topic.used_at < unused_since and not topic.busy
+            ]
+            for topic_queues in idle:
+                topic_queues.resting = True
+                self._resting[topic_queues.topic] = self.topics.pop(topic_queues.topic)
+            return [queues.topic for queues in idle]
 
     def next_due(self) -> float | None:
         """When `collect` will have something to do if nothing else happens."""

@@ -177,7 +177,7 @@ class ProducerBatch:
     def part_settled(self, part: ProducerBatch) -> None:
         if part.error is not None:
             self.error = self.error or part.error
-        if all(each.done for each in self.parts):
+        if all(producer_batch.done for producer_batch in self.parts):
             self._finish()
 
     def outcome_of(self, index: int) -> tuple[ProducerBatch, int]:

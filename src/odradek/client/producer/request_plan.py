@@ -91,7 +91,7 @@ class ProducePlanner:
         return plan
 
     def _candidates(self, plan: ProducePlan, now: float) -> list[tuple[PartitionQueue, int]]:
-        found = []
+        result = []
         for queue in self._accumulator.ready:
             broker = self._leader_of(queue.topic_partition)
             if broker is None:
@@ -102,10 +102,10 @@ class ProducePlanner:
                 if self._admits is not None and not self._admits(queue.topic_partition):
                     plan.not_admitted = True
                 elif self._numbered(queue):
-                    found.append((queue, broker))
+                    result.append((queue, broker))
                 else:
                     plan.producer_id_wanted = True
-        return found
+        return result
 
     def _numbered(self, queue: PartitionQueue) -> bool:
         """Whether batches of this queue can be numbered, if they have to be."""

@@ -253,43 +253,50 @@ class Sender:
 
     def _read(self, in_flight: InFlight, connection: BrokerConnection, response: ProduceResponse) -> None:
         names = {self._cluster.image.topic_id(tp.topic): tp.topic for tp in in_flight}
-        endpoints = {each.node_id: Address(each.host, each.port) for each in response.node_endpoints}
+        endpoints = {
+            node_endpoint.node_id: Address(node_endpoint.host, node_endpoint.port)
+            for node_endpoint in response.node_endpoints
+        }
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id, "")
-            for told in topic.partition_responses:
-                batch = in_flight.pop(TopicPartition(name, told.index), None)
+            for partition_response in topic.partition_responses:
+                batch = in_flight.pop(TopicPartition(name, partition_response.index), None)
                 if batch is not None:
                     self._resolve(
-                        batch, self._answer(batch, told), self._learn_leader(batch, told, endpoints)
+                        batch,
+                        self._answer(batch, partition_response),
+                        self._learn_leader(batch, partition_response, endpoints),
                     )
         if in_flight:
             left_out = f"the answer of {connection.address} left the partition out"
             self._answer_all(in_flight, _lost(left_out))
 
-    def _answer(self, batch: ProducerBatch, told: PartitionProduceResponse) -> AttemptResult:
-        if told.error_code == ErrorCode.NONE:
+    def _answer(self, batch: ProducerBatch, response: PartitionProduceResponse) -> AttemptResult:
+        if response.error_code == ErrorCode.NONE:
             return AttemptResult(
-                code=ErrorCode.NONE, base_offset=told.base_offset, log_append_time_ms=told.log_append_time_ms
+                code=ErrorCode.NONE,
+                base_offset=response.base_offset,
+                log_append_time_ms=response.log_append_time_ms,
             )
-        code = ErrorCode.of(told.error_code)
+        code = ErrorCode.of(response.error_code)
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return AttemptResult(code=code)
-        reason = told.error_message or code.meaning
+        reason = response.error_message or code.meaning
         bad = [
-            f"record {each.batch_index} of the batch: {each.batch_index_error_message}"
-            for each in told.record_errors
+            f"record {record_error.batch_index} of the batch: {record_error.batch_index_error_message}"
+            for record_error in response.record_errors
         ]
         details = f" ({'; '.join(bad[:3])})" if bad else ""
         return AttemptResult(code=code, error=KafkaError(code, f"{batch.topic_partition}: {reason}{details}"))
 
     def _learn_leader(
-        self, batch: ProducerBatch, told: PartitionProduceResponse, endpoints: Mapping[int, Address]
+        self, batch: ProducerBatch, response: PartitionProduceResponse, endpoints: Mapping[int, Address]
     ) -> bool:
         """Whether the refusal named a newer leader, so that there is no need to ask or wait (KIP-951)."""
-        if told.error_code == ErrorCode.NONE or told.current_leader.leader_id < 0:
+        if response.error_code == ErrorCode.NONE or response.current_leader.leader_id < 0:
             return False
         metadata = self._cluster.metadata
-        leader = told.current_leader
+        leader = response.current_leader
         newer = metadata.image.with_leader(
             batch.topic_partition, leader.leader_id, leader.leader_epoch, endpoints
         )
@@ -367,10 +374,10 @@ class Sender:
 
     async def _ask_for_identity(self, timeout_s: float) -> ProducerId:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
-        told = await self._cluster.ask(NO_BROKER, request, InitProducerIdResponse, timeout_s=timeout_s)
-        if told.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.of(told.error_code))
-        return ProducerId(producer_id=told.producer_id, producer_epoch=told.producer_epoch)
+        response = await self._cluster.ask(NO_BROKER, request, InitProducerIdResponse, timeout_s=timeout_s)
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(response.error_code))
+        return ProducerId(producer_id=response.producer_id, producer_epoch=response.producer_epoch)
 
 
 def _lost(problem: str) -> AttemptResult:

@@ -127,11 +127,13 @@ class TransactionClient:
         return modern
 
     def _coordinator(self, key_type: int, key: str) -> Coordinator:
-        found = self._coordinators.pop((key_type, key), None) or Coordinator(self._cluster, key, key_type)
-        self._coordinators[key_type, key] = found
+        coordinator = self._coordinators.pop((key_type, key), None) or Coordinator(
+            self._cluster, key, key_type
+        )
+        self._coordinators[key_type, key] = coordinator
         if len(self._coordinators) > _COORDINATORS_MAX:
             del self._coordinators[next(iter(self._coordinators))]
-        return found
+        return coordinator
 
     async def _ask(
         self,

@@ -186,8 +186,8 @@ class ProducerTransactions:
                 )
             return request.replace(producer_id=old.producer_id, producer_epoch=old.producer_epoch)
 
-        told = await self._ask("init_transactions", self._coordinator, "InitProducerId", build, timeout_s)
-        identity = ProducerId(producer_id=told.producer_id, producer_epoch=told.producer_epoch)
+        answer = await self._ask("init_transactions", self._coordinator, "InitProducerId", build, timeout_s)
+        identity = ProducerId(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
         connection = await self._coordinator.connection()
         bumps = connection.feature(FEATURE) >= _EPOCH_PER_TRANSACTION
         core.initialized(
@@ -213,14 +213,18 @@ class ProducerTransactions:
             at_most = None if core.epoch_per_transaction else _CLASSIC_END_MAX
             what = "commit_transaction" if committed else "abort_transaction"
             try:
-                told = await self._ask(what, self._coordinator, "EndTxn", request, timeout_s, at_most=at_most)
+                answer = await self._ask(
+                    what, self._coordinator, "EndTxn", request, timeout_s, at_most=at_most
+                )
             except TransactionError:
                 if committed:
                     raise
                 core.bump_wanted = True  # a new epoch aborts what is left of it
             else:
-                if told.producer_id >= 0:
-                    following = ProducerId(producer_id=told.producer_id, producer_epoch=told.producer_epoch)
+                if answer.producer_id >= 0:
+                    following = ProducerId(
+                        producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+                    )
         core.ended(following)
         if following is not None:
             self._identify(following)
@@ -291,14 +295,14 @@ class ProducerTransactions:
         core, identity = self.core, self.core.identity
         assert identity is not None
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-        for tp, each in offsets.items():
+        for tp, committed in offsets.items():
             topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[]))
             topic.partitions.append(
                 TxnOffsetCommitRequestPartition(
                     partition_index=tp.partition,
-                    committed_offset=each.offset,
-                    committed_leader_epoch=each.leader_epoch,
-                    committed_metadata=each.metadata,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    committed_metadata=committed.metadata,
                 )
             )
         request = TxnOffsetCommitRequest(
@@ -341,13 +345,13 @@ class ProducerTransactions:
 
         async def attempt(left_s: float) -> Any:
             while True:
-                told = await coordinator.ask(
+                answer = await coordinator.ask(
                     api, build, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most
                 )
-                verdict, code = _worst(api, told)
+                verdict, code = _worst(api, answer)
                 coordinator.note(code)
                 if verdict is TransactionErrorAction.FINE:
-                    return told
+                    return answer
                 if verdict is not TransactionErrorAction.RETRY:
                     raise core.refuse(verdict, code, what)
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -362,24 +366,27 @@ class ProducerTransactions:
             raise
 
 
-def _worst(api: str, told: Any) -> tuple[TransactionErrorAction, ErrorCode]:
+def _worst(api: str, answer: Any) -> tuple[TransactionErrorAction, ErrorCode]:
     """What an answer says, of all that it has to say."""
     if api == "AddPartitionsToTxn":
         codes = [
-            ErrorCode.of(each.partition_error_code)
-            for topic in told.results_by_topic_v3_and_below
-            for each in topic.results_by_partition
+            ErrorCode.of(partition.partition_error_code)
+            for topic in answer.results_by_topic_v3_and_below
+            for partition in topic.results_by_partition
         ]
     elif api == "TxnOffsetCommit":
-        codes = [ErrorCode.of(each.error_code) for topic in told.topics for each in topic.partitions]
+        codes = [
+            ErrorCode.of(partition.error_code) for topic in answer.topics for partition in topic.partitions
+        ]
     else:
-        codes = [ErrorCode.of(told.error_code)]
-    found = [(action_for_response(code), code) for code in codes if code is not ErrorCode.NONE]
-    if not found:
+        codes = [ErrorCode.of(answer.error_code)]
+    results = [(action_for_response(code), code) for code in codes if code is not ErrorCode.NONE]
+    if not results:
         return TransactionErrorAction.FINE, ErrorCode.NONE
     # one refused partition makes the others "not attempted": what was wrong with that one counts
     first = max(
-        found, key=lambda each: (_SEVERITY[each[0]], each[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED)
+        results,
+        key=lambda outcome: (_SEVERITY[outcome[0]], outcome[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED),
     )
     if api == "InitProducerId" and first[0] not in (
         TransactionErrorAction.RETRY,

@@ -224,12 +224,12 @@ class SimDisk:
     def _check_replaceable(self, source: str, target: str) -> None:
         if not self.exists(target):
             return
-        found = self.medium.find(target)
+        result = self.medium.find(target)
         if isinstance(self.medium.find(source), Inode):
             self.medium.file(target)
-        elif isinstance(found, Inode):
+        elif isinstance(result, Inode):
             raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", target)
-        elif found.names:
+        elif result.names:
             raise OSError(errno.ENOTEMPTY, "the directory is not empty", target)
 
     def remove(self, path: str) -> None:

@@ -272,10 +272,10 @@ class Medium:
         for part in _parts(path):
             if not isinstance(node, Folder):
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
-            found = node.names.get(part)
-            if found is None:
+            result = node.names.get(part)
+            if result is None:
                 raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
-            node = found
+            node = result
         return node
 
     def folder(self, path: str) -> Folder:

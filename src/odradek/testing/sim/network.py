@@ -278,7 +278,7 @@ class Network:
     ) -> SimServer:
         interface = self._living()
         hosts = [host] if host is None or isinstance(host, str) else list(host)
-        addresses = [self._bind(interface, one, port) for one in hosts]
+        addresses = [self._bind(interface, address, port) for address in hosts]
         server = SimServer(self.loop, interface, addresses)
         for address in addresses:
             interface.listeners[address] = SimulatedListener(
@@ -343,8 +343,8 @@ class Network:
         interface = machine.interface
         if interface is None or not interface.is_alive:
             return None
-        found = interface.listeners.get(address)
-        return found or interface.listeners.get((_ANY_ADDRESS, address[1]))
+        simulated_listener = interface.listeners.get(address)
+        return simulated_listener or interface.listeners.get((_ANY_ADDRESS, address[1]))
 
 
 class _Attempt:

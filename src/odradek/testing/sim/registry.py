@@ -93,10 +93,10 @@ class SimRegistryStore:
 
     def heal(self, name: str | None = None) -> None:
         """Let this host through again; all of them without a name."""
-        for one in [name] if name is not None else list(self._cut_off):
-            self._cut_off.pop(one, None)
-            if one in self._clients:
-                self._clients[one].reconnect_soon()
+        for host in [name] if name is not None else list(self._cut_off):
+            self._cut_off.pop(host, None)
+            if host in self._clients:
+                self._clients[host].reconnect_soon()
 
     def drop_connection(self, name: str) -> None:
         """Break the host's connection once: requests under way have an unknown outcome."""

@@ -40,9 +40,9 @@ class Trace:
         return self._hash.hexdigest()
 
 
-def first_difference(one: Trace, other: Trace) -> str:
+def first_difference(trace: Trace, other: Trace) -> str:
     """Where two kept traces part, with a few lines of what went before."""
-    left, right = one.lines or [], other.lines or []
+    left, right = trace.lines or [], other.lines or []
     limit = min(len(left), len(right))
     index = next((i for i in range(limit) if left[i] != right[i]), limit)
     before = "".join(left[max(0, index - 3) : index])
