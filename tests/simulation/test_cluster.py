@@ -18,6 +18,22 @@ def test_the_cluster_keeps_its_promises_under_the_faults_of_many_seeds(first: in
         assert run.failure is None, f"{run.command}\n{run.failure}"
 
 
+@pytest.mark.parametrize(
+    ("seed", "faults"),
+    [
+        pytest.param(
+            45,
+            "power:last@1.12+0.74,pause:controller@1.36+2.95,expire:follower@2.59+2.59,"
+            "exile:controller@3.81+4.89,expire:last@5.12+1.02",
+            id="a deposed controller says that a topic is not there which it never heard of",
+        ),
+    ],
+)
+def test_what_once_went_wrong_does_not_again(seed: int, faults: str) -> None:
+    run, _ = run_once("cluster", seed, ClusterFaults.parse(faults))
+    assert run.failure is None, f"{run.command}\n{run.failure}"
+
+
 def test_a_plan_of_faults_reads_as_it_is_written() -> None:
     for seed in range(200):
         plan = ClusterFaults.draw(seed)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.broker.cluster.forwarded_apis import FORWARDED, is_local
+from odradek.broker.cluster.forwarded_apis import CHANGES, FORWARDED, is_local
 from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.refusals import UnfitResponse, log_refusals
 from odradek.broker.throttling import Charge
@@ -97,12 +97,11 @@ class Dispatcher:
             and broker_only_apis.is_between_brokers(api, request)
         ):
             return self._refuse_stranger(connection, header, api)
-        if (
-            header.api_key in FORWARDED
-            and not self._parts.cluster.leads
-            and not is_local(header.api_key, request)
-        ):
-            return self._forward(connection, header, bytes(frame))
+        if header.api_key in FORWARDED and not is_local(header.api_key, request):
+            if not self._parts.cluster.leads:
+                return self._forward(connection, header, bytes(frame))
+            if header.api_key in CHANGES:
+                return self._decide(connection, header, request, frame)
         return self._serve(connection, header, request, len(frame))
 
     def _serve(
@@ -163,7 +162,31 @@ class Dispatcher:
             request, _ = decode(cls, header.api_version, frame, position, _FEW_ELEMENTS)
         except TooManyElements:
             request = await large_messages.read(self._parts, header, frame, position)
+        if self._parts.cluster.leads and header.api_key in CHANGES:
+            return await self._decide(connection, header, request, memoryview(frame))
         return await _settled(self._serve(connection, header, request, len(frame)))
+
+    async def _decide(
+        self, connection: Connection, header: RequestHeader, request: Message, frame: memoryview
+    ) -> Chunks | None:
+        """The answer of this broker as the controller.
+
+        What was committed proves that its term was not over. A refusal proves nothing: a controller that was deposed and does
+        not know it refuses by what it knew. So the registry is asked, and the request is passed on if another one is in office.
+        """
+        controller = self._parts.controller
+        before = controller.latest
+        answer = await _settled(self._serve(connection, header, request, len(frame)))
+        if controller.latest is not before:
+            return answer
+        try:
+            await controller.confirm_office()
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                api = APIS[header.api_key].name
+                raise PeerError(f"{api} is not answered by a controller in doubt: {error.message}") from error
+            return await self._forward(connection, header, bytes(frame))
+        return answer
 
     def _route(self, api_key: int) -> tuple[Api, ApiHandler]:
         if api_key not in self._served:

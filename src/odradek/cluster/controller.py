@@ -139,6 +139,11 @@ class Controller:
         """Of the term in office."""
         return self._store.epoch
 
+    @property
+    def is_deposed(self) -> bool:
+        """Whether this side knows that the term is over."""
+        return self._store.is_deposed
+
     async def close(self) -> None:
         """Let the changes under way come to their end; refuse all later ones."""
         for task in (self._looking_again, self._maintenance, self._listening):
@@ -153,6 +158,14 @@ class Controller:
         """The term is over: act no more, and send away whoever waits."""
         self._store.depose()
         self._publication.end()
+
+    async def confirm_office(self) -> None:
+        """NOT_CONTROLLER when the registry says that the term is over, KAFKA_STORAGE_ERROR when it cannot be asked."""
+        try:
+            await self._changes.alone(self._store.confirm_term)
+        finally:
+            if self._store.is_deposed:
+                self._publication.end()
 
     # -- topics and settings
 
@@ -258,7 +271,7 @@ class Controller:
                 self._listen(self._policy), name="listen"
             )
         if report.controller_epoch > self.epoch:
-            await self._confirm_office()  # anybody can say so; whether it is so, the registry knows
+            await self.confirm_office()  # anybody can say so; whether it is so, the registry knows
         if not self._brokers.is_settled(report):
             await self._changes.alone(lambda: self._brokers.hear(report))
         if report.controller_epoch == self.epoch:
@@ -322,13 +335,6 @@ class Controller:
                 _log.warning("silent_brokers_not_replaced", reason=error.message)
             except Exception:  # noqa: BLE001 - the root of a task
                 _log.exception("silent_brokers_not_replaced")
-
-    async def _confirm_office(self) -> None:
-        try:
-            await self._changes.alone(self._store.confirm_term)
-        finally:
-            if self._store.is_deposed:
-                self._publication.end()
 
     async def _look(self, look: Callable[[], Awaitable[None]]) -> None:
         try:

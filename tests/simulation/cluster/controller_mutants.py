@@ -14,6 +14,7 @@ from odradek.broker.cluster.link import ClusterLink
 from odradek.cluster import brokers as broker_changes
 from odradek.cluster import elections, isr_changes, partitions
 from odradek.cluster.availability import ReplicaAvailability, TopicRules
+from odradek.cluster.controller import Controller
 from odradek.cluster.elections import renewed
 from odradek.cluster.image import ClusterImage, PartitionImage
 from odradek.cluster.publishing import Publication
@@ -209,6 +210,14 @@ def deposed_controller_writes() -> Patches:
     yield patch.object(ClusterStore, "commit", commit)
     yield patch.object(ClusterStore, "_check_office", check_office)
     yield patch.object(ClusterStore, "depose", depose)
+
+
+@mutant("row 24: a deposed controller refuses by what it knew", _SCENARIO)
+def deposed_controller_refuses() -> Patches:
+    async def confirm_office(self: Controller) -> None:
+        return None
+
+    yield patch.object(Controller, "confirm_office", confirm_office)
 
 
 @mutant("row 25: a change now and then is told to nobody", _SCENARIO)

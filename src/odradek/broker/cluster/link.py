@@ -104,13 +104,14 @@ class ClusterLink:
     @property
     def leads(self) -> bool:
         """Whether this broker is the controller."""
-        return self._membership.controller is not None
+        controller = self._membership.controller
+        return controller is not None and not controller.is_deposed
 
     @property
     def controller(self) -> Controller:
         """The controller, if it is this broker; NOT_CONTROLLER otherwise."""
         controller = self._membership.controller
-        if controller is None:
+        if controller is None or controller.is_deposed:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, "another broker is the controller, or none is yet: try again"
             )

@@ -13,11 +13,11 @@ from odradek.broker.cluster.forwarding import Forwarding
 from odradek.broker.context import ApiHandler
 from odradek.broker.dispatch import Dispatcher
 from odradek.config.broker import BrokerConfig
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
-from odradek.net.connection import Connection
+from odradek.net.connection import Connection, PeerError
 from odradek.net.peers import PeerUnreachable
-from odradek.protocol import Message, RequestHeader, encode_request
+from odradek.protocol import Message, RequestHeader, decode_response, encode_request
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.runtime.real import real_runtime
@@ -125,31 +125,23 @@ async def test_a_client_that_only_ended_its_side_gets_the_answer_to_what_was_pas
     assert await passed_on(Elsewhere(2, DONE), client) == [b"\0\0\0\4", b"done"]
 
 
-@pytest.mark.parametrize(("stays", "served_count"), [(True, 1), (False, 0)])
-async def test_a_broker_that_became_controller_serves_what_waited_only_for_clients_that_are_there(
-    client: Client, stays: bool, served_count: int
-) -> None:
-    cluster = Elsewhere(2, REFUSED)
-    served: list[DeleteTopicsRequest] = []
+class Office:
+    """The controller of this broker: `image` is what it committed last, `doubt` what the registry says when it is asked."""
 
-    def serve(_parts: object, _circumstances: object, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        served.append(request)
-        return DeleteTopicsResponse(responses=[])
+    def __init__(self, cluster: Elsewhere, doubt: ErrorCode | None = None) -> None:
+        self.latest = object()
+        self.asked_count = 0
+        self._cluster = cluster
+        self._doubt = doubt
 
-    def is_elected() -> None:
-        cluster.leads = True
-        client.peer_finished = not stays
+    async def confirm_office(self) -> None:
+        self.asked_count += 1
+        if self._doubt is not None:
+            self._cluster.leads = self._doubt is not ErrorCode.NOT_CONTROLLER
+            raise KafkaError(self._doubt)
 
-    cluster.on_asked = is_elected
-    dispatcher = Dispatcher(
-        cast(Any, FakeContext(cluster)), {DELETE_TOPICS: ApiHandler(DELETE_TOPICS, serve)}
-    )
-    header = RequestHeader(api_key=DELETE_TOPICS, api_version=VERSION, correlation_id=9, client_id="test")
-    frame = encode_request(header, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1))[4:]
-    async with asyncio.timeout(10):
-        answer = await cast(Any, dispatcher.handle(cast(Connection, client), memoryview(frame)))
-    assert len(served) == served_count
-    assert (answer is not None) is stays
+    def commit(self) -> None:
+        self.latest = object()
 
 
 class FakeContext:
@@ -159,5 +151,82 @@ class FakeContext:
 
     config = BrokerConfig()
 
-    def __init__(self, cluster: Elsewhere) -> None:
+    def __init__(self, cluster: Elsewhere, office: Office | None = None) -> None:
         self.cluster = cluster
+        self.controller = office or Office(cluster)
+
+
+async def deleted(
+    context: FakeContext, client: Client, serve: Callable[[], None] = lambda: None
+) -> DeleteTopicsResponse | bytes | None:
+    """The answer to a request that deletes a topic, of the broker itself or of another one."""
+
+    def handle(_parts: object, _circumstances: object, _request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        serve()
+        return DeleteTopicsResponse(responses=[])
+
+    dispatcher = Dispatcher(cast(Any, context), {DELETE_TOPICS: ApiHandler(DELETE_TOPICS, handle)})
+    header = RequestHeader(api_key=DELETE_TOPICS, api_version=VERSION, correlation_id=9, client_id="test")
+    frame = encode_request(header, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1))[4:]
+    async with asyncio.timeout(10):
+        chunks = await cast(Any, dispatcher.handle(cast(Connection, client), memoryview(frame)))
+    if chunks is None:
+        return None
+    answer = b"".join(chunks)[4:]
+    if answer == DONE.response_data:
+        return answer
+    return cast(DeleteTopicsResponse, decode_response(DELETE_TOPICS, VERSION, answer)[1])
+
+
+@pytest.mark.parametrize(("stays", "served_count"), [(True, 1), (False, 0)])
+async def test_a_broker_that_became_controller_serves_what_waited_only_for_clients_that_are_there(
+    client: Client, stays: bool, served_count: int
+) -> None:
+    cluster = Elsewhere(2, REFUSED)
+    served: list[None] = []
+
+    def is_elected() -> None:
+        cluster.leads = True
+        client.peer_finished = not stays
+
+    cluster.on_asked = is_elected
+    answer = await deleted(FakeContext(cluster), client, lambda: served.append(None))
+    assert len(served) == served_count
+    assert (answer is not None) is stays
+
+
+async def test_what_a_controller_refuses_is_answered_once_the_registry_confirmed_its_office(
+    client: Client,
+) -> None:
+    cluster = Elsewhere(1)
+    cluster.leads = True
+    office = Office(cluster)
+    assert await deleted(FakeContext(cluster, office), client) == DeleteTopicsResponse(responses=[])
+    assert office.asked_count == 1
+
+
+async def test_a_deposed_controller_passes_on_what_it_would_refuse(client: Client) -> None:
+    cluster = Elsewhere(2, DONE)
+    cluster.leads = True
+    office = Office(cluster, ErrorCode.NOT_CONTROLLER)
+    assert await deleted(FakeContext(cluster, office), client) == DONE.response_data
+    assert len(cluster.asked) == 1
+
+
+async def test_what_was_committed_needs_no_other_proof_of_office(client: Client) -> None:
+    cluster = Elsewhere(2)
+    cluster.leads = True
+    office = Office(cluster, ErrorCode.NOT_CONTROLLER)
+    answer = await deleted(FakeContext(cluster, office), client, office.commit)
+    assert answer == DeleteTopicsResponse(responses=[])
+    assert office.asked_count == 0
+
+
+async def test_a_controller_that_cannot_reach_the_registry_refuses_nothing_by_what_it_knew(
+    client: Client,
+) -> None:
+    cluster = Elsewhere(1)
+    cluster.leads = True
+    office = Office(cluster, ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(PeerError, match="DeleteTopics is not answered by a controller in doubt"):
+        await deleted(FakeContext(cluster, office), client)
