@@ -276,15 +276,13 @@ def test_an_idle_broker_uses_no_measurable_cpu(start):
     node = start()
     server = Server(kind="odradek", node=node)
     server.create_topic("t", 50)
-    idle = [wire.Connection(server.address) for _ in range(20)]
-    for one in idle:
-        one.call(wire.API_VERSIONS, 0, b"")
-    time.sleep(0.5)
-    used = min(
-        _cpu_in_three_seconds(node.pid) for _ in range(3)
-    )  # a busy machine makes the same work look like more
-    for one in idle:
-        one.close()
+    with wire.connections(server.address, 20) as idle:
+        for one in idle:
+            one.call(wire.API_VERSIONS, 0, b"")
+        time.sleep(0.5)
+        used = min(
+            _cpu_in_three_seconds(node.pid) for _ in range(3)
+        )  # a busy machine makes the same work look like more
     assert used < 15_000_000, f"{used / 1e6:.1f} ms of CPU in 3 s"
 
 
@@ -312,19 +310,16 @@ def test_it_survives_running_out_of_file_descriptors(start):
     node = start()
     server = Server(kind="odradek", node=node)
     server.create_topic("t")
-    healthy = wire.Connection(server.address)
-    in_use = len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
-    resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (in_use + 20, in_use + 20))
-    crowd = [wire.Connection(server.address) for _ in range(40)]
     batch = wire.batch(wire.records(b"x"), 1)
-    during = wire.produce(healthy, "t", batch, timeout_ms=500)
-    assert during.error_code in {0, REQUEST_TIMED_OUT}, (
-        "it may be late to flush, but the disk is not at fault"
-    )
-    for one in crowd:
-        one.close()
-    with wire.Connection(server.address) as later:
-        assert wire.produce(later, "t", batch).error_code == 0
-        assert wire.fetch(later, "t", 0).high_watermark == 2
-    healthy.close()
+    with wire.Connection(server.address) as healthy:
+        in_use = len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (in_use + 20, in_use + 20))
+        with wire.connections(server.address, 40):
+            during = wire.produce(healthy, "t", batch, timeout_ms=500)
+            assert during.error_code in {0, REQUEST_TIMED_OUT}, (
+                "it may be late to flush, but the disk is not at fault"
+            )
+        with wire.Connection(server.address) as later:
+            assert wire.produce(later, "t", batch).error_code == 0
+            assert wire.fetch(later, "t", 0).high_watermark == 2
     assert node.terminate() == 0

@@ -10,7 +10,8 @@ import socket
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -33,8 +34,12 @@ class Connection:
         if receive_buffer_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(ANSWER_SECONDS_MAX)
-        self.socket.connect(address)
         self._correlation_id = 0
+        try:
+            self.socket.connect(address)
+        except OSError:
+            self.socket.close()
+            raise
 
     @property
     def name(self) -> str:
@@ -95,6 +100,18 @@ class Connection:
                 raise ConnectionError(f"closed after {len(parts)} of {count} bytes")
             parts += part
         return bytes(parts)
+
+
+@contextmanager
+def connections(
+    address: tuple[str, int], count: int, *, receive_buffer_bytes: int | None = None
+) -> Iterator[list[Connection]]:
+    """So many, closed in the end whatever happens: a test that fails must not leave sockets to the next one."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(Connection(address, receive_buffer_bytes=receive_buffer_bytes))
+            for _ in range(count)
+        ]
 
 
 class Reader:

@@ -1,9 +1,10 @@
 """Listening sockets, and what accepts from them: it goes on when the process has no file descriptors left.
 
 asyncio's own server answers EMFILE with a traceback for each connection that waits, and begins to listen again as often: a
-minute of it is 50 MB of log. Here a spare descriptor is kept. When accepting fails for lack of descriptors the spare one is
-given up, so that the connection can be accepted, and closed at once: its peer learns it, and the queue does not make the loop
-spin. Where even that fails, accepting pauses for a moment.
+minute of it is 50 MB of log. Here a spare descriptor is kept. When accepting fails for lack of descriptors, those who wait stay
+in the queue for a few turns of the loop: connections that have ended are noticed meanwhile, and make room. Then the spare one
+is given up, so that the connection can be accepted, and closed at once: its peer learns it, and the queue does not make the
+loop spin. Where even that fails, accepting pauses for a moment.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOM
 _NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """Of an address whose family, mostly IPv6, this machine has not."""
 _PAUSE_S: Final = 0.1
+_NOTICE_S: Final = 0.01
+"""For the ends of other connections to be noticed, before anybody is refused."""
 _ACCEPTED_AT_ONCE_MAX: Final = 64
 """Then others get the loop."""
 
@@ -105,6 +108,8 @@ class _Acceptor:
         self._make = make
         self._sockets = list(sockets)
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._has_waited: dict[socket.socket, None] = {}
+        """Sockets at which those who wait are refused while there is no descriptor."""
         self._handing_over: dict[asyncio.Task[None], None] = {}
         self._spare = _spare_descriptor()
         self.port: Final = int(sockets[0].getsockname()[1])
@@ -130,10 +135,16 @@ class _Acceptor:
             except OSError as error:
                 if error.errno not in _SHORT:
                     raise
+                if listening not in self._has_waited:
+                    self._has_waited[listening] = None
+                    self._pause(listening, _NOTICE_S)
+                    return
                 if not self._refuse_one(listening, error):
-                    self._pause(listening)
+                    self._has_waited.pop(listening)
+                    self._pause(listening, _PAUSE_S)
                     return
                 continue
+            self._has_waited.pop(listening, None)
             self._hand_over(accepted)
 
     def _hand_over(self, accepted: socket.socket) -> None:
@@ -178,9 +189,9 @@ class _Acceptor:
             os.close(self._spare)
             self._spare = None
 
-    def _pause(self, listening: socket.socket) -> None:
+    def _pause(self, listening: socket.socket, seconds: float) -> None:
         self._loop.remove_reader(listening.fileno())
-        self._pauses[listening] = self._loop.call_later(_PAUSE_S, self._resume, listening)
+        self._pauses[listening] = self._loop.call_later(seconds, self._resume, listening)
 
     def _resume(self, listening: socket.socket) -> None:
         self._pauses.pop(listening, None)

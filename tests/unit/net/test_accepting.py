@@ -28,6 +28,8 @@ async def main():
     server = Server(Echo(), ServerLimits(), now=loop.time)
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     crowd = [socket.socket() for _ in range(40)]
+    next_one = socket.socket()
+    next_one.setblocking(False)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 10, hard))
     for sock in crowd:
@@ -35,8 +37,15 @@ async def main():
         await loop.sock_connect(sock, ("127.0.0.1", port))
     assert await closed(crowd[-1])
     assert 0 < server.connection_count < 20, server.connection_count
+    await asyncio.sleep(0.3)  # it listens again
+    for sock in crowd:
+        sock.shutdown(socket.SHUT_RDWR)  # the descriptor stays taken on this side
+    await loop.sock_connect(next_one, ("127.0.0.1", port))
+    await loop.sock_sendall(next_one, b"\\0\\0\\0\\2hi")
+    assert await loop.sock_recv(next_one, 6) == b"\\0\\0\\0\\2hi", "who left has made room"
     for sock in crowd:
         sock.close()
+    next_one.close()
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\\\\0\\\\0\\\\0\\\\2hi")

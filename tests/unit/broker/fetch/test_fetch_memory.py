@@ -42,16 +42,14 @@ def has_begun(peer: wire.Connection) -> bool:
 
 def test_those_who_read_find_their_records_whatever_others_leave_unread(address: tuple[str, int]) -> None:
     fill(address, partitions=1, batch_bytes=LARGE_BYTES)
-    selfish = [wire.Connection(address, receive_buffer_bytes=4096) for _ in range(6)]
-    for peer in selfish:
-        peer.send(wire.FETCH, 4, wire.fetch_body("t", 0, max_bytes=LARGE_BYTES + 1000))
-        assert has_begun(peer)
-    with wire.Connection(address) as other:
-        for offset in range(3):
-            found = wire.fetch(other, "t", offset, max_bytes=LARGE_BYTES + 1000)
-            assert len(found.records) >= LARGE_BYTES
-    for peer in selfish:
-        peer.close()
+    with wire.connections(address, 6, receive_buffer_bytes=4096) as selfish:
+        for peer in selfish:
+            peer.send(wire.FETCH, 4, wire.fetch_body("t", 0, max_bytes=LARGE_BYTES + 1000))
+            assert has_begun(peer)
+        with wire.Connection(address) as other:
+            for offset in range(3):
+                found = wire.fetch(other, "t", offset, max_bytes=LARGE_BYTES + 1000)
+                assert len(found.records) >= LARGE_BYTES
 
 
 def test_answers_in_memory_that_are_left_unread_leave_others_some_room(address: tuple[str, int]) -> None:
@@ -59,14 +57,12 @@ def test_answers_in_memory_that_are_left_unread_leave_others_some_room(address: 
     partitions = [wire.int32(number) + wire.int64(0) + wire.int32(1 << 20) for number in range(100)]
     head = wire.int32(-1) + wire.int32(0) + wire.int32(1) + wire.int32(50 << 20) + wire.int8(0)
     body = head + wire.array([wire.string("t") + wire.array(partitions)])
-    selfish = [wire.Connection(address, receive_buffer_bytes=4096) for _ in range(12)]
-    for peer in selfish:
-        peer.send(wire.FETCH, 4, body)
-    assert all(has_begun(peer) for peer in selfish)
-    with wire.Connection(address) as other:
-        for _ in range(3):
-            found = wire.fetch(other, "t", 0, max_bytes=1 << 20, wait_ms=10_000, partition=3)
-            while not found.records:  # as consumers do
-                found = wire.fetch(other, "t", 0, max_bytes=1 << 20, wait_ms=100, partition=3)
-    for peer in selfish:
-        peer.close()
+    with wire.connections(address, 12, receive_buffer_bytes=4096) as selfish:
+        for peer in selfish:
+            peer.send(wire.FETCH, 4, body)
+        assert all(has_begun(peer) for peer in selfish)
+        with wire.Connection(address) as other:
+            for _ in range(3):
+                found = wire.fetch(other, "t", 0, max_bytes=1 << 20, wait_ms=10_000, partition=3)
+                while not found.records:  # as consumers do
+                    found = wire.fetch(other, "t", 0, max_bytes=1 << 20, wait_ms=100, partition=3)

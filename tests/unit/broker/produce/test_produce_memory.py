@@ -66,17 +66,16 @@ def test_records_that_were_appended_are_not_kept_until_they_are_acknowledged(
 ) -> None:
     content = wire.records(random.Random(1).randbytes(VALUE_BYTES))
     batch = wire.batch(gzip.compress(content) if codec else content, 1, codec=codec)
-    peers = [wire.Connection(address) for _ in range(FRAMES)]
-    peers[0].call(wire.CREATE_TOPICS, 2, wire.create_topics_body("t"))
-    for peer in peers:
-        peer.send(wire.PRODUCE, 7, wire.produce_body("t", batch, timeout_ms=600_000))
-    deadline = time.monotonic() + 8
-    while len(waiting) < FRAMES or any(frame() is not None for frame in frames):
-        assert time.monotonic() < deadline, [frame() for frame in frames]
-        time.sleep(0.01)
-    assert len(frames) == FRAMES
-    for future in waiting:
-        future.get_loop().call_soon_threadsafe(future.set_result, None)
-    for peer in peers:
-        assert peer.receive()[0]
-        peer.close()
+    with wire.connections(address, FRAMES) as peers:
+        peers[0].call(wire.CREATE_TOPICS, 2, wire.create_topics_body("t"))
+        for peer in peers:
+            peer.send(wire.PRODUCE, 7, wire.produce_body("t", batch, timeout_ms=600_000))
+        deadline = time.monotonic() + 8
+        while len(waiting) < FRAMES or any(frame() is not None for frame in frames):
+            assert time.monotonic() < deadline, [frame() for frame in frames]
+            time.sleep(0.01)
+        assert len(frames) == FRAMES
+        for future in waiting:
+            future.get_loop().call_soon_threadsafe(future.set_result, None)
+        for peer in peers:
+            assert peer.receive()[0]
