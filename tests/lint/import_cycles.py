@@ -14,14 +14,6 @@ SOURCES: Final = Path(__file__).resolve().parents[2] / "src"
 NOT_YET_CUT: Final = (
     {"odradek.config.broker", "odradek.config.loading", "odradek.config.topic"},
     {
-        "odradek.replication.follower",
-        "odradek.replication.leading",
-        "odradek.replication.membership",
-        "odradek.replication.partition",
-        "odradek.replication.readers",
-        "odradek.replication.replica",
-    },
-    {
         "odradek.storage.log.durable_log",
         "odradek.storage.log.log",
         "odradek.storage.log.shrinking_log",

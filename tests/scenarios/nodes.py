@@ -27,6 +27,7 @@ from odradek.net.peers import Peers
 from odradek.net.server import Server
 from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.in_sync import IsrAnswer, IsrProposal
+from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition, ReplicationContext
 from odradek.replication.replica_fetchers import ReplicaFetchers
 from odradek.runtime.real import real_runtime
@@ -95,16 +96,16 @@ class Controller:
         )
         await self.tell(*told)
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+    def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
         if not self.grants:
             return
-        topic = self.topics[partition.name.topic]
+        topic = self.topics[leader.name.topic]
         states = list(topic.partitions)
-        state = states[partition.name.partition]
+        state = states[leader.name.partition]
         changed = replace(
             state, isr=tuple(broker for broker, _ in proposal.isr), partition_epoch=state.partition_epoch + 1
         )
-        states[partition.name.partition] = changed
+        states[leader.name.partition] = changed
         self.topics[topic.name] = replace(topic, partitions=tuple(states))
         answer = IsrAnswer(
             leader=changed.leader,
@@ -112,7 +113,7 @@ class Controller:
             isr=changed.isr,
             partition_epoch=changed.partition_epoch,
         )
-        asyncio.get_running_loop().call_soon(partition.isr_answered, proposal, answer)
+        asyncio.get_running_loop().call_soon(leader.isr_answered, proposal, answer)
 
 
 class Node:
@@ -212,11 +213,11 @@ class Node:
         for number in range(count):
             builder.append(NOW_MS + number, b"k", b"value %d" % number)
         batches = split_batches(builder.build(**producer))
-        return self.replicas.leader(TOPIC, index).append(batches, now_ms=NOW_MS).last_offset
+        return self.replicas.leader(TOPIC, index).leader().append(batches, now_ms=NOW_MS).last_offset
 
     async def append_acknowledged(self, count: int = 1, index: int = 0) -> int:
         last = self.append(count, index)
-        waiting = self.replicas.leader(TOPIC, index).acknowledgement(last)
+        waiting = self.replicas.leader(TOPIC, index).leader().acknowledgement(last)
         if waiting is not None:
             await asyncio.wait_for(waiting, 20)
         return last

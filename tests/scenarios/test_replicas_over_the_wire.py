@@ -193,7 +193,7 @@ async def test_a_fetch_beyond_the_end_or_after_another_history_counts_for_nothin
     stage.lead(ME, OTHER)
     parted = await stage.fetch(1, last_epoch=stage.state.leader_epoch - 1)
     assert (parted.diverging_epoch.end_offset, parted.records) == (1, b"")
-    assert stage.partition.followers[OTHER].end_offset == -1
+    assert stage.partition.leader().followers[OTHER].end_offset == -1
 
 
 async def test_records_are_deleted_when_the_follower_says_so(stage: Stage) -> None:
@@ -428,7 +428,7 @@ async def test_who_follows_anew_is_told_soon_where_the_log_begins_and_once(
     await session.ask(2)
     (told,) = await session.ask(wait_ms=600_000)
     assert told.high_watermark == 2
-    stage.partition.delete_records(1)
+    stage.partition.leader().delete_records(1)
     follows = {"wait_ms": 600_000, "high_watermark": 2}
     for start_offset in (0, -1):
         asked = session.ask(2, anew=True, start_offset=start_offset, **follows)
@@ -448,7 +448,7 @@ async def test_who_follows_anew_and_knows_where_the_log_begins_waits_for_records
     await session.ask(2)
     (told,) = await session.ask(wait_ms=600_000)
     assert told.high_watermark == 2
-    stage.partition.delete_records(1)
+    stage.partition.leader().delete_records(1)
     waiting = await session.wait(offset=2, anew=True, start_offset=1, high_watermark=2, wait_ms=600_000)
     await stage.wire.produce("t", [b"z"], acks=1)
     (found,) = await asyncio.wait_for(waiting, 60)

@@ -153,7 +153,7 @@ async def test_through_lost_connections_and_changes_of_leader_nothing_acknowledg
                 waiting = []
                 for _ in range(rng.randint(1, 5)):
                     last = every[leader].append(rng.randint(1, 20))
-                    waiting.append((last, every[leader].partition().acknowledgement(last)))
+                    waiting.append((last, every[leader].partition().leader().acknowledgement(last)))
                 for last, future in waiting:
                     if future is not None:
                         await asyncio.wait_for(future, 20)
@@ -222,7 +222,7 @@ async def test_a_fetch_that_comes_late_does_not_keep_a_replica_out_of_sync(
         await until(lambda: b.partition().high_watermark == 5, "the follower knows everything")
         controller.has(replace(controller.state(), isr=(BrokerId(0),), partition_epoch=7))
         controller.grants = False
-        a.partition().follower_fetched(BrokerId(1), b.epoch, 2, a.runtime.clock.monotonic())
+        a.partition().leader().follower_fetched(BrokerId(1), b.epoch, 2, a.runtime.clock.monotonic())
         await controller.tell()
         controller.grants = True
         await until(lambda: controller.state().isr == (0, 1), "it is in sync again")

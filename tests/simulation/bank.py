@@ -30,7 +30,7 @@ from tests.simulation.transactions import mutants as transaction_mutants  # noqa
 
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.net.connection import Connection
-from odradek.replication.partition import Partition
+from odradek.replication.leader_role import LeaderRole
 from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.log import log as log_module
@@ -380,7 +380,7 @@ def late_batch_begins_a_transaction() -> Patches:
 
 @mutant("acks=all is answered without waiting for the high watermark", "broker")
 def answer_before_the_high_watermark() -> Patches:
-    yield patch.object(Partition, "acknowledgement", lambda self, last_offset: None)
+    yield patch.object(LeaderRole, "acknowledgement", lambda self, last_offset: None)
 
 
 @mutant("a fetch returns what is above the high watermark", "broker")

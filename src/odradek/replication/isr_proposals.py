@@ -2,7 +2,7 @@
 
 One request is under way at a time. What the controller decided goes to the partition. What it did not get to, because it could
 not be reached, is none any more, or does not know this broker's epoch yet, is asked again after a pause, for as long as the
-partition still wants it: the same proposal, of the same epochs. So if the controller carried it out and the answer was lost,
+leader still wants it: the same proposal, of the same epochs. So if the controller carried it out and the answer was lost,
 the second one is refused as outdated, and the partition waits for the state that holds it.
 """
 
@@ -25,7 +25,7 @@ from odradek.protocol.messages.cluster.alter_partition import (
     TopicData,
 )
 from odradek.replication.in_sync import IsrAnswer, IsrProposal
-from odradek.replication.partition import Partition
+from odradek.replication.leader_role import LeaderRole
 from odradek.telemetry import events
 
 _log = events.get("replication")
@@ -61,12 +61,12 @@ class AlterPartitions:
         self._ask = ask
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._waiting: dict[Partition, IsrProposal] = {}
+        self._waiting: dict[LeaderRole, IsrProposal] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        self._waiting[partition] = proposal
+    def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
+        self._waiting[leader] = proposal
         if self._task is None and not self._closed:
             # It starts in the loop's next round: what is proposed in this one goes together.
             self._task = asyncio.get_running_loop().create_task(self._work())
@@ -90,8 +90,8 @@ class AlterPartitions:
             except Exception:  # noqa: BLE001 - a root: without this loop no ISR would change any more
                 _log.exception("isr_proposals_failed", partitions=len(asked))
                 again = asked
-            for partition, proposal in again.items():
-                self._waiting.setdefault(partition, proposal)
+            for leader, proposal in again.items():
+                self._waiting.setdefault(leader, proposal)
             if not again:
                 pause_s = _PAUSE_S_MIN
                 continue
@@ -99,40 +99,40 @@ class AlterPartitions:
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         self._task = None
 
-    def _take(self) -> dict[Partition, IsrProposal]:
+    def _take(self) -> dict[LeaderRole, IsrProposal]:
         """What is still wanted, the oldest first."""
-        taken: dict[Partition, IsrProposal] = {}
-        for partition in list(self._waiting):
+        taken: dict[LeaderRole, IsrProposal] = {}
+        for leader in list(self._waiting):
             if len(taken) == _PARTITIONS_MAX:
                 break
-            proposal = self._waiting.pop(partition)
-            if partition.wants(proposal):
-                taken[partition] = proposal
+            proposal = self._waiting.pop(leader)
+            if leader.wants(proposal):
+                taken[leader] = proposal
         return taken
 
-    async def _ask_for(self, asked: dict[Partition, IsrProposal]) -> dict[Partition, IsrProposal]:
-        """Ask, and tell the partitions; those that are to be asked for again."""
+    async def _ask_for(self, asked: dict[LeaderRole, IsrProposal]) -> dict[LeaderRole, IsrProposal]:
+        """Ask, and tell the leaders; the proposals that are to be made again."""
         response = await self._ask(ALTER_PARTITION, self._request(asked.items()))
         assert isinstance(response, AlterPartitionResponse)
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code)
             raise KafkaError(code, f"the controller refused all proposals: {code.meaning}")
         results = dict(_results(response))
-        again: dict[Partition, IsrProposal] = {}
-        for partition, proposal in asked.items():
-            result = results.get((partition.topic_id, partition.name.partition))
+        again: dict[LeaderRole, IsrProposal] = {}
+        for leader, proposal in asked.items():
+            result = results.get((leader.topic_id, leader.name.partition))
             answer = None if result is None else _answer(result)
             if answer is None:
-                again[partition] = proposal
+                again[leader] = proposal
             else:
-                partition.isr_answered(proposal, answer)
+                leader.isr_answered(proposal, answer)
         return again
 
-    def _request(self, asked: Iterable[tuple[Partition, IsrProposal]]) -> AlterPartitionRequest:
+    def _request(self, asked: Iterable[tuple[LeaderRole, IsrProposal]]) -> AlterPartitionRequest:
         topics: dict[UUID, list[PartitionData]] = {}
-        for partition, proposal in asked:
+        for leader, proposal in asked:
             data = PartitionData(
-                partition_index=partition.name.partition,
+                partition_index=leader.name.partition,
                 leader_epoch=proposal.leader_epoch,
                 new_isr_with_epochs=[
                     BrokerState(broker_id=broker, broker_epoch=epoch) for broker, epoch in proposal.isr
@@ -140,7 +140,7 @@ class AlterPartitions:
                 leader_recovery_state=_RECOVERED,
                 partition_epoch=proposal.partition_epoch,
             )
-            topics.setdefault(partition.topic_id, []).append(data)
+            topics.setdefault(leader.topic_id, []).append(data)
         return AlterPartitionRequest(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),

@@ -6,28 +6,27 @@ appended, which is the page-cache promise). A follower is told it, and goes by i
 It never goes back, but when the log is cut below it. Below it, or at it, is the last stable offset: where readers of committed
 records stop, before the oldest transaction that is not over. It moves only when the high watermark does.
 
-A role lasts for one leader epoch. Whoever waits for something of it, an acknowledgement or records, is sent away when it ends:
-nothing that happens under a later epoch, nor a flush that was begun under an earlier one, answers them.
+A role (`leader_role.py`, `follower_role.py`) lasts for one leader epoch. Whoever waits for something of it, an acknowledgement
+or records, is sent away when it ends: nothing that happens under a later epoch, nor a flush that was begun under an earlier
+one, answers them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 from uuid import UUID
 
-from odradek.cluster.image import INTERNAL_TOPICS, PartitionImage
+from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ErrorContent, KafkaError
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from odradek.replication.acknowledgements import Acknowledgements
-from odradek.replication.arrivals import Arrivals
-from odradek.replication.follower import FollowingReplica
-from odradek.replication.in_sync import InSync, IsrProposal
-from odradek.replication.leading import LeadingReplica
-from odradek.replication.membership import Flushing, IsrProposals, ReplicationContext
+from odradek.replication.follower_role import FollowerRole
+from odradek.replication.leader_role import IsrProposals, LeaderRole, ReplicationContext
 from odradek.replication.readers import AppendWatcher, Readers, Watcher
+from odradek.replication.replica import Replica
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 
@@ -38,14 +37,20 @@ _TRY_AGAIN_S: Final = 1.0
 """Until the files are to follow a truncation once more, for which there was no space."""
 
 
-class Partition(LeadingReplica, FollowingReplica):
+class Flushing(Protocol):
+    """What makes appended records durable; `Flusher` in this room."""
+
+    def request(self, partition: Partition) -> None: ...
+
+
+class Partition:
     """Used on the event loop only. `retire` it before its log is closed or deleted.
 
     With a `member` it serves nobody until `lead` or `follow` said what it is; without one it leads alone, for good.
     `high_watermark` is the one that was checkpointed; what is known of it is bounded by what the log holds.
     """
 
-    __slots__ = ()
+    __slots__ = ("_member", "_replica", "_role", "log", "name", "retired", "topic_id")
 
     def __init__(
         self,
@@ -58,34 +63,114 @@ class Partition(LeadingReplica, FollowingReplica):
         member: ReplicationContext | None = None,
         high_watermark: int | None = None,
     ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.log = log
-        self.leader_epoch = leader_epoch
-        self.is_leader = member is None
-        self.state: PartitionImage | None = None
+        self.name: Final = name
+        self.topic_id: Final = topic_id
+        self.log: Final = log
         self.retired: ErrorContent | None = None
         self._member = member
-        self._flushing = flushing
-        self._acknowledgements = Acknowledgements()
-        self._arrivals = Arrivals() if name.topic in INTERNAL_TOPICS else None
-        self._durable = Acknowledgements()
-        self._cut = []
-        self._low_watermark = Acknowledgements()
-        self._in_sync: InSync | None = None
-        self._epoch_start_offset = log.end_offset
-        self._leader_high_watermark = 0
-        self._leader_start_offset = 0
-        self.high_watermark: Offset = Offset(log.start_offset)
-        self._readers = Readers(self)
+        self._replica = replica = Replica(name, topic_id, log, Readers(self), partial(flushing.request, self))
+        self._role: LeaderRole | FollowerRole
         if member is None:
-            self.high_watermark = Offset(self.durable_offset)
-            if self.high_watermark < log.end_offset:
+            self._role = LeaderRole(replica, leader_epoch)
+            replica.high_watermark = Offset(replica.durable_offset)
+            if replica.high_watermark < log.end_offset:
                 flushing.request(self)
-        elif high_watermark is not None:
-            self.high_watermark = Offset(min(max(high_watermark, log.start_offset), log.end_offset))
+        else:
+            self._role = FollowerRole(replica, leader_epoch)
+            if high_watermark is not None:
+                replica.high_watermark = Offset(min(max(high_watermark, log.start_offset), log.end_offset))
 
-    # -- roles
+    # -- what it is
+
+    @property
+    def config(self) -> LogConfig:
+        return self.log.config
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """Of the role; before the first, of the image that the partition was opened by."""
+        return self._role.leader_epoch
+
+    @property
+    def state(self) -> PartitionImage | None:
+        """What the controller last said."""
+        return self._role.state
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._replica.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where read_committed consumers must stop. Without open transactions it is the high watermark."""
+        return self._replica.last_stable_offset
+
+    @property
+    def start_offset(self) -> Offset:
+        return Offset(self.log.start_offset)
+
+    @property
+    def durable_offset(self) -> int:
+        """Everything below it survives a crash; with `flush.before.ack=false` that of the process alone."""
+        return self._replica.durable_offset
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether nothing in the log is beyond `durable_offset`, and its files have followed every truncation."""
+        return self.durable_offset >= self.log.end_offset and not self.log.awaits_truncation
+
+    @property
+    def last_epoch(self) -> int:
+        """The newest leader epoch that the log knows; -1 when it knows none. One that wrote nothing here counts, too: a leader
+        that does not have it says so, and then it is cut off (KAFKA-10706)."""
+        return self.log.latest_epoch
+
+    @property
+    def awaits_earlier_records(self) -> bool:
+        """Whether a leader does not know yet that what it was elected with is committed (KIP-207): the high watermark that it
+        knows may be behind the one that its predecessor had shown."""
+        return self._role.awaits_earlier_records
+
+    def age_s(self, offset: int) -> float | None:
+        """How long ago the record was fetched from an earlier leader, at least; None when that is not known."""
+        arrivals = self._replica.arrivals
+        return None if arrivals is None else arrivals.age_s(offset, asyncio.get_running_loop().time())
+
+    def ongoing_transaction(self, producer_id: int) -> int | None:
+        """The first offset of the producer's open transaction; None when it has none here."""
+        return self._replica.ongoing_transaction(producer_id)
+
+    # -- its role
+
+    @property
+    def is_leader(self) -> bool:
+        return self._role.is_leader
+
+    def leader(self) -> LeaderRole:
+        """What this broker does as the leader; else what ended the partition, or NOT_LEADER_OR_FOLLOWER."""
+        return self._role.leader()
+
+    def follower(self) -> FollowerRole:
+        """What this broker does as a follower; else what ended the partition, or NOT_LEADER_OR_FOLLOWER."""
+        return self._role.follower()
+
+    def check_leads(self) -> None:
+        self._role.leader()
+
+    def check_has_role(self) -> None:
+        """What ended the partition, or NOT_LEADER_OR_FOLLOWER, unless this broker leads or follows it."""
+        self._role.check_serves()
+
+    def check_leader_epoch(self, expected: int) -> None:
+        """FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless the client's epoch is ours; -1 is 'not known' (KIP-320)."""
+        if expected in (-1, self.leader_epoch):
+            return
+        code = (
+            ErrorCode.FENCED_LEADER_EPOCH if expected < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
+        raise KafkaError(
+            code, f"{self.name} is at leader epoch {self.leader_epoch}, the request says {expected}"
+        )
 
     def lead(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
         """Become the leader, or stay it with another ISR or other replicas. What is older than the known state is ignored.
@@ -95,47 +180,23 @@ class Partition(LeadingReplica, FollowingReplica):
         """
         if self.retired is not None or self._is_older(state):
             return
-        is_new = not self.is_leader or state.leader_epoch != self.leader_epoch
-        if is_new:
-            self._begin_role(state, leads=True)
-            self.log.begin_epoch(state.leader_epoch)
-            self._epoch_start_offset = self.log.end_offset
-        self.state = state
-        if self._has_followers(state):
-            self._know_followers(state, brokers, now)
-        else:
-            self._in_sync = None
-        if is_new:
-            self._send_away(ErrorContent.of(self._not_leader(state.leader)))
-        self._isr_changed()
-
-    def _has_followers(self, state: PartitionImage) -> bool:
-        return self._member is not None and state.replicas != (self._member.broker_id,)
-
-    def _know_followers(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
-        if self._in_sync is not None:
-            self._in_sync.update(state, brokers, now)
+        if self._role.goes_on_leading(state, brokers, now):
             return
-        assert self._member is not None
-        self._in_sync = InSync(
-            self._member.broker_id,
-            state,
-            brokers,
-            epoch_start_offset=self._epoch_start_offset,
-            lag_s_max=self._member.lag_s_max,
-            now=now,
-        )
+        self._complete_restart()
+        self.log.begin_epoch(state.leader_epoch)
+        role = LeaderRole(self._replica, state.leader_epoch, self._member)
+        role.learn(state, brokers, now)
+        self._begin_role(role, state)
+        role.isr_changed()
 
     def follow(self, state: PartitionImage) -> None:
         """Become a follower, or stay one; of nobody, while there is no leader. Older states are ignored."""
         if self.retired is not None or self._is_older(state):
             return
-        is_new = self.is_leader or self.state is None or state.leader_epoch != self.leader_epoch
-        if is_new:
-            self._begin_role(state, leads=False)
-        self.state = state
-        if is_new:
-            self._send_away(ErrorContent.of(self._not_leader(state.leader)))
+        if self._role.goes_on_following(state):
+            return
+        self._complete_restart()
+        self._begin_role(FollowerRole(self._replica, state.leader_epoch, state), state)
 
     def _is_older(self, state: PartitionImage) -> bool:
         known = self.state
@@ -151,45 +212,75 @@ class Partition(LeadingReplica, FollowingReplica):
         )
         return True
 
-    def _begin_role(self, state: PartitionImage, *, leads: bool) -> None:
-        """What was known under the last leader epoch says nothing about this one."""
+    def _complete_restart(self) -> None:
+        """The log was to begin with a batch that did not come."""
         if self.log.end_offset < self.log.start_offset:
-            self.log.restart_at(self.log.start_offset)  # the batch that it was to begin with did not come
+            self.log.restart_at(self.log.start_offset)
             self.flush_if_due()
-        self.is_leader = leads
-        self.leader_epoch = state.leader_epoch
-        self._in_sync = None
-        self._leader_high_watermark = self._leader_start_offset = 0
 
-    def _propose(self, proposal: IsrProposal) -> None:
-        assert self._member is not None
-        _log.info(
-            "isr_proposed",
-            partition=self.name,
-            isr=[broker for broker, _ in proposal.isr],
-            leader_epoch=proposal.leader_epoch,
-            partition_epoch=proposal.partition_epoch,
-        )
-        self._member.proposals.propose(self, proposal)
+    def _begin_role(self, role: LeaderRole | FollowerRole, state: PartitionImage) -> None:
+        """What was known under the last leader epoch says nothing about this one."""
+        ended, self._role = self._role, role
+        self._end(ended, ErrorContent.of(self._replica.not_leader(state.leader)))
+
+    def _end(self, role: LeaderRole | FollowerRole, reason: ErrorContent) -> None:
+        role.end(reason)
+        self._replica.end_role(reason)
+
+    # -- waiting
+
+    def watch(self, watcher: Watcher[Partition], *, committed_only: bool = False) -> None:
+        self._replica.readers.watch(watcher, committed_only=committed_only)
+
+    def watch_end(self, watcher: AppendWatcher[Partition]) -> None:
+        """For followers: be told of appends as they happen, and of the high watermark."""
+        self._replica.readers.watch_end(watcher)
+
+    def unwatch(self, watcher: Watcher[Partition]) -> None:
+        self._replica.readers.unwatch(watcher)
+
+    def when_durable(self) -> asyncio.Future[None] | None:
+        """None when everything in the log is durable, else a future for the moment when all that is in it now is."""
+        if self.retired is not None:
+            raise self.retired.error()
+        return self._replica.when_durable()
+
+    def when_cut(self) -> asyncio.Future[None] | None:
+        """None when the files of the log have followed every truncation, so that it takes appends; else a future for that
+        moment. It ends with an error together with the role."""
+        if self.retired is not None:
+            raise self.retired.error()
+        return self._replica.when_truncated()
+
+    def when_own_records_are_readable(self) -> asyncio.Future[None] | None:
+        """A future for the moment when this leader's disk no longer keeps anything that is in the log now from its readers.
+
+        None when it does not, or when followers in sync decide, too: then Kafka's leader does not show it at once either.
+        """
+        return self._role.when_own_records_are_readable()
 
     # -- life
 
+    def check_in_sync_replicas(self, now: float) -> None:
+        """See `LeaderRole.check_in_sync_replicas`; a follower has none to check."""
+        self._role.check_in_sync_replicas(now)
+
     def reconfigure(self, config: LogConfig) -> None:
         self.log.reconfigure(config)
-        self._settle()
+        self._role.settle()
 
     def flush_if_due(self) -> None:
         """`flush.ms` may be over, or the start have moved, although nothing was appended since."""
-        if self.retired is None and self.log.flush_due:
-            self._flushing.request(self)
+        if self.retired is None:
+            self._replica.flush_if_due()
 
     def flushed(self) -> None:
         """The log's `flushed_offset` moved, or its files followed a truncation."""
         if self.log.awaits_truncation:  # no space, no descriptors, or another truncation meanwhile
             asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._look_at_truncation)
-        elif self._cut:
-            self._files_followed()
-        self._settle()
+        else:
+            self._replica.files_followed()
+        self._role.settle()
 
     def _look_at_truncation(self) -> None:
         if self.retired is not None:
@@ -203,46 +294,16 @@ class Partition(LeadingReplica, FollowingReplica):
         """Take no more appends: the log is about to be closed, to be opened elsewhere. Who waits goes on waiting until
         `release`."""
         self.retired = ErrorContent.of(error)
+        self._role.seal(self.retired)
 
     def release(self) -> None:
         """A sealed log was closed with everything durable: if that is all it takes, acknowledge it. Readers come again, and
         find a successor."""
         assert self.retired is not None
-        if self.is_leader and self._in_sync is None:
-            self.high_watermark = Offset(max(self.high_watermark, self.log.end_offset))
-            self._acknowledgements.reached(self.high_watermark)
-        self._send_away(self.retired)
+        self._role.log_closed()
+        self._end(self._role, self.retired)
 
     def retire(self, error: KafkaError) -> None:
         """The partition is gone or failed: everyone who waits gets `error`, and so does everyone who comes later."""
         self.retired = ErrorContent.of(error)
-        self._send_away(self.retired)
-
-    def _settle(self) -> None:
-        """Move the high watermark as far as it may go now, and ask for a flush where one is due."""
-        log = self.log
-        if log.config.flush_before_ack:
-            reachable = log.flushed_offset
-            if log.end_offset > reachable:
-                self._flushing.request(self)
-        else:
-            reachable = log.end_offset
-            if log.flush_due:
-                self._flushing.request(self)
-        if self._durable:
-            self._durable.reached(reachable)
-        if not self.is_leader:
-            self._settle_follower(reachable)
-            return
-        if self._in_sync is not None:
-            reachable = self._in_sync.high_watermark(
-                self.high_watermark,
-                durable_offset=reachable,
-                end_offset=log.end_offset,
-                min_in_sync=log.config.min_insync_replicas,
-            )
-        if reachable > self.high_watermark:
-            self.high_watermark = Offset(reachable)
-            if self._acknowledgements:
-                self._acknowledgements.reached(reachable)
-            self._readers.high_watermark_moved()
+        self._end(self._role, self.retired)

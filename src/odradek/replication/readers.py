@@ -8,30 +8,43 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from odradek.replication.partition import Partition
+from odradek.model.ids import Offset, TopicPartition
 
 
-class Watcher(Protocol):
+class Readable(Protocol):
+    """What is read: a `Partition`, of which the watchers are told."""
+
+    @property
+    def name(self) -> TopicPartition: ...
+    @property
+    def high_watermark(self) -> Offset: ...
+    @property
+    def last_stable_offset(self) -> Offset: ...
+
+
+ReadableT = TypeVar("ReadableT", bound=Readable, contravariant=True)
+
+
+class Watcher(Protocol[ReadableT]):
     """Someone who waits for records. One who waits for committed records hears of the last stable offset's moves only."""
 
-    def advanced(self, partition: Partition, added_bytes: int) -> None:
+    def advanced(self, partition: ReadableT, added_bytes: int) -> None:
         """The high watermark moved, and so many bytes became readable by it."""
 
-    def ended(self, partition: Partition) -> None:
+    def ended(self, partition: ReadableT) -> None:
         """The partition is gone, failed, or has another role or leader epoch: ask again, and find out."""
 
 
-class AppendWatcher(Watcher, Protocol):
+class AppendWatcher(Watcher[ReadableT], Protocol[ReadableT]):
     """A follower's fetch: it hears of appends, and of the high watermark, too."""
 
-    def appended(self, partition: Partition, added_bytes: int) -> None:
+    def appended(self, partition: ReadableT, added_bytes: int) -> None:
         """So many bytes were appended."""
 
 
-W = TypeVar("W", bound=Watcher)
+W = TypeVar("W", bound=Watcher[Any])
 
 
 class Readers:
@@ -49,11 +62,11 @@ class Readers:
         "_watchers",
     )
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Readable) -> None:
         self._partition = partition
-        self._watchers: dict[Watcher, None] = {}
-        self._committed: dict[Watcher, None] = {}
-        self._replicas: dict[AppendWatcher, None] = {}
+        self._watchers: dict[Watcher[Any], None] = {}
+        self._committed: dict[Watcher[Any], None] = {}
+        self._replicas: dict[AppendWatcher[Any], None] = {}
         self.forget_bytes()
 
     def forget_bytes(self) -> None:
@@ -68,7 +81,7 @@ class Readers:
 
     # -- watching
 
-    def watch(self, watcher: Watcher, *, committed_only: bool) -> None:
+    def watch(self, watcher: Watcher[Any], *, committed_only: bool) -> None:
         if not committed_only:
             self._watchers[watcher] = None
             return
@@ -76,10 +89,10 @@ class Readers:
             self._stable_bytes = self._bytes_that_are_stable()
         self._committed[watcher] = None
 
-    def watch_end(self, watcher: AppendWatcher) -> None:
+    def watch_end(self, watcher: AppendWatcher[Any]) -> None:
         self._replicas[watcher] = None
 
-    def unwatch(self, watcher: Watcher) -> None:
+    def unwatch(self, watcher: Watcher[Any]) -> None:
         self._watchers.pop(watcher, None)
         self._committed.pop(watcher, None)
         self._replicas.pop(watcher, None)  # type: ignore[call-overload]

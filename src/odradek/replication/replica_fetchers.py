@@ -367,6 +367,7 @@ class _FetchLoop:
         if isinstance(found, KafkaError):
             raise found
         partition = _partition_of(followed)
+        follower = partition.follower()
         match verdict(data):
             case FetchResultAction.TAKE:
                 if found:
@@ -374,14 +375,14 @@ class _FetchLoop:
                     if partition.log.starts_inside_batch(found[0][0]):
                         await self._make_room(followed, partition, found[0][0])
                     now_ms = self._fetchers.runtime.clock.wall_ms()
-                    partition.append_fetched(found, now_ms=now_ms)
+                    follower.append_fetched(found, now_ms=now_ms)
                     self._count(followed, data)
                 if data.log_start_offset > partition.log.end_offset:
-                    partition.restart_at(data.log_start_offset)
-                partition.learned(data.high_watermark, data.log_start_offset)
+                    follower.restart_at(data.log_start_offset)
+                follower.learned(data.high_watermark, data.log_start_offset)
             case FetchResultAction.CUT:
                 end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                partition.truncate(end)
+                follower.truncate(end)
             case FetchResultAction.BEGIN_AGAIN:
                 await self._begin_again(followed, partition, data.log_start_offset)
             case FetchResultAction.PAUSE:
@@ -391,7 +392,7 @@ class _FetchLoop:
 
     async def _make_room(self, followed: Followed, partition: Partition, header: BatchHeader) -> None:
         """NOT_LEADER_OR_FOLLOWER when its role ended meanwhile."""
-        partition.begin_with(header)
+        partition.follower().begin_with(header)
         waiting = partition.when_cut()
         if waiting is not None:
             await waiting
@@ -420,7 +421,7 @@ class _FetchLoop:
             )
         if leader_start == end:
             return
-        partition.restart_at(leader_start)
+        partition.follower().restart_at(leader_start)
 
     async def _leader_start(self, followed: Followed, partition: Partition) -> int:
         name = partition.name

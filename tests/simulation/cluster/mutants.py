@@ -18,14 +18,16 @@ from odradek.broker.replicas.loss_evidence import ALL_THERE, LossFinding
 from odradek.broker.replicas.opening import ReplicaOpening, Wanted
 from odradek.cluster.image import PartitionImage
 from odradek.cluster.known_brokers import DiskClaim, KnownBroker
-from odradek.model.errors import KafkaError
+from odradek.model.errors import ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, Offset, TopicPartition
 from odradek.records import BatchHeader
 from odradek.replication.acknowledgements import Acknowledgements
-from odradek.replication.follower import FollowingReplica
+from odradek.replication.follower_role import FollowerRole
 from odradek.replication.following import FetchPosition, FetchState, Followed
 from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
+from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
+from odradek.replication.replica import Replica
 from odradek.replication.replica_fetchers import _FetchLoop
 from odradek.storage.directories import log_manager
 from odradek.storage.directories.lack_notes import LackNote
@@ -131,29 +133,33 @@ def new_leader_commits_all() -> Patches:
 
     def lead(self: Partition, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
         real(self, state, brokers, now)
-        self.high_watermark = Offset(self.log.end_offset)
+        self._replica.high_watermark = Offset(self.log.end_offset)
 
     yield patch.object(Partition, "lead", lead)
 
 
 @mutant("row 6: a follower believes its leader's high watermark beyond its own log", _SCENARIO)
 def follower_watermark_unbounded() -> Patches:
-    def settle(self: Partition, durable_offset: int) -> None:
-        if self._leader_high_watermark > self.high_watermark:
-            self.high_watermark = Offset(self._leader_high_watermark)
-            self._readers.high_watermark_moved()
+    def settle(self: FollowerRole) -> None:
+        replica = self._replica
+        replica.make_durable()
+        if self._leader_high_watermark > replica.high_watermark:
+            replica.high_watermark = Offset(self._leader_high_watermark)
+            replica.readers.high_watermark_moved()
 
-    yield patch.object(Partition, "_settle_follower", settle)
+    yield patch.object(FollowerRole, "settle", settle)
 
 
 @mutant("row 58: whoever follows shows readers all that it has", _SCENARIO)
 def follower_shows_all() -> Patches:
-    def settle(self: Partition, durable_offset: int) -> None:
-        if durable_offset > self.high_watermark:
-            self.high_watermark = Offset(durable_offset)
-            self._readers.high_watermark_moved()
+    def settle(self: FollowerRole) -> None:
+        replica = self._replica
+        durable_offset = replica.make_durable()
+        if durable_offset > replica.high_watermark:
+            replica.high_watermark = Offset(durable_offset)
+            replica.readers.high_watermark_moved()
 
-    yield patch.object(Partition, "_settle_follower", settle)
+    yield patch.object(FollowerRole, "settle", settle)
 
 
 # -- roles
@@ -172,7 +178,7 @@ def truncates_to_high_watermark() -> Patches:
             and self.high_watermark < self.log.end_offset
             and self.log.start_offset <= self.high_watermark
         ):
-            self._change_end(lambda: self.log.truncate_to(self.high_watermark))
+            self.follower()._change_end(lambda: self.log.truncate_to(self.high_watermark))
 
     yield patch.object(Partition, "follow", follow)
 
@@ -184,12 +190,13 @@ def divergence_ignored() -> Patches:
 
 @mutant("row 2: a follower cuts where the leader's epoch ends, and looks no further back", _SCENARIO)
 def cuts_too_little() -> Patches:
-    real = Partition.truncate
+    real = FollowerRole.truncate
 
-    def truncate(self: Partition, diverging: EpochEnd) -> None:
-        real(self, EpochEnd(diverging.epoch, min(diverging.end_offset + 1, self.log.end_offset)))
+    def truncate(self: FollowerRole, diverging: EpochEnd) -> None:
+        end_offset = self._replica.log.end_offset
+        real(self, EpochEnd(diverging.epoch, min(diverging.end_offset + 1, end_offset)))
 
-    yield patch.object(Partition, "truncate", truncate)
+    yield patch.object(FollowerRole, "truncate", truncate)
 
 
 @mutant("row 4: a log that is cut goes on to name epochs that it does not hold", _SCENARIO)
@@ -217,10 +224,19 @@ def acknowledged_at_the_end_of_a_role() -> Patches:
     aside="its leader must be deposed, cut, and elected again while its client still waits: not met in 40 seeds",
 )
 def waits_across_roles() -> Patches:
-    def send_away(self: Partition, error: KafkaError) -> None:
-        self._readers.end()
+    shared: dict[Replica, Acknowledgements] = {}
+    real = LeaderRole.__init__
 
-    yield patch.object(Partition, "_send_away", send_away)
+    def init(self: LeaderRole, replica: Replica, *arguments: Any) -> None:
+        real(self, replica, *arguments)
+        self._acknowledgements = shared.setdefault(replica, self._acknowledgements)
+
+    def end(self: LeaderRole, reason: ErrorContent) -> None:
+        self._end = reason
+
+    yield patch.object(LeaderRole, "__init__", init)
+    yield patch.object(LeaderRole, "end", end)
+    yield patch.object(Replica, "end_role", lambda self, reason: self.readers.end())
 
 
 @mutant("row 21: a broker that was told to follow goes on leading", _SCENARIO)
@@ -228,10 +244,11 @@ def leads_on() -> Patches:
     real = Partition.follow
 
     def follow(self: Partition, state: PartitionImage) -> None:
-        was_leader, in_sync, epoch = self.is_leader, self._in_sync, self.leader_epoch
+        before = self._role
         real(self, state)
-        if was_leader and in_sync is not None:
-            self.is_leader, self._in_sync, self.leader_epoch = True, in_sync, epoch
+        if isinstance(before, LeaderRole) and before.followers:
+            before.state, before._end = state, None
+            self._role = before
 
     yield patch.object(Partition, "follow", follow)
 
@@ -326,7 +343,7 @@ def begins_again_too_soon() -> Patches:
     async def act(self: _FetchLoop, followed: Followed, data: Any, found: Any) -> None:
         partition: Any = followed.replica
         if data.diverging_epoch.epoch >= 0:
-            partition.restart_at(max(0, data.log_start_offset))
+            partition.follower().restart_at(max(0, data.log_start_offset))
         else:
             await real(self, followed, data, found)
 
@@ -336,15 +353,15 @@ def begins_again_too_soon() -> Patches:
 
 @mutant("row 16: a follower does not look whether what it fetched is what was written", _SCENARIO)
 def follower_skips_a_batch() -> Patches:
-    real = Partition.append_fetched
+    real = FollowerRole.append_fetched
 
     def append_fetched(
-        self: Partition, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int
+        self: FollowerRole, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int
     ) -> None:
         kept = [one for one in batches if one[0].base_offset % 11 != 10] or batches
         real(self, kept, now_ms=now_ms)
 
-    yield patch.object(Partition, "append_fetched", append_fetched)
+    yield patch.object(FollowerRole, "append_fetched", append_fetched)
 
 
 @mutant("row 56: a follower forgets which batches of a producer it has", _SCENARIO)
@@ -389,26 +406,27 @@ def leader_epochs_not_compared() -> Patches:
 
 @mutant("nobody asks for the flush with which the files follow a truncation", _SCENARIO)
 def truncation_never_flushed() -> Patches:
-    real = FollowingReplica._change_end
+    real = FollowerRole._change_end
 
-    def change_end(self: FollowingReplica, work: Any) -> None:
-        with patch.object(Partition, "flush_if_due", lambda _: None):
+    def change_end(self: FollowerRole, work: Any) -> None:
+        with patch.object(Replica, "flush_if_due", lambda _: None):
             real(self, work)
 
-    yield patch.object(FollowingReplica, "_change_end", change_end)
+    yield patch.object(FollowerRole, "_change_end", change_end)
 
 
 @mutant("a follower truncates on the event loop", _SCENARIO)
 def truncated_on_the_loop() -> Patches:
-    real = FollowingReplica._change_end
+    real = FollowerRole._change_end
 
-    def change_end(self: FollowingReplica, work: Any) -> None:
+    def change_end(self: FollowerRole, work: Any) -> None:
         real(self, work)
-        if (job := self.log.flush_job()) is not None:
+        log = self._replica.log
+        if (job := log.flush_job()) is not None:
             job.run()
-            self.log.flushed(job)
+            log.flushed(job)
 
-    yield patch.object(FollowingReplica, "_change_end", change_end)
+    yield patch.object(FollowerRole, "_change_end", change_end)
 
 
 # -- replicas that come and go

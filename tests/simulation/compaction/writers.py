@@ -71,7 +71,7 @@ class Writer:
                 transactional=bool(self._transaction),
             )
             try:
-                return partition.append([(read_header(built), memoryview(built))], now_ms=now_ms)
+                return partition.leader().append([(read_header(built), memoryview(built))], now_ms=now_ms)
             except KafkaError as error:
                 await self.acknowledge_gaps(error)
 
@@ -85,7 +85,7 @@ class Writer:
     async def durable(partition: Partition, last_offset: int) -> None:
         """Returns once it is, and never if that cannot be known any more."""
         try:
-            waiting = partition.acknowledgement(last_offset)
+            waiting = partition.leader().acknowledgement(last_offset)
             if waiting is not None:
                 await waiting
         except KafkaError:
@@ -184,7 +184,7 @@ class TransactionalWriter(Writer):
         while True:
             now_ms = clock.wall_ms()
             try:
-                result = partition.append_marker(
+                result = partition.leader().append_marker(
                     self.producer_id,
                     self._life,
                     is_commit=is_commit,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tests.simulation.replicas.controller import ModelController
@@ -31,6 +31,7 @@ from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol.messages.data.fetch import FetchRequest, PartitionData
 from odradek.records import BatchBuilder, split_batches
 from odradek.replication.in_sync import IsrProposal
+from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition, ReplicationContext
 from odradek.runtime.ports import Runtime
 from odradek.storage.log.log import EpochEnd, FlushJob, Log
@@ -82,6 +83,16 @@ class Replica:
         """`Flushing`: the schedule flushes."""
 
 
+class _Proposed(NamedTuple):
+    """A proposal on its way to the controller, and the life of the broker that makes it."""
+
+    replica: Replica
+    broker_epoch: int
+    life: int
+    leader: LeaderRole
+    proposal: IsrProposal
+
+
 class _Clock:
     def __init__(self) -> None:
         self.now = 0.0
@@ -101,7 +112,7 @@ class ReplicasModel:
         self._clock = _Clock()
         self.controller = ModelController(BROKERS)
         self.replicas = {broker: Replica(broker) for broker in BROKERS}
-        self._proposals: list[tuple[Replica, int, Partition, IsrProposal]] = []
+        self._proposals: list[_Proposed] = []
         self._old_fetches: list[Fetch] = []
         self._replaced = self._rng.choice((0.0, 0.3))
         """How likely a broker that comes back has a new disk, if others have everything."""
@@ -223,9 +234,10 @@ class ReplicasModel:
             values.append(b"%d" % self._values)
             builder.append(self._clock.wall_ms(), None, values[-1])
         try:
-            partition.check_in_sync()
-            result = partition.append(split_batches(builder.build()), now_ms=self._clock.wall_ms())
-            future = partition.acknowledgement(result.last_offset)
+            leader = partition.leader()
+            leader.check_in_sync()
+            result = leader.append(split_batches(builder.build()), now_ms=self._clock.wall_ms())
+            future = leader.acknowledgement(result.last_offset)
         except KafkaError:
             return
         for number, value in enumerate(values):
@@ -399,38 +411,38 @@ class ReplicasModel:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             leader = self.replicas[fetch.leader].partition
             if leader is not None and leader.is_leader and leader.leader_epoch == fetch.leader_epoch:
-                partition.restart_at(leader.start_offset)
+                partition.follower().restart_at(leader.start_offset)
         elif data.error_code != ErrorCode.NONE:
             return
         elif data.diverging_epoch.epoch >= 0:
-            partition.truncate(EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+            end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            partition.follower().truncate(end)
         else:
             if data.records:
                 batches = split_batches(memoryview(bytearray(data.records)))
-                partition.append_fetched(batches, now_ms=self._clock.wall_ms())
-            partition.learned(data.high_watermark, data.log_start_offset)
+                partition.follower().append_fetched(batches, now_ms=self._clock.wall_ms())
+            partition.follower().learned(data.high_watermark, data.log_start_offset)
 
     # -- proposals
 
-    def propose(self, replica: Replica, partition: Partition, proposal: IsrProposal) -> None:
-        self._proposals.append((replica, replica.broker_epoch, partition, proposal))
+    def propose(self, replica: Replica, leader: LeaderRole, proposal: IsrProposal) -> None:
+        self._proposals.append(_Proposed(replica, replica.broker_epoch, replica.life, leader, proposal))
 
     def _advance_proposal(self, _: Replica) -> None:
         """One reaches the controller; its answer may be lost, and then it is asked again."""
         if not self._proposals:
             return
-        replica, broker_epoch, partition, proposal = self._proposals.pop(
-            self._rng.randrange(len(self._proposals))
-        )
-        is_alive = replica.partition is partition
-        answer = self.controller.alter(replica.broker, broker_epoch, proposal)
-        if not is_alive or not partition.wants(proposal):
+        proposed = self._proposals.pop(self._rng.randrange(len(self._proposals)))
+        replica, leader, proposal = proposed.replica, proposed.leader, proposed.proposal
+        is_alive = replica.partition is not None and replica.life == proposed.life
+        answer = self.controller.alter(replica.broker, proposed.broker_epoch, proposal)
+        if not is_alive or not leader.wants(proposal):
             return
         is_lost = replica.is_cut_off or self._rng.random() < 0.3
         if is_lost or (isinstance(answer, KafkaError) and answer.code is ErrorCode.STALE_BROKER_EPOCH):
-            self._proposals.append((replica, replica.broker_epoch, partition, proposal))
+            self.propose(replica, leader, proposal)
         else:
-            partition.isr_answered(proposal, answer)
+            leader.isr_answered(proposal, answer)
 
     def _check(self) -> None:
         self.history.poll()
@@ -495,8 +507,8 @@ class _Proposals:
         self._model = model
         self._replica = replica
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        self._model.propose(self._replica, partition, proposal)
+    def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
+        self._model.propose(self._replica, leader, proposal)
 
 
 async def run_replicas(seed: int, step_count: int) -> int:

@@ -12,8 +12,11 @@ from odradek.cluster.image import PartitionImage
 from odradek.model.errors import ErrorContent, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.replication.acknowledgements import Acknowledgements
+from odradek.replication.follower_role import FollowerRole
 from odradek.replication.in_sync import InSync, IsrAnswer, IsrProposal
+from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
+from odradek.replication.replica import Replica
 from odradek.storage.log.log import EpochEnd
 
 REPLICA_MUTANTS: Final[list[Mutant]] = []
@@ -94,31 +97,38 @@ def truncates_to_the_high_watermark() -> Patches:
 
 @_mutant("the log is cut where the leader's epoch ended, though our own epoch ended before (KIP-279)")
 def truncates_by_the_leaders_epochs_alone() -> Patches:
-    def truncate(self: Partition, diverging: EpochEnd) -> None:
-        offset = min(diverging.end_offset, self.log.end_offset)
-        self._change_end(lambda: self.log.truncate_to(offset))
+    def truncate(self: FollowerRole, diverging: EpochEnd) -> None:
+        log = self._replica.log
+        offset = min(diverging.end_offset, log.end_offset)
+        self._change_end(lambda: log.truncate_to(offset))
 
-    yield patch.object(Partition, "truncate", truncate)
+    yield patch.object(FollowerRole, "truncate", truncate)
 
 
 @_mutant(
     "who waits for an acknowledgement goes on waiting under the next leader, and is answered by its high watermark"
 )
 def acknowledges_across_a_leader_change() -> Patches:
-    right = Partition._send_away
+    shared: dict[Replica, Acknowledgements] = {}
+    right = LeaderRole.__init__
 
-    def send_away(self: Partition, refusal: ErrorContent) -> None:
-        waiting, self._acknowledgements = self._acknowledgements, Acknowledgements()
-        right(self, refusal)
-        self._acknowledgements = waiting
+    def init(self: LeaderRole, replica: Replica, *arguments: Any) -> None:
+        right(self, replica, *arguments)
+        self._acknowledgements = shared.setdefault(replica, self._acknowledgements)
 
-    def settle_follower(self: Partition, durable_offset: int) -> None:
-        follower(self, durable_offset)
-        self._acknowledgements.reached(self.high_watermark)
+    def end(self: LeaderRole, reason: ErrorContent) -> None:
+        self._end = reason
+        self._low_watermark.refuse(reason)
 
-    follower = Partition._settle_follower
-    yield patch.object(Partition, "_send_away", send_away)
-    yield patch.object(Partition, "_settle_follower", settle_follower)
+    def settle(self: FollowerRole) -> None:
+        follower(self)
+        if (waiting := shared.get(self._replica)) is not None:
+            waiting.reached(self._replica.high_watermark)
+
+    follower = FollowerRole.settle
+    yield patch.object(LeaderRole, "__init__", init)
+    yield patch.object(LeaderRole, "end", end)
+    yield patch.object(FollowerRole, "settle", settle)
 
 
 @_mutant("the high watermark goes by the confirmed ISR, without those whom a proposal adds (KIP-497)")
@@ -145,11 +155,11 @@ def accepts_a_stale_broker_epoch() -> Patches:
         known = self._brokers.get(follower, broker_epoch)
         right(self, follower, broker_epoch=known, **other)
 
-    def check(self: Partition, follower: BrokerId, broker_epoch: int, *, knows_epoch: bool) -> None:
+    def check(self: LeaderRole, follower: BrokerId, broker_epoch: int, *, knows_epoch: bool) -> None:
         """Nobody is refused."""
 
     yield patch.object(InSync, "fetched", fetched)
-    yield patch.object(Partition, "check_follower", check)
+    yield patch.object(LeaderRole, "check_follower", check)
 
 
 @_mutant("an error is taken to mean that the proposal was not carried out")
@@ -180,12 +190,17 @@ def forgets_a_proposal_at_any_image() -> Patches:
 
 @_mutant("a follower takes over its leader's high watermark whatever it has itself")
 def high_watermark_beyond_the_log() -> Patches:
-    right = Partition._settle_follower
+    right = Replica.make_durable
 
-    def settle(self: Partition, durable_offset: int) -> None:
-        right(self, max(durable_offset, self._leader_high_watermark))
+    def settle(self: FollowerRole) -> None:
+        def believed(replica: Replica) -> int:
+            return max(right(replica), self._leader_high_watermark)
 
-    yield patch.object(Partition, "_settle_follower", settle)
+        with patch.object(Replica, "make_durable", believed):
+            settled(self)
+
+    settled = FollowerRole.settle
+    yield patch.object(FollowerRole, "settle", settle)
 
 
 @_mutant("what an older image says is done, too")

@@ -26,9 +26,10 @@ from tests.simulation.transactions.source import (
     read_committed,
 )
 
+from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.storage.directories import naming
@@ -42,6 +43,7 @@ from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.world import Host, HostLifetime, World
 
 Source = RecordSource | TransactionSource
+_ME: Final = BrokerId(0)
 _LIVES_MAX: Final = 12
 _RETRY_S: Final = 0.05
 _IN_FLIGHT_MAX: Final = 5
@@ -314,14 +316,18 @@ class StorageScenario:
     def _append_marker(
         self, life: HostLifetime, partition: Partition, source: TransactionSource, coordinator_epoch: int
     ) -> int:
-        return partition.append_marker(
-            source.producer_id,
-            source.marker_epoch,
-            is_commit=source.transactions[-1].commit,
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=source.version,
-            now_ms=life.clock.wall_ms(),
-        ).first_offset
+        return (
+            partition.leader()
+            .append_marker(
+                source.producer_id,
+                source.marker_epoch,
+                is_commit=source.transactions[-1].commit,
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=source.version,
+                now_ms=life.clock.wall_ms(),
+            )
+            .first_offset
+        )
 
     def _mark_as_a_zombie(self, life: HostLifetime, partition: Partition, source: TransactionSource) -> None:
         """A coordinator that was replaced must end nothing: the log has seen a marker of the newer one."""
@@ -342,7 +348,7 @@ class StorageScenario:
         now_ms = life.clock.wall_ms()
         try:
             batches = split_batches(source.build_late(now_ms))
-            partition.append(batches, now_ms=now_ms, guard=UNVERIFIED)
+            partition.leader().append(batches, now_ms=now_ms, guard=UNVERIFIED)
         except KafkaError as error:
             if error.code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.KAFKA_STORAGE_ERROR):
                 return
@@ -354,7 +360,7 @@ class StorageScenario:
         while True:
             now_ms = life.clock.wall_ms()
             try:
-                result = partition.append(split_batches(source.build(batch, now_ms)), now_ms=now_ms)
+                result = partition.leader().append(split_batches(source.build(batch, now_ms)), now_ms=now_ms)
             except KafkaError as error:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise ViolationError(f"{partition.name}: {source.name} was refused: {error}") from error
@@ -369,12 +375,16 @@ class StorageScenario:
         source.acknowledged(batch, offset)
 
     async def _wait_for(self, partition: Partition, last_offset: int) -> None:
-        try:
-            waiting = partition.acknowledgement(last_offset)
-            if waiting is not None:
-                await waiting
-        except KafkaError:  # the partition went offline: what was sent stays in doubt
-            await asyncio.get_running_loop().create_future()
+        while True:
+            try:
+                waiting = partition.leader().acknowledgement(last_offset)
+                if waiting is not None:
+                    await waiting
+                return
+            except KafkaError:
+                if partition.retired is not None:  # it went offline: what was sent stays in doubt
+                    await asyncio.get_running_loop().create_future()
+                # another leader epoch began, and the records are still there
 
     # -- those who keep and read -----------------------------------------------------------------------------
 
@@ -430,8 +440,11 @@ class StorageScenario:
         await store.write_checkpoints()
 
     async def _new_epoch(self, store: Store, partition: Partition) -> None:
-        partition.log.begin_epoch(partition.leader_epoch + 1)
-        partition.leader_epoch = type(partition.leader_epoch)(partition.leader_epoch + 1)
+        epoch = LeaderEpoch(partition.leader_epoch + 1)
+        state = PartitionImage(
+            leader=_ME, leader_epoch=epoch, isr=(_ME,), partition_epoch=epoch, replicas=(_ME,)
+        )
+        partition.lead(state, {}, 0.0)
 
     async def _read(self, life: HostLifetime, store: Store) -> None:
         """Read at random below the high watermark: what is asked for comes first."""

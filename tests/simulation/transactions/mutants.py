@@ -61,7 +61,7 @@ def failed_marker_forgotten() -> Patches:
 def marker_not_awaited() -> Patches:
     async def write_one(self: LocalMarkers, batch: Any, name: TopicPartition) -> ErrorCode:
         try:
-            self._replicas.leader(*name).append_marker(
+            self._replicas.leader(*name).leader().append_marker(
                 batch.producer_id,
                 batch.producer_epoch,
                 is_commit=batch.is_commit,

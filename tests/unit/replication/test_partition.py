@@ -9,9 +9,10 @@ from uuid import UUID
 
 import pytest
 
+from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import LeaderEpoch, TopicPartition
+from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
@@ -87,7 +88,9 @@ class World:
         self.partition = Partition(NAME, UUID(int=1), self.log, LeaderEpoch(0), self.flusher)
 
     def append(self, count: int = 1, **producer: Any) -> int:
-        return self.partition.append(batches(count, **producer), now_ms=1_700_000_000_000).last_offset
+        return (
+            self.partition.leader().append(batches(count, **producer), now_ms=1_700_000_000_000).last_offset
+        )
 
 
 @pytest.fixture
@@ -97,23 +100,23 @@ def world(tmp_path: Path) -> World:
 
 async def test_an_acknowledgement_waits_for_the_flush_and_readers_wait_with_it(world: World) -> None:
     last = world.append(3)
-    future = world.partition.acknowledgement(last)
+    future = world.partition.leader().acknowledgement(last)
     assert future is not None
     assert not future.done()
     assert world.partition.high_watermark == 0
     await world.offload.release()
     assert future.done()
     assert world.partition.high_watermark == 3
-    assert world.partition.acknowledgement(last) is None
+    assert world.partition.leader().acknowledgement(last) is None
 
 
 async def test_appends_made_while_a_flush_is_under_way_share_the_next_one(world: World) -> None:
-    first = world.partition.acknowledgement(world.append())
+    first = world.partition.leader().acknowledgement(world.append())
     assert first is not None
     for _ in range(3):
         await asyncio.sleep(0)
     assert len(world.offload.waiting) == 1
-    later = [world.partition.acknowledgement(world.append()) for _ in range(10)]
+    later = [world.partition.leader().acknowledgement(world.append()) for _ in range(10)]
     await world.offload.release()
     assert first.done()
     assert not any(future is None or future.done() for future in later)
@@ -124,12 +127,12 @@ async def test_appends_made_while_a_flush_is_under_way_share_the_next_one(world:
 
 async def test_a_duplicate_of_a_batch_that_is_not_durable_yet_waits_like_the_original(world: World) -> None:
     world.append(producer_id=7, producer_epoch=0, base_sequence=0)
-    again = world.partition.append(
+    again = world.partition.leader().append(
         batches(producer_id=7, producer_epoch=0, base_sequence=0), now_ms=1_700_000_000_000
     )
     assert again.duplicate
     assert again.first_offset == 0
-    future = world.partition.acknowledgement(again.last_offset)
+    future = world.partition.leader().acknowledgement(again.last_offset)
     assert future is not None
     await world.offload.release()
     assert future.done()
@@ -138,7 +141,7 @@ async def test_a_duplicate_of_a_batch_that_is_not_durable_yet_waits_like_the_ori
 async def test_without_flush_before_ack_the_high_watermark_is_the_end_of_the_log(tmp_path: Path) -> None:
     world = World(tmp_path, replace(LogConfig(), flush_before_ack=False))
     last = world.append(2)
-    assert world.partition.acknowledgement(last) is None
+    assert world.partition.leader().acknowledgement(last) is None
     assert world.partition.high_watermark == 2
 
 
@@ -157,18 +160,17 @@ async def test_watchers_hear_of_every_move_and_of_the_end(world: World) -> None:
 
 async def test_a_retired_partition_keeps_nothing_of_those_who_asked(world: World) -> None:
     world.partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk broke"))
-    for ask in [
-        world.partition.check_leads,
-        world.partition.when_durable,
-        world.partition._check_follows,
-    ] * 3:
-        with pytest.raises(KafkaError, match="the disk broke") as refused:
-            ask()
-        assert len(refused.traceback) == 2, "the test and what it asked"
+    for ask in (world.partition.check_leads, world.partition.when_durable, world.partition.follower):
+        frames = set()
+        for _ in range(3):
+            with pytest.raises(KafkaError, match="the disk broke") as refused:
+                ask()
+            frames.add(len(refused.traceback))
+        assert len(frames) == 1, "each error has the frames of its own call alone"
 
 
 async def test_a_retired_partition_fails_those_who_wait_and_refuses_those_who_come(world: World) -> None:
-    future = world.partition.acknowledgement(world.append())
+    future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
     world.partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
     with pytest.raises(KafkaError) as refused:
@@ -183,7 +185,7 @@ async def test_a_retired_partition_fails_those_who_wait_and_refuses_those_who_co
 async def test_a_flush_that_fails_is_reported_and_acknowledges_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    future = world.partition.acknowledgement(world.append())
+    future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
     error = OSError(5, "Input/output error")
 
@@ -201,7 +203,11 @@ async def test_a_flush_that_fails_is_reported_and_acknowledges_nothing(
     ("epoch", "code"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
 async def test_a_request_of_another_leader_epoch_is_fenced(world: World, epoch: int, code: ErrorCode) -> None:
-    world.partition.leader_epoch = LeaderEpoch(5)
+    me = BrokerId(1)
+    state = PartitionImage(
+        leader=me, leader_epoch=LeaderEpoch(5), isr=(me,), partition_epoch=1, replicas=(me,)
+    )
+    world.partition.lead(state, {}, 0.0)
     world.partition.check_leader_epoch(5)
     world.partition.check_leader_epoch(-1)
     with pytest.raises(KafkaError) as refused:
@@ -245,7 +251,7 @@ async def test_a_watcher_that_fails_harms_neither_the_flusher_nor_the_others(wor
     await world.offload.release()
     assert seen.marks == [1]
     last = world.append()
-    future = world.partition.acknowledgement(last)
+    future = world.partition.leader().acknowledgement(last)
     assert future is not None
     await world.offload.release()
     assert future.done()
@@ -264,7 +270,7 @@ async def test_partitions_of_one_share_are_flushed_again_whatever_became_of_the_
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     world.flusher._on_failure = fail
     world.append()
-    partition.append(batches(), now_ms=1_700_000_000_000)
+    partition.leader().append(batches(), now_ms=1_700_000_000_000)
     for _ in range(3):
         await asyncio.sleep(0)
     [(future, _, _)] = world.offload.waiting
@@ -272,7 +278,7 @@ async def test_partitions_of_one_share_are_flushed_again_whatever_became_of_the_
     future.set_result([OSError("a disk error"), None])
     for _ in range(5):
         await asyncio.sleep(0)
-    partition.append(batches(), now_ms=1_700_000_000_000)
+    partition.leader().append(batches(), now_ms=1_700_000_000_000)
     await world.offload.release()
     assert partition.high_watermark == 2
 
@@ -281,14 +287,18 @@ async def test_partitions_of_one_share_are_flushed_again_whatever_became_of_the_
 
 
 def mark(world: World, producer_id: int, *, commit: bool = True) -> int:
-    return world.partition.append_marker(
-        producer_id,
-        0,
-        is_commit=commit,
-        coordinator_epoch=0,
-        transaction_version=1,
-        now_ms=1_700_000_000_000,
-    ).last_offset
+    return (
+        world.partition.leader()
+        .append_marker(
+            producer_id,
+            0,
+            is_commit=commit,
+            coordinator_epoch=0,
+            transaction_version=1,
+            now_ms=1_700_000_000_000,
+        )
+        .last_offset
+    )
 
 
 def transact(world: World, producer_id: int, sequence: int = 0) -> int:
@@ -346,7 +356,7 @@ async def test_who_waits_for_committed_records_hears_of_the_partitions_end(world
 
 async def test_a_marker_wakes_who_waits_for_its_acknowledgement(world: World) -> None:
     transact(world, 7)
-    future = world.partition.acknowledgement(mark(world, 7))
+    future = world.partition.leader().acknowledgement(mark(world, 7))
     assert future is not None
     await world.offload.release()
     assert future.done()

@@ -14,6 +14,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.records import BatchBuilder, BatchHeader, split_batches
 from odradek.replication.in_sync import IsrAnswer, IsrProposal
+from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition, ReplicationContext
 from odradek.runtime.real import real_runtime
 from odradek.storage.log.log import EpochEnd, FlushJob, Log
@@ -101,8 +102,9 @@ class World:
         """`Flushing`."""
         self.requested += 1
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+    def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
         """`IsrProposals`."""
+        self.proposer = leader
         self.proposed.append(proposal)
 
     def begin_flush(self) -> FlushJob:
@@ -126,13 +128,17 @@ class World:
         self.partition.follow(image(leader, leader=leader, **other))
 
     def append(self, count: int = 1) -> int:
-        return self.partition.append(batches(count), now_ms=NOW_MS).last_offset
+        return self.partition.leader().append(batches(count), now_ms=NOW_MS).last_offset
 
     def fetched(self, follower: BrokerId, offset: int, *, now: float = 0.0, start_offset: int = 0) -> None:
-        self.partition.follower_fetched(follower, LIVE[follower], offset, now, start_offset=start_offset)
+        self.partition.leader().follower_fetched(
+            follower, LIVE[follower], offset, now, start_offset=start_offset
+        )
 
     def take(self, count: int, *, offset: int = 0, epoch: int = 1, **producer: Any) -> None:
-        self.partition.append_fetched(batches(count, offset=offset, epoch=epoch, **producer), now_ms=NOW_MS)
+        self.partition.follower().append_fetched(
+            batches(count, offset=offset, epoch=epoch, **producer), now_ms=NOW_MS
+        )
 
 
 @pytest.fixture
@@ -158,7 +164,7 @@ async def test_without_a_role_a_partition_serves_nobody(world: World) -> None:
 
 async def test_acks_all_waits_for_every_member_of_the_isr_and_for_the_leaders_own_disk(world: World) -> None:
     world.lead(ME, TWO, THREE)
-    future = world.partition.acknowledgement(world.append(3))
+    future = world.partition.leader().acknowledgement(world.append(3))
     assert future is not None
     world.fetched(TWO, 3)
     world.fetched(THREE, 3)
@@ -170,12 +176,12 @@ async def test_acks_all_waits_for_every_member_of_the_isr_and_for_the_leaders_ow
 
 async def test_alone_the_leader_needs_nobody(world: World) -> None:
     world.lead(ME, replicas=(ME,))
-    future = world.partition.acknowledgement(world.append())
+    future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
     world.flush()
     assert future.done()
-    assert world.partition.in_sync_count == 1
-    assert world.partition.followers == {}
+    assert world.partition.leader().in_sync_count == 1
+    assert world.partition.leader().followers == {}
 
 
 @pytest.mark.parametrize("leads_again", [False, True])
@@ -183,7 +189,7 @@ async def test_who_waits_under_one_leader_epoch_is_not_answered_under_the_next(
     world: World, leads_again: bool
 ) -> None:
     world.lead(ME, TWO)
-    future = world.partition.acknowledgement(world.append())
+    future = world.partition.leader().acknowledgement(world.append())
     seen = Seen()
     world.partition.watch(seen)
     assert future is not None
@@ -200,7 +206,7 @@ async def test_who_waits_under_one_leader_epoch_is_not_answered_under_the_next(
 
 async def test_a_new_isr_of_the_same_leadership_sends_nobody_away(world: World) -> None:
     world.lead(ME, TWO)
-    future = world.partition.acknowledgement(world.append())
+    future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
     world.flush()
     assert not future.done()
@@ -212,34 +218,34 @@ async def test_a_new_isr_of_the_same_leadership_sends_nobody_away(world: World) 
 async def test_who_waits_hears_that_too_few_stayed_in_sync(tmp_path: Path) -> None:
     world = World(tmp_path, min_insync_replicas=2)
     world.lead(ME, TWO)
-    future = world.partition.acknowledgement(world.append())
+    future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
     world.flush()
     world.lead(ME, partition_epoch=2)
     assert code_of(future) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     assert world.partition.high_watermark == 0
     with pytest.raises(KafkaError) as refused:
-        world.partition.check_in_sync()
+        world.partition.leader().check_in_sync()
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_a_shrunk_isr_is_proposed_and_counts_once_it_is_confirmed(world: World) -> None:
     world.lead(ME, TWO)
-    future = world.partition.acknowledgement(world.append())
+    future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
     world.flush()
     world.partition.check_in_sync_replicas(10.1)
     (proposal,) = world.proposed
     assert proposal.isr == ((ME, 10),)
-    assert world.partition.wants(proposal)
+    assert world.proposer.wants(proposal)
     assert not future.done()
     answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
-    world.partition.isr_answered(proposal, answer)
+    world.proposer.isr_answered(proposal, answer)
     assert not future.done(), "nobody said yet that broker 2 may not lead"
     world.lead(ME, partition_epoch=2)
     assert future.done()
     assert world.partition.state == image(ME, partition_epoch=2)
-    assert not world.partition.wants(proposal)
+    assert not world.proposer.wants(proposal)
 
 
 async def test_a_late_answer_changes_nothing_under_another_leader_epoch(world: World) -> None:
@@ -248,9 +254,9 @@ async def test_a_late_answer_changes_nothing_under_another_leader_epoch(world: W
     (proposal,) = world.proposed
     world.lead(ME, leader_epoch=2, partition_epoch=2)
     answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME, TWO), partition_epoch=3)
-    world.partition.isr_answered(proposal, answer)
-    assert world.partition.in_sync_count == 1
-    assert not world.partition.wants(proposal)
+    world.proposer.isr_answered(proposal, answer)
+    assert world.partition.leader().in_sync_count == 1
+    assert not world.proposer.wants(proposal)
 
 
 @pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(1, 9), (2, 4)])
@@ -276,9 +282,11 @@ async def test_the_epoch_of_a_new_leader_is_in_its_log_before_anything_is_writte
 
 def gap_answer(world: World, now: float) -> ErrorCode:
     with pytest.raises(KafkaError) as refused:
-        world.partition.append(batches(producer_id=7, producer_epoch=0, base_sequence=3), now_ms=NOW_MS)
+        world.partition.leader().append(
+            batches(producer_id=7, producer_epoch=0, base_sequence=3), now_ms=NOW_MS
+        )
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    return world.partition.judged(refused.value, now).code
+    return world.partition.leader().judged(refused.value, now).code
 
 
 @pytest.mark.parametrize(
@@ -299,7 +307,7 @@ async def test_a_producer_is_told_of_a_gap_only_where_it_cannot_be_the_leaders_o
 ) -> None:
     world.lead(*isr)
     world.fetched(TWO, 0, now=min(now, 6.0))
-    world.partition.append(batches(producer_id=7, producer_epoch=0, base_sequence=0), now_ms=NOW_MS)
+    world.partition.leader().append(batches(producer_id=7, producer_epoch=0, base_sequence=0), now_ms=NOW_MS)
     assert gap_answer(world, now) is code
 
 
@@ -308,11 +316,11 @@ async def test_what_was_sent_behind_a_batch_that_was_refused_for_a_moment_is_ref
 ) -> None:
     world = World(tmp_path, min_insync_replicas=2)
     world.lead(ME)
-    world.partition.append(batches(producer_id=7, producer_epoch=0, base_sequence=0), now_ms=NOW_MS)
+    world.partition.leader().append(batches(producer_id=7, producer_epoch=0, base_sequence=0), now_ms=NOW_MS)
     assert gap_answer(world, 20.0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     with pytest.raises(KafkaError) as refused:
-        world.partition.check_in_sync()
-    assert world.partition.judged(refused.value, 21.0) is refused.value
+        world.partition.leader().check_in_sync()
+    assert world.partition.leader().judged(refused.value, 21.0) is refused.value
     assert gap_answer(world, 22.0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert gap_answer(world, 27.0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -324,11 +332,11 @@ async def test_only_replicas_may_fetch_as_such(world: World) -> None:
         (False, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ):
         with pytest.raises(KafkaError) as refused:
-            world.partition.check_follower(THREE, 30, knows_epoch=knows_epoch)
+            world.partition.leader().check_follower(THREE, 30, knows_epoch=knows_epoch)
         assert refused.value.code is code
-    world.partition.check_follower(TWO, 20, knows_epoch=True)
+    world.partition.leader().check_follower(TWO, 20, knows_epoch=True)
     with pytest.raises(KafkaError) as stale:
-        world.partition.check_follower(TWO, 19, knows_epoch=True)
+        world.partition.leader().check_follower(TWO, 19, knows_epoch=True)
     assert stale.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -350,15 +358,15 @@ async def test_records_are_deleted_once_the_followers_have_deleted_them(world: W
     world.flush()
     world.fetched(TWO, 5)
     world.fetched(THREE, 5)
-    done = world.partition.delete_records(3)
+    done = world.partition.leader().delete_records(3)
     assert done is not None
     world.fetched(TWO, 5, start_offset=3)
     assert not done.done()
     world.fetched(THREE, 5, start_offset=3)
     assert done.done()
-    assert world.partition.delete_records(2) is None
+    assert world.partition.leader().delete_records(2) is None
     with pytest.raises(KafkaError) as refused:
-        world.partition.delete_records(6)
+        world.partition.leader().delete_records(6)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -379,7 +387,11 @@ async def test_a_followers_fetch_hears_of_appends_before_they_are_durable(world:
 
 async def test_a_follower_takes_no_appends_and_no_fetches_of_followers(world: World) -> None:
     world.follow()
-    for work in (world.append, lambda: world.fetched(TWO, 0), lambda: world.partition.acknowledgement(0)):
+    for work in (
+        world.append,
+        lambda: world.fetched(TWO, 0),
+        lambda: world.partition.leader().acknowledgement(0),
+    ):
         with pytest.raises(KafkaError) as refused:
             work()
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -392,7 +404,7 @@ async def test_a_followers_high_watermark_is_what_it_was_told_as_far_as_it_has_i
     seen = Seen()
     world.partition.watch(seen)
     world.take(5)
-    world.partition.learned(3, 0)
+    world.partition.follower().learned(3, 0)
     assert world.partition.high_watermark == 0
     durable = world.partition.when_durable()
     assert durable is not None
@@ -400,7 +412,7 @@ async def test_a_followers_high_watermark_is_what_it_was_told_as_far_as_it_has_i
     assert durable.done()
     assert world.partition.when_durable() is None
     assert world.partition.high_watermark == 3
-    world.partition.learned(9, 2)
+    world.partition.follower().learned(9, 2)
     assert world.partition.high_watermark == 5
     assert world.partition.start_offset == 2
     assert seen.marks == [3, 5]
@@ -412,7 +424,7 @@ async def test_what_was_told_under_an_earlier_epoch_does_not_move_the_high_water
     world.follow()
     world.take(2)
     world.flush()
-    world.partition.learned(9, 0)
+    world.partition.follower().learned(9, 0)
     assert world.partition.high_watermark == 2
     world.follow(THREE, leader_epoch=2, partition_epoch=2)
     world.take(3, offset=2)
@@ -433,7 +445,7 @@ async def test_a_follower_cuts_its_log_where_both_logs_agree(
     world.take(2, offset=3, epoch=1)
     world.take(3, offset=5, epoch=3)
     world.flush()
-    world.partition.truncate(EpochEnd(*diverging))
+    world.partition.follower().truncate(EpochEnd(*diverging))
     assert world.log.end_offset == end_offset
     assert world.partition.durable_offset == end_offset
 
@@ -442,7 +454,7 @@ async def test_an_epoch_that_wrote_nothing_is_cut_off_so_that_fetching_goes_on(w
     world.lead(ME, leader_epoch=3)
     world.follow(leader_epoch=4, partition_epoch=2)
     assert world.partition.last_epoch == 3
-    world.partition.truncate(EpochEnd(2, 0))
+    world.partition.follower().truncate(EpochEnd(2, 0))
     assert world.partition.last_epoch == -1
 
 
@@ -452,7 +464,7 @@ async def test_a_flush_that_was_begun_before_the_log_was_cut_says_nothing_about_
     world.follow()
     world.take(5)
     job = world.begin_flush()
-    world.partition.truncate(EpochEnd(1, 2))
+    world.partition.follower().truncate(EpochEnd(1, 2))
     world.flush()
     world.take(1, offset=world.log.end_offset)
     cut_at = world.log.end_offset - 1
@@ -469,7 +481,9 @@ async def test_a_truncation_asks_for_its_own_flush_and_nothing_is_durable_before
     world.take(3, offset=2)
     world.flush()
     asked = world.requested
-    world.partition.truncate(EpochEnd(1, 2)) if how == "cut" else world.partition.restart_at(2)
+    world.partition.follower().truncate(
+        EpochEnd(1, 2)
+    ) if how == "cut" else world.partition.follower().restart_at(2)
     assert world.requested > asked
     assert world.partition.durable_offset == world.log.end_offset == 2
     assert not world.partition.is_durable, "its leader is not asked for more"
@@ -486,7 +500,7 @@ async def test_who_waits_for_the_files_of_a_truncation_is_sent_away_with_the_rol
     world.follow()
     world.take(5)
     world.flush()
-    world.partition.truncate(EpochEnd(1, 2))
+    world.partition.follower().truncate(EpochEnd(1, 2))
     waiting = world.partition.when_cut()
     assert waiting is not None
     world.lead(ME, leader_epoch=9, partition_epoch=9)
@@ -496,9 +510,9 @@ async def test_who_waits_for_the_files_of_a_truncation_is_sent_away_with_the_rol
 async def test_a_replica_whose_first_batch_did_not_come_begins_where_it_did(world: World) -> None:
     """Room was made for a batch that begins before the log; then it got another role."""
     world.follow()
-    world.partition.restart_at(105)
+    world.partition.follower().restart_at(105)
     world.flush()
-    world.partition.begin_with(batches(10, offset=100, epoch=1)[0][0])
+    world.partition.follower().begin_with(batches(10, offset=100, epoch=1)[0][0])
     world.flush()
     assert (world.log.start_offset, world.log.end_offset) == (105, 100)
     world.lead(ME, leader_epoch=9, partition_epoch=9)
@@ -511,8 +525,8 @@ async def test_when_the_log_begins_anew_the_high_watermark_does_too(world: World
     world.follow()
     world.take(5)
     world.flush()
-    world.partition.learned(4, 0)
-    world.partition.restart_at(100)
+    world.partition.follower().learned(4, 0)
+    world.partition.follower().restart_at(100)
     assert (world.partition.start_offset, world.log.end_offset) == (100, 100)
     assert world.partition.high_watermark == 100
     assert world.partition.last_stable_offset == 100
@@ -524,19 +538,19 @@ async def test_the_last_stable_offset_is_right_after_a_transaction_was_cut_off(w
     world.take(3)
     world.take(2, offset=3, **producer)
     world.flush()
-    world.partition.learned(5, 0)
+    world.partition.follower().learned(5, 0)
     assert world.partition.last_stable_offset == 3
-    world.partition.truncate(EpochEnd(1, 3))
+    world.partition.follower().truncate(EpochEnd(1, 3))
     world.flush()
     world.take(2, offset=3)
     world.flush()
-    world.partition.learned(5, 0)
+    world.partition.follower().learned(5, 0)
     assert world.partition.last_stable_offset == 5
     seen = Seen()
     world.partition.watch(seen, committed_only=True)
     world.take(1, offset=5)
     world.flush()
-    world.partition.learned(6, 0)
+    world.partition.follower().learned(6, 0)
     assert seen.marks == [6]
 
 
@@ -544,9 +558,9 @@ async def test_who_leads_fetches_nothing(world: World) -> None:
     world.lead(ME)
     for work in (
         lambda: world.take(1),
-        lambda: world.partition.learned(1, 0),
-        lambda: world.partition.truncate(EpochEnd(1, 0)),
-        lambda: world.partition.restart_at(5),
+        lambda: world.partition.follower().learned(1, 0),
+        lambda: world.partition.follower().truncate(EpochEnd(1, 0)),
+        lambda: world.partition.follower().restart_at(5),
     ):
         with pytest.raises(KafkaError) as refused:
             work()
@@ -570,7 +584,7 @@ async def test_the_high_watermark_begins_where_it_was_checkpointed_within_the_lo
 
 async def test_a_moved_log_of_a_leader_with_followers_acknowledges_nothing(world: World) -> None:
     world.lead(ME, TWO)
-    future = world.partition.acknowledgement(world.append())
+    future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
     world.partition.seal(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is being moved"))
     world.partition.release()
@@ -589,7 +603,7 @@ async def test_who_was_ready_while_another_proposal_was_under_way_is_proposed_ne
     world.fetched(THREE, 0)
     (first,) = world.proposed
     answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME, TWO), partition_epoch=2)
-    world.partition.isr_answered(first, answer)
+    world.proposer.isr_answered(first, answer)
     assert [broker for broker, _ in world.proposed[1].isr] == [ME, TWO, THREE]
 
 
@@ -597,7 +611,7 @@ async def test_who_was_refused_is_proposed_again_in_time_though_it_fetches_nothi
     world.lead(ME)
     world.fetched(TWO, 0)
     (first,) = world.proposed
-    world.partition.isr_answered(first, KafkaError(ErrorCode.INELIGIBLE_REPLICA))
+    world.proposer.isr_answered(first, KafkaError(ErrorCode.INELIGIBLE_REPLICA))
     assert len(world.proposed) == 1
     world.partition.check_in_sync_replicas(5.0)
     assert [broker for broker, _ in world.proposed[1].isr] == [ME, TWO]
@@ -614,7 +628,7 @@ async def test_who_was_removed_is_not_proposed_again_before_it_fetches(tmp_path:
     world.partition.check_in_sync_replicas(10.1)
     (proposal,) = world.proposed
     answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
-    world.partition.isr_answered(proposal, answer)
+    world.proposer.isr_answered(proposal, answer)
     world.partition.check_in_sync_replicas(20.0)
     assert world.proposed == [proposal]
     world.fetched(TWO, 1, now=20.0)
@@ -632,7 +646,7 @@ async def test_a_follower_knows_how_old_records_of_coordinators_are_until_its_lo
     assert age_s >= 0
     assert world.partition.age_s(3) is None
     world.flush()
-    world.partition.restart_at(0)
+    world.partition.follower().restart_at(0)
     assert world.partition.age_s(2) is None
 
 

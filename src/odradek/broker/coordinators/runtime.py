@@ -85,12 +85,13 @@ class PartitionLog:
     def check_writable(self) -> None:
         """Before an operation decides: what is refused here leaves the machine as it is."""
         self._check_epoch()
-        self._partition.check_writable()
-        self._partition.check_in_sync()
+        leader = self._partition.leader()
+        leader.check_writable()
+        leader.check_in_sync()
 
     def append(self, batch: bytearray, *, now_ms: int) -> int:
         self._check_epoch()
-        return self._partition.append(split_batches(memoryview(batch)), now_ms=now_ms).last_offset
+        return self._partition.leader().append(split_batches(memoryview(batch)), now_ms=now_ms).last_offset
 
     def append_marker(
         self,
@@ -103,14 +104,18 @@ class PartitionLog:
         now_ms: int,
     ) -> int:
         self._check_epoch()
-        return self._partition.append_marker(
-            producer_id,
-            producer_epoch,
-            is_commit=is_commit,
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=transaction_version,
-            now_ms=now_ms,
-        ).last_offset
+        return (
+            self._partition.leader()
+            .append_marker(
+                producer_id,
+                producer_epoch,
+                is_commit=is_commit,
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=transaction_version,
+                now_ms=now_ms,
+            )
+            .last_offset
+        )
 
     def age_ms(self, offset: int) -> int | None:
         age_s = self._partition.age_s(offset)
@@ -118,7 +123,7 @@ class PartitionLog:
 
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
         self._check_epoch()
-        return self._partition.acknowledgement(last_offset)
+        return self._partition.leader().acknowledgement(last_offset)
 
     async def bring(self, offset: int, max_bytes: int) -> None:
         log, beside = self._partition.log, ReadProgress()

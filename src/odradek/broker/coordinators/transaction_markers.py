@@ -125,10 +125,11 @@ class LocalMarkers:
 
     async def _end(self, batch: MarkerBatch, name: TopicPartition) -> None:
         partition = self._replicas.leader(*name)
-        partition.check_in_sync()
+        leader = partition.leader()
+        leader.check_in_sync()
         refusal = None
         try:
-            last_offset = partition.append_marker(
+            last_offset = leader.append_marker(
                 batch.producer_id,
                 batch.producer_epoch,
                 is_commit=batch.is_commit,
@@ -141,7 +142,7 @@ class LocalMarkers:
                 raise
             # The marker may be there already, and not be durable yet.
             refusal, last_offset = error, partition.log.end_offset - 1
-        acknowledgement = partition.acknowledgement(last_offset) if last_offset >= 0 else None
+        acknowledgement = leader.acknowledgement(last_offset) if last_offset >= 0 else None
         if acknowledgement is not None:
             await acknowledgement
         if refusal is not None:

@@ -20,14 +20,15 @@ def preferred_replica(
 
     One that lags would be chosen again and again, and the consumer would fall behind with it. Of several the one that has most.
     """
-    if not rack or not partition.followers or partition.state is None:
+    followers = partition.leader().followers
+    if not rack or not followers or partition.state is None:
         return None
     near = {broker.broker_id for broker in brokers if broker.rack == rack}
     if partition.state.leader in near:
         return None
     fit = [
         (follower.end_offset, -broker)
-        for broker, follower in partition.followers.items()
+        for broker, follower in followers.items()
         if broker in near
         and broker in partition.state.isr
         and 0 <= follower.start_offset <= fetch_offset <= follower.end_offset

@@ -143,7 +143,7 @@ class Reading:
                 partition = self._partition(wanted)
                 if _divergence(partition, wanted) is None:
                     _check_range(partition, wanted.fetch_offset)
-                    partition.follower_fetched(
+                    partition.leader().follower_fetched(
                         follower.broker_id,
                         follower.broker_epoch,
                         wanted.fetch_offset,
@@ -183,7 +183,7 @@ class Reading:
             )
         partition.check_leader_epoch(wanted.current_leader_epoch)
         if self.follower is not None:
-            partition.check_follower(
+            partition.leader().check_follower(
                 self.follower.broker_id,
                 self.follower.broker_epoch,
                 knows_epoch=wanted.current_leader_epoch >= 0,
@@ -250,7 +250,7 @@ class Reading:
 
     def _is_doubted(self, partition: Partition, fetch_offset: int) -> bool:
         """Whether the follower was sent these records before: it did not get them, or they are not sound."""
-        known = None if self.follower is None else partition.followers.get(self.follower.broker_id)
+        known = None if self.follower is None else partition.leader().followers.get(self.follower.broker_id)
         if known is None:
             return False
         was_sent, known.sent_from = known.sent_from == fetch_offset, fetch_offset

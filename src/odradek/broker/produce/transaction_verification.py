@@ -71,7 +71,7 @@ class TransactionVerification:
             )
         self._producer = producer
         bumps_epoch = self._version >= ADDS_PARTITIONS_SINCE_PRODUCE
-        guard = partition.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
+        guard = partition.leader().begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
         if guard is not None:
             self._guards[partition] = guard
 

@@ -156,7 +156,7 @@ def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
     damaged_from = partition.log.damage_offset
     if damaged_from is not None:
         if may_cut:
-            partition.truncate(EpochEnd(partition.log.epoch_of(damaged_from), damaged_from))
+            partition.follower().truncate(EpochEnd(partition.log.epoch_of(damaged_from), damaged_from))
         return
     is_known_to_lack = not partition.log.end_offset or partition.log.lack_note is not None
     if partition.log.damage is not None and is_known_to_lack and not counts:

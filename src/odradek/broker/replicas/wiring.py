@@ -13,7 +13,7 @@ from odradek.model.lazy import lazy
 from odradek.net.connection import Connection
 from odradek.protocol import APIS, Message
 from odradek.replication.in_sync import IsrProposal
-from odradek.replication.partition import Partition
+from odradek.replication.leader_role import LeaderRole
 from odradek.runtime.ports import Runtime
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class Proposals:
         self._parts = parts
         self._alter: AlterPartitions | None = None
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+    def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
         if self._alter is None:
             self._alter = isr_proposals.AlterPartitions(
                 self._ask, broker_id=self._me, broker_epoch=lambda: self._cluster.broker_epoch
             )
-        self._alter.propose(partition, proposal)
+        self._alter.propose(leader, proposal)
 
     async def close(self) -> None:
         if self._alter is not None:

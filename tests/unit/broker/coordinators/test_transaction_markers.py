@@ -166,9 +166,9 @@ def write_data(partition: Partition, *, epoch: int = 0) -> None:
     batches = split_batches(
         builder.build(producer_id=PRODUCER, producer_epoch=epoch, base_sequence=0, transactional=True)
     )
-    guard = partition.begin_verification(batches[0][0], bumps_epoch=True, now_ms=NOW_MS)
+    guard = partition.leader().begin_verification(batches[0][0], bumps_epoch=True, now_ms=NOW_MS)
     assert isinstance(guard, Guard)
-    partition.append(batches, now_ms=NOW_MS, guard=guard)
+    partition.leader().append(batches, now_ms=NOW_MS, guard=guard)
 
 
 @pytest.fixture

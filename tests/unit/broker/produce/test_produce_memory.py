@@ -14,7 +14,7 @@ import pytest
 from tests.interop import wire
 
 from odradek.protocol import framing
-from odradek.replication.partition import Partition
+from odradek.replication.leader_role import LeaderRole
 from odradek.testing import LocalBroker
 
 VALUE_BYTES = 3 << 20
@@ -42,11 +42,11 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Future[None]]:
     """Acknowledgements that never come by themselves."""
     made: list[asyncio.Future[None]] = []
 
-    def acknowledgement(self: Partition, last_offset: int) -> asyncio.Future[None]:
+    def acknowledgement(self: LeaderRole, last_offset: int) -> asyncio.Future[None]:
         made.append(asyncio.get_running_loop().create_future())
         return made[-1]
 
-    monkeypatch.setattr(Partition, "acknowledgement", acknowledgement)
+    monkeypatch.setattr(LeaderRole, "acknowledgement", acknowledgement)
     return made
 
 

@@ -87,12 +87,12 @@ async def test_a_first_batch_is_asked_about_and_newer_clients_batches_join(
     assert coordinator.asked == [("id", PRODUCER, 0, [partition.name], adds)]
     guard = admission.guard_of(partition)
     assert guard is not UNVERIFIED
-    partition.append([batch()], now_ms=NOW_MS, guard=guard)
+    partition.leader().append([batch()], now_ms=NOW_MS, guard=guard)
     assert partition.ongoing_transaction(PRODUCER) == 0
 
 
 async def test_a_batch_of_a_transaction_under_way_is_not_asked_about(partition: Partition) -> None:
-    partition.append([batch()], now_ms=NOW_MS)
+    partition.leader().append([batch()], now_ms=NOW_MS)
     coordinator = Coordinator()
     admission = TransactionVerification(coordinator, "id", 9)
     admission.take(partition, batch(1)[0], NOW_MS)
@@ -137,19 +137,19 @@ async def test_a_final_refusal_leaves_nothing_behind_and_a_passing_one_keeps_lat
     later.take(partition, batch(1)[0], NOW_MS)
     await later.ask()
     with pytest.raises(KafkaError) as refused:
-        partition.append([batch(1)], now_ms=NOW_MS, guard=later.guard_of(partition))
+        partition.leader().append([batch(1)], now_ms=NOW_MS, guard=later.guard_of(partition))
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 async def test_an_answer_that_comes_behind_a_marker_is_worth_nothing(partition: Partition) -> None:
     admission = TransactionVerification(Coordinator(), "id", 11)
     admission.take(partition, batch()[0], NOW_MS)
-    partition.append_marker(
+    partition.leader().append_marker(
         PRODUCER, 0, is_commit=False, coordinator_epoch=0, transaction_version=1, now_ms=NOW_MS
     )
     await admission.ask()
     with pytest.raises(KafkaError) as refused:
-        partition.append([batch()], now_ms=NOW_MS, guard=admission.guard_of(partition))
+        partition.leader().append([batch()], now_ms=NOW_MS, guard=admission.guard_of(partition))
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
 
 

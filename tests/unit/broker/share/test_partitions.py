@@ -101,7 +101,7 @@ class World:
         for _ in range(10):
             builder = BatchBuilder()
             builder.append(1, b"k", b"v")
-            self.partition.append(split_batches(builder.build()), now_ms=1)
+            self.partition.leader().append(split_batches(builder.build()), now_ms=1)
         self.keeper = Keeper()
         self.clock = Clock()
         outside: Any = self

@@ -22,6 +22,7 @@ from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
 from odradek.runtime.turns import Turn
 
@@ -62,7 +63,7 @@ class _Work:
     """One request's deletions, and what they wait for."""
 
     def __init__(self) -> None:
-        self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
+        self.waiting: dict[int, tuple[LeaderRole, asyncio.Future[None]]] = {}
         """By the identity of the result that waits, which is alive for as long as this is."""
         self.topics: list[DeleteRecordsTopicResult] = []
 
@@ -78,12 +79,13 @@ class _Work:
                     ErrorCode.POLICY_VIOLATION, f"topic {topic!r} does not have cleanup.policy=delete"
                 )
             offset = partition.high_watermark if wanted.offset == _TO_HIGH_WATERMARK else wanted.offset
-            done = partition.delete_records(offset)
+            leader = partition.leader()
+            done = leader.delete_records(offset)
         except KafkaError as error:
             return _failed(index, error.code)
-        result = _deleted(index, partition)
+        result = _deleted(index, leader)
         if done is not None:
-            self.waiting[id(result)] = (partition, done)
+            self.waiting[id(result)] = (leader, done)
         return result
 
     async def finished(self, timeout_ms: int) -> DeleteRecordsResponse:
@@ -97,13 +99,13 @@ class _Work:
         waiting = self.waiting.get(id(result))
         if waiting is None:
             return result
-        partition, future = waiting
+        leader, future = waiting
         if not future.done() or future.cancelled():
             return _failed(result.partition_index, ErrorCode.REQUEST_TIMED_OUT)
         error = future.exception()
         if isinstance(error, KafkaError):
             return _failed(result.partition_index, error.code)
-        return _deleted(result.partition_index, partition)
+        return _deleted(result.partition_index, leader)
 
     def response(self) -> DeleteRecordsResponse:
         return DeleteRecordsResponse(topics=self.topics)
@@ -113,9 +115,9 @@ async def _all_settled(futures: list[asyncio.Future[None]]) -> None:
     await asyncio.gather(*futures, return_exceptions=True)
 
 
-def _deleted(index: int, partition: Partition) -> DeleteRecordsPartitionResult:
+def _deleted(index: int, leader: LeaderRole) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(
-        partition_index=index, low_watermark=partition.low_watermark, error_code=ErrorCode.NONE
+        partition_index=index, low_watermark=leader.low_watermark, error_code=ErrorCode.NONE
     )
 
 

@@ -43,6 +43,7 @@ from odradek.protocol.messages.data.produce import (
     TopicProduceResponse,
 )
 from odradek.records import read_header
+from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
 from odradek.storage.producers.verification import UNVERIFIED
 
@@ -293,10 +294,11 @@ class _Work:
         )
         replicas.check_writable_by_clients(partition)
         if self._acks == _ALL:
+            leader = partition.leader()
             try:
-                partition.check_in_sync()
+                leader.check_in_sync()
             except KafkaError as error:
-                raise self._judged(partition, error) from None
+                raise self._judged(leader, error) from None
         return partition, ValidationTerms(
             config=partition.config, api_version=self._version, now_ms=self._now_ms
         )
@@ -304,13 +306,14 @@ class _Work:
     def _append(
         self, partition: Partition, data: PartitionProduceData, batches: Batches
     ) -> PartitionProduceResponse:
+        guard = UNVERIFIED if self._admission is None else self._admission.guard_of(partition)
+        leader = partition.leader()
         try:
-            guard = UNVERIFIED if self._admission is None else self._admission.guard_of(partition)
-            result = partition.append(batches, now_ms=self._now_ms, guard=guard)
+            result = leader.append(batches, now_ms=self._now_ms, guard=guard)
         except KafkaError as error:
             if batches[0][0].is_transactional:
                 raise  # whatever went wrong, its producer aborts the transaction, and writes nothing twice
-            raise self._judged(partition, error) from None
+            raise self._judged(leader, error) from None
         response = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
@@ -319,13 +322,13 @@ class _Work:
             log_start_offset=partition.start_offset,
         )
         if self._acks == _ALL:
-            future = partition.acknowledgement(result.last_offset)
+            future = leader.acknowledgement(result.last_offset)
             if future is not None:
                 self.waiting[id(response)] = (partition, future)
         return response
 
-    def _judged(self, partition: Partition, refusal: KafkaError) -> KafkaError:
-        return partition.judged(refusal, self._parts.runtime.clock.monotonic())
+    def _judged(self, leader: LeaderRole, refusal: KafkaError) -> KafkaError:
+        return leader.judged(refusal, self._parts.runtime.clock.monotonic())
 
     async def acknowledged(self) -> ProduceResponse:
         """The response, once every append is durable, failed, or out of time."""

@@ -1,0 +1,433 @@
+"""What a replica does as the leader: it looks after the ISR, takes appends, and deletes records.
+
+A role lasts for one leader epoch. It may be kept: when it has ended, everything that it did is refused, with what ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final, NamedTuple, NoReturn, Protocol
+from uuid import UUID
+
+from odradek.cluster.image import PartitionImage
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
+from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek.records import BatchHeader
+from odradek.records.batch import TRANSACTIONAL_BIT
+from odradek.replication.acknowledgements import Acknowledgements
+from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
+from odradek.replication.replica import Replica
+from odradek.storage.log.log import AppendResult
+from odradek.storage.producers.producer_state import Marker
+from odradek.storage.producers.verification import Guard
+from odradek.telemetry import events
+
+_log = events.get("replication")
+_PASSING: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR})
+"""Why a batch is not written now, and may be in a moment. Questions to coordinators that get no answer end so, too."""
+_NO_FOLLOWERS: Final[Mapping[BrokerId, FollowerState]] = {}
+
+
+class IsrProposals(Protocol):
+    """What asks the controller; the answer comes to `LeaderRole.isr_answered`."""
+
+    def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None: ...
+
+
+class ReplicationContext(NamedTuple):
+    """This broker as a member of a cluster, which all of its partitions share."""
+
+    broker_id: BrokerId
+    lag_s_max: float
+    """`replica.lag.time.max.ms`, in seconds."""
+    proposals: IsrProposals
+
+
+class LeaderRole:
+    """One leadership of a partition. Without a `member` the partition is alone, for good."""
+
+    __slots__ = (
+        "_acknowledgements",
+        "_end",
+        "_epoch_start_offset",
+        "_in_sync",
+        "_low_watermark",
+        "_member",
+        "_replica",
+        "leader_epoch",
+        "state",
+    )
+
+    is_leader: ClassVar[bool] = True
+
+    def __init__(
+        self, replica: Replica, leader_epoch: LeaderEpoch, member: ReplicationContext | None = None
+    ) -> None:
+        self._replica = replica
+        self._member = member
+        self._end: ErrorContent | None = None
+        """What ended the leadership."""
+        self._acknowledgements = Acknowledgements()
+        self._low_watermark = Acknowledgements()
+        self._in_sync: InSync | None = None
+        """There is one when the partition has followers."""
+        self._epoch_start_offset: Final[int] = replica.log.end_offset
+        self.leader_epoch: Final = leader_epoch
+        self.state: PartitionImage | None = None
+        """What the controller last said."""
+
+    @property
+    def name(self) -> TopicPartition:
+        return self._replica.name
+
+    @property
+    def topic_id(self) -> UUID:
+        return self._replica.topic_id
+
+    @property
+    def _config(self) -> LogConfig:
+        return self._replica.log.config
+
+    # -- which role it is
+
+    def leader(self) -> LeaderRole:
+        if self._end is not None:
+            raise self._end.error()
+        return self
+
+    def follower(self) -> NoReturn:
+        self.leader()
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is led by this broker now")
+
+    def check_serves(self) -> None:
+        self.leader()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._end is not None
+
+    def goes_on_leading(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> bool:
+        """Whether the state is of this leadership: then it counts from now on."""
+        if state.leader_epoch != self.leader_epoch:
+            return False
+        self.learn(state, brokers, now)
+        self.isr_changed()
+        return True
+
+    def goes_on_following(self, state: PartitionImage) -> bool:
+        return False
+
+    def seal(self, reason: ErrorContent) -> None:
+        """Refuse everything from now on. Those who wait go on waiting until `end`."""
+        self._end = reason
+
+    def log_closed(self) -> None:
+        """Everything is durable: where that is all it takes, it is acknowledged."""
+        replica = self._replica
+        if self._in_sync is None:
+            replica.high_watermark = Offset(max(replica.high_watermark, replica.log.end_offset))
+            self._acknowledgements.reached(replica.high_watermark)
+
+    def end(self, reason: ErrorContent) -> None:
+        self._end = reason
+        self._acknowledgements.refuse(reason)
+        self._low_watermark.refuse(reason)
+
+    # -- the ISR
+
+    def learn(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
+        """What the controller says of this leadership; `isr_changed` follows. `brokers`: see `Partition.lead`."""
+        self.state = state
+        member = self._member
+        if member is None or state.replicas == (member.broker_id,):
+            self._in_sync = None
+        elif self._in_sync is not None:
+            self._in_sync.update(state, brokers, now)
+        else:
+            self._in_sync = InSync(
+                member.broker_id,
+                state,
+                brokers,
+                epoch_start_offset=self._epoch_start_offset,
+                lag_s_max=member.lag_s_max,
+                now=now,
+            )
+
+    @property
+    def in_sync_count(self) -> int:
+        """How many replicas the controller confirmed to be in sync, as far as this leader knows."""
+        return 1 if self._in_sync is None else len(self._in_sync.state.isr)
+
+    @property
+    def followers(self) -> Mapping[BrokerId, FollowerState]:
+        return _NO_FOLLOWERS if self._in_sync is None else self._in_sync.followers
+
+    @property
+    def awaits_earlier_records(self) -> bool:
+        return self._in_sync is not None and self._replica.high_watermark < self._epoch_start_offset
+
+    def check_in_sync(self) -> None:
+        """NOT_ENOUGH_REPLICAS unless acks=all can keep what `min.insync.replicas` promises."""
+        if self._in_sync is not None and not self._in_sync.is_enough(self._config.min_insync_replicas):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {self.in_sync_count} replica(s) in sync, {self._wanted_in_sync()}",
+            )
+
+    def _wanted_in_sync(self) -> str:
+        wanted = self._config.min_insync_replicas
+        more = "" if self.in_sync_count < wanted else " here, and more at the controller"
+        return f"min.insync.replicas is {wanted}{more}"
+
+    def check_follower(self, follower: BrokerId, broker_epoch: int, *, knows_epoch: bool) -> None:
+        """Whether the broker may read what only followers may: it has a replica, and is the incarnation that is known.
+
+        `knows_epoch`: it named our leader epoch. Then we may not know yet that it got a replica: UNKNOWN_LEADER_EPOCH.
+        """
+        in_sync = self._in_sync
+        if in_sync is None or follower not in in_sync.followers:
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise KafkaError(
+                code, f"broker {follower} has no replica of {self.name}, as far as its leader knows"
+            )
+        in_sync.check_follower(follower, broker_epoch)
+
+    def follower_fetched(
+        self,
+        follower: BrokerId,
+        broker_epoch: int,
+        fetch_offset: int,
+        now: float,
+        *,
+        start_offset: int = -1,
+    ) -> None:
+        """The follower has everything below `fetch_offset` on disk, as our log has it; its own log begins at `start_offset`.
+
+        NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE: see `InSync.fetched`.
+        """
+        self.leader()
+        in_sync = self._in_sync
+        if in_sync is None:
+            self.check_follower(follower, broker_epoch, knows_epoch=False)
+            return
+        in_sync.fetched(
+            follower,
+            broker_epoch=broker_epoch,
+            fetch_offset=fetch_offset,
+            start_offset=start_offset,
+            end_offset=self._replica.log.end_offset,
+            now=now,
+        )
+        proposal = in_sync.expansion(follower, self._replica.high_watermark)
+        if proposal is not None:
+            self._propose(proposal)
+        self.settle()
+        if self._low_watermark:
+            self._low_watermark.reached(in_sync.low_watermark(self._replica.log.start_offset) + 1)
+
+    def check_in_sync_replicas(self, now: float) -> None:
+        """Propose to remove those who lag; to be called several times within `replica.lag.time.max.ms`."""
+        if self._end is not None or self._in_sync is None:
+            return
+        proposal = self._in_sync.shrinkage(end_offset=self._replica.log.end_offset, now=now)
+        if proposal is not None:
+            self._propose(proposal)
+        self.settle()  # nobody waits any more for one that was about to join, and then fell silent
+        self._look_for_joiners()
+        if self._low_watermark:
+            self._low_watermark.reached(self.low_watermark + 1)
+
+    def _look_for_joiners(self) -> None:
+        """Who was ready while another proposal was under way, or was refused, may not fetch again soon."""
+        in_sync = self._in_sync
+        if in_sync is None or in_sync.proposal is not None:
+            return
+        proposal = in_sync.late_expansion(
+            self._replica.high_watermark, end_offset=self._replica.log.end_offset
+        )
+        if proposal is not None:
+            self._propose(proposal)
+
+    def _propose(self, proposal: IsrProposal) -> None:
+        assert self._member is not None
+        _log.info(
+            "isr_proposed",
+            partition=self.name,
+            isr=[broker for broker, _ in proposal.isr],
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch,
+        )
+        self._member.proposals.propose(self, proposal)
+
+    def wants(self, proposal: IsrProposal) -> bool:
+        """Whether the proposal is still to be brought to the controller."""
+        return self._end is None and self._in_sync is not None and self._in_sync.proposal is proposal
+
+    def isr_answered(self, proposal: IsrProposal, answer: IsrAnswer | KafkaError) -> None:
+        """What the controller said to a proposal. Late answers, of another role or state, change nothing."""
+        in_sync = self._in_sync
+        if self._end is not None or in_sync is None or not in_sync.answered(proposal, answer):
+            return
+        if isinstance(answer, KafkaError):
+            _log.warning("isr_refused", partition=self.name, reason=answer.message, code=answer.code.name)
+        else:
+            _log.info(
+                "isr_changed",
+                partition=self.name,
+                isr=list(answer.isr),
+                partition_epoch=answer.partition_epoch,
+            )
+        self.state = in_sync.state
+        self.isr_changed()
+
+    def isr_changed(self) -> None:
+        """The ISR, or who may join it, may be another: answer those who wait for it."""
+        self.settle()
+        in_sync = self._in_sync
+        wanted = self._config.min_insync_replicas
+        if self._acknowledgements and in_sync is not None and not in_sync.is_enough(wanted):
+            self._acknowledgements.refuse(
+                ErrorContent(
+                    code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                    message=f"{self.name} was written, but only {self.in_sync_count} replica(s) are in sync now; "
+                    f"{self._wanted_in_sync()}",
+                )
+            )
+        if self._low_watermark:
+            self._low_watermark.reached(self.low_watermark + 1)
+        self._look_for_joiners()
+
+    def settle(self) -> None:
+        """Move the high watermark as far as it may go now, and ask for a flush where one is due."""
+        replica = self._replica
+        reachable = replica.make_durable()
+        if self._in_sync is not None:
+            reachable = self._in_sync.high_watermark(
+                replica.high_watermark,
+                durable_offset=reachable,
+                end_offset=replica.log.end_offset,
+                min_in_sync=self._config.min_insync_replicas,
+            )
+        if reachable > replica.high_watermark:
+            replica.high_watermark = Offset(reachable)
+            if self._acknowledgements:
+                self._acknowledgements.reached(reachable)
+            replica.readers.high_watermark_moved()
+
+    # -- appending
+
+    def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard | None:
+        """See `Producers.begin_verification`: the guard for a client's transactional batch, None when it needs none."""
+        self.leader()
+        producers = self._replica.log.producers
+        return producers.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
+
+    def check_writable(self) -> None:
+        """Raise what `append` would raise whatever it is given: KAFKA_STORAGE_ERROR, that others lead, or that it is gone."""
+        self.leader()
+        self._replica.log.check_writable()
+
+    def append(
+        self, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int, guard: Guard | None = None
+    ) -> AppendResult:
+        """Append checked batches as the leader; durable or visible only once the high watermark is past them.
+
+        `guard` comes with a client's transactional batches: see `begin_verification`, and `UNVERIFIED` where it gave none.
+        """
+        self.leader()
+        replica = self._replica
+        result = replica.log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
+        if not result.duplicate:
+            if batches[0][0].attributes & TRANSACTIONAL_BIT:
+                replica.note_transaction(batches[0][0].producer_id, result.first_offset)
+            replica.readers.appended(result.last_offset + 1, sum(header.size_bytes for header, _ in batches))
+        self.settle()
+        return result
+
+    def judged(self, refusal: KafkaError, now: float) -> KafkaError:
+        """What to answer to a producer whose batch was refused.
+
+        A gap in its sequence may be ours alone: it sent more behind a batch that was refused for a passing reason, or we were
+        succeeded, and not heard of it. A producer that is told of a gap begins anew under another epoch, and librdkafka then
+        writes again what other partitions have already. So in doubt it is told to try again: NOT_LEADER_OR_FOLLOWER.
+        """
+        if self._in_sync is None:
+            return refusal
+        if refusal.code in _PASSING:
+            self._in_sync.refused(now)
+        if refusal.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or self._in_sync.believes_gaps(now):
+            return refusal
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{refusal.message}; but an earlier batch was refused, or {self.name} has another leader by now: try again",
+        )
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Append the control batch that ends the producer's transaction, if it has one here; see `acknowledgement`.
+
+        INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED for the marker of an older coordinator; nothing is appended
+        then. `transaction_version`: from 2 on the coordinator raised the epoch first, so an equal one is of a late marker.
+        """
+        self.leader()
+        replica, log = self._replica, self._replica.log
+        marker = Marker(producer_id, producer_epoch, coordinator_epoch, is_commit, now_ms)
+        size_bytes = log.size_bytes
+        result = log.append_marker(
+            marker, transaction_version=transaction_version, leader_epoch=self.leader_epoch, now_ms=now_ms
+        )
+        replica.readers.appended(result.last_offset + 1, log.size_bytes - size_bytes)
+        self.settle()
+        return result
+
+    def acknowledgement(self, last_offset: int) -> asyncio.Future[None] | None:
+        """None when the record at `last_offset` is already below the high watermark, else a future for that moment.
+
+        The future ends with NOT_LEADER_OR_FOLLOWER with the leadership, and with NOT_ENOUGH_REPLICAS_AFTER_APPEND when too few
+        replicas stay in sync.
+        """
+        self.leader()
+        if self._replica.high_watermark > last_offset:
+            return None
+        return self._acknowledgements.wait(last_offset)
+
+    def when_own_records_are_readable(self) -> asyncio.Future[None] | None:
+        if self._end is not None or self.in_sync_count > 1:
+            return None
+        return self._replica.when_durable()
+
+    # -- deleting
+
+    @property
+    def low_watermark(self) -> int:
+        """Nobody who lives and has a replica has records below it any more."""
+        start_offset = self._replica.log.start_offset
+        return start_offset if self._in_sync is None else self._in_sync.low_watermark(start_offset)
+
+    def delete_records(self, offset: int) -> asyncio.Future[None] | None:
+        """Nothing below `offset` may be read here from now on; None when that is so on all followers, too, else a future for
+        that moment. OFFSET_OUT_OF_RANGE above the high watermark."""
+        self.leader()
+        replica, log = self._replica, self._replica.log
+        if not 0 <= offset <= replica.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"cannot delete up to {offset}: {self.name} is readable up to {replica.high_watermark}",
+            )
+        started_at = log.start_offset
+        log.delete_records(offset)
+        replica.flush_if_due()
+        has_followed = self.low_watermark >= offset
+        if log.start_offset > started_at or not has_followed:
+            replica.readers.start_moved()
+        return None if has_followed else self._low_watermark.wait(offset)
