@@ -6,7 +6,7 @@ decided or took too long, is the workers' (`workers.py`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -19,6 +19,7 @@ from odradek.transactions.formats import ID_BYTES_MAX
 from odradek.transactions.machine import TransactionMachine, TransactionTerms
 from odradek.transactions.markers import Markers
 from odradek.transactions.state import TIMEOUT_NEVER, ProducerIdentity, Transaction, TransactionVersion
+from odradek.transactions.verification import VerificationQuestion
 from odradek.transactions.workers import Decision, Workers, decided
 
 T = TypeVar("T")
@@ -33,7 +34,6 @@ class TransactionSettings:
     terms: TransactionTerms
     timeout_ms_max: int
     two_phase_commit: bool
-    verification: bool
     retry_seconds: float
     """A request that meets a transaction not yet complete looks again after this pause, if it cannot be told when,"""
     retry_seconds_max: float
@@ -175,30 +175,16 @@ class TransactionCoordinator:
             ),
         )
 
-    async def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[TopicPartition],
-        *,
-        add: bool,
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Whether a producer may write into partitions now, for those who lead them (KIP-890); never raises a KafkaError.
-
-        With `add` they join the transaction (Produce 12, TxnOffsetCommit 5), else they must be part of it. Beside NONE:
-        TRANSACTION_ABORTABLE (clients older than Produce 11 know it as INVALID_TXN_STATE), INVALID_PRODUCER_EPOCH,
-        INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, and the codes of a coordinator that is not there.
-        """
-        wanted = frozenset(partitions)
-        who = ProducerIdentity(producer_id=producer_id, producer_epoch=producer_epoch)
-        if not add and not self._settings().verification:
-            return dict.fromkeys(wanted, ErrorCode.NONE)
+    async def verify(self, question: VerificationQuestion) -> dict[TopicPartition, ErrorCode]:
+        """A `TransactionVerifier`, for those who lead the partitions. With `adds` they join the transaction (Produce 12,
+        TxnOffsetCommit 5), else they must be part of it."""
+        wanted = question.partitions
+        who = ProducerIdentity(producer_id=question.producer_id, producer_epoch=question.producer_epoch)
         try:
-            if not add:
-                return await self.verify_partitions(transactional_id, who, wanted)
+            if not question.adds:
+                return await self.verify_partitions(question.transactional_id, who, wanted)
             await self.add_partitions(
-                transactional_id, who, wanted, client_version=TransactionVersion.EPOCH_FOR_EACH
+                question.transactional_id, who, wanted, client_version=TransactionVersion.EPOCH_FOR_EACH
             )
         except KafkaError as error:
             fenced = error.code is ErrorCode.PRODUCER_FENCED

@@ -32,7 +32,7 @@ def remote_markers_not_awaited() -> Patches:
     real = ClusterMarkers._write_at
 
     async def write_at(self: ClusterMarkers, leader: Any, batch: MarkerBatch, partitions: Any) -> Any:
-        if leader == self._here():
+        if leader == self._leaders._here():
             return await real(self, leader, batch, partitions)
         return dict.fromkeys(partitions, ErrorCode.NONE)
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from tests.simulation.mutant import Patches, mutant
 
-from odradek.broker.coordinators.transaction_markers import LocalMarkers
+from odradek.broker.coordinators.transaction_markers import LocalMarkers, by_image
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
@@ -70,7 +70,7 @@ def marker_not_awaited() -> Patches:
                 now_ms=self._clock.wall_ms(),
             )
         except KafkaError as error:
-            return self._refined(error.code, name)
+            return by_image(self._image(), name, error.code)
         return ErrorCode.NONE
 
     yield patch.object(LocalMarkers, "_write_one", write_one)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
 from odradek.model.errors import ErrorCode, OdradekError
@@ -16,7 +16,7 @@ from odradek.protocol.messages.transactions.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from odradek.telemetry import events
-from odradek.transactions.markers import MarkerBatch
+from odradek.transactions.markers import MarkerBatch, Markers
 
 _log = events.caused_by_peers("transactions")
 _WRITE_TXN_MARKERS: Final = 27
@@ -37,13 +37,8 @@ class RemoteMarkers:
             self._send, key=lambda batch: batch.producer_id, under_way_max=_UNDER_WAY_MAX
         )
 
-    async def write(self, leader: BrokerId, batch: MarkerBatch) -> Codes:
-        """The leader's outcome for each partition; NETWORK_EXCEPTION when it cannot be asked, or says nothing of one."""
-        try:
-            return await self._gathered.ask(leader, batch)
-        except OdradekError as error:
-            _log.debug("markers_not_sent", broker=leader, reason=str(error))
-            return dict.fromkeys(batch.partitions, ErrorCode.NETWORK_EXCEPTION)
+    def at(self, broker: BrokerId) -> Markers:
+        return _MarkersOfLeader(broker, self._gathered)
 
     def close(self) -> None:
         self._gathered.close()
@@ -55,6 +50,19 @@ class RemoteMarkers:
         )
         assert isinstance(response, WriteTxnMarkersResponse)
         return answers(batches, response)
+
+
+class _MarkersOfLeader(NamedTuple):
+    leader: BrokerId
+    gathered: Gathered[MarkerBatch, Codes]
+
+    async def write(self, batch: MarkerBatch) -> Codes:
+        """Beside what the leader says: NETWORK_EXCEPTION when it cannot be asked, or says nothing of a partition."""
+        try:
+            return await self.gathered.ask(self.leader, batch)
+        except OdradekError as error:
+            _log.debug("markers_not_sent", broker=self.leader, reason=str(error))
+            return dict.fromkeys(batch.partitions, ErrorCode.NETWORK_EXCEPTION)
 
 
 def answers(batches: Sequence[MarkerBatch], response: WriteTxnMarkersResponse) -> list[Codes]:

@@ -6,11 +6,11 @@ transaction of a transactional id in each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
+from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.protocol.messages.transactions.add_partitions_to_txn import (
@@ -21,6 +21,7 @@ from odradek.protocol.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from odradek.telemetry import events
+from odradek.transactions.verification import TransactionVerifier, VerificationQuestion
 
 _log = events.caused_by_peers("transactions")
 _ADD_PARTITIONS_TO_TXN: Final = 24
@@ -30,38 +31,53 @@ _ASK_SECONDS_MAX: Final = 10.0
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """May the producer write into the partitions now? With `adds` they become part of its transaction."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    adds: bool
-    partitions: frozenset[TopicPartition]
-
-
 class RemoteVerification:
-    """Used on the event loop only."""
+    """Used on the event loop only. A coordinator elsewhere does not wait for a transaction that is being completed: it is asked
+    again, for `add.partitions.to.txn.retry.backoff.max.ms`."""
 
-    def __init__(self, ask: Callable[[], SendToPeer]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], SendToPeer],
+        config: Callable[[], BrokerConfig],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
         self._ask = ask
-        self._gathered: Gathered[Question, Codes] = Gathered(
+        self._config = config
+        self._sleep = sleep
+        self._gathered: Gathered[VerificationQuestion, Codes] = Gathered(
             self._send, key=lambda question: question.transactional_id, under_way_max=1
         )
 
-    async def verify(self, coordinator: BrokerId, question: Question) -> Codes:
-        """The coordinator's code for each partition; NETWORK_EXCEPTION when it cannot be asked, or says nothing of one."""
+    def at(self, broker: BrokerId) -> TransactionVerifier:
+        return _VerifierOfCoordinator(self, broker)
+
+    def close(self) -> None:
+        self._gathered.close()
+
+    async def verify(self, coordinator: BrokerId, question: VerificationQuestion) -> Codes:
+        """A client goes on at once, while its last transaction gets its markers. That takes less than its own next attempt."""
+        config = self._config()
+        pause_seconds = config.transaction.add_partitions_to_txn_retry_backoff_ms / 1000
+        left_seconds = config.transaction.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        while True:
+            codes = await self._answered(coordinator, question)
+            if not question.adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
+                return codes
+            if left_seconds <= 0:
+                return codes
+            await self._sleep(min(pause_seconds, left_seconds))
+            left_seconds -= pause_seconds
+
+    async def _answered(self, coordinator: BrokerId, question: VerificationQuestion) -> Codes:
         try:
             return await self._gathered.ask(coordinator, question)
         except OdradekError as error:
             _log.debug("coordinator_not_asked", broker=coordinator, reason=str(error))
             return dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
 
-    def close(self) -> None:
-        self._gathered.close()
-
-    async def _send(self, coordinator: BrokerId, questions: Sequence[Question]) -> Sequence[Codes]:
+    async def _send(
+        self, coordinator: BrokerId, questions: Sequence[VerificationQuestion]
+    ) -> Sequence[Codes]:
         request = AddPartitionsToTxnRequest(transactions=[_transaction(one) for one in questions])
         response = await self._ask()(
             coordinator, _ADD_PARTITIONS_TO_TXN, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE
@@ -70,7 +86,15 @@ class RemoteVerification:
         return answers(questions, response)
 
 
-def answers(questions: Sequence[Question], response: AddPartitionsToTxnResponse) -> list[Codes]:
+class _VerifierOfCoordinator(NamedTuple):
+    remote: RemoteVerification
+    coordinator: BrokerId
+
+    async def verify(self, question: VerificationQuestion) -> Codes:
+        return await self.remote.verify(self.coordinator, question)
+
+
+def answers(questions: Sequence[VerificationQuestion], response: AddPartitionsToTxnResponse) -> list[Codes]:
     """What the response says of each question; no two are of one transactional id."""
     if response.error_code != ErrorCode.NONE:
         code = ErrorCode.of(response.error_code)
@@ -83,7 +107,7 @@ def answers(questions: Sequence[Question], response: AddPartitionsToTxnResponse)
     return [_codes(one, results.get(one.transactional_id)) for one in questions]
 
 
-def _codes(question: Question, result: AddPartitionsToTxnResult | None) -> Codes:
+def _codes(question: VerificationQuestion, result: AddPartitionsToTxnResult | None) -> Codes:
     codes = dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
     for topic in result.topic_results if result is not None else ():
         for one in topic.results_by_partition:
@@ -98,7 +122,7 @@ def _known(code: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 
-def _transaction(question: Question) -> AddPartitionsToTxnTransaction:
+def _transaction(question: VerificationQuestion) -> AddPartitionsToTxnTransaction:
     return AddPartitionsToTxnTransaction(
         transactional_id=question.transactional_id,
         producer_id=question.producer_id,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from odradek.broker.cluster.peer_requests import SendToPeer, no_peers
 from odradek.cluster.image import (
     NO_LEADER,
+    TRANSACTION_STATE,
     ClusterImage,
     TopicImage,
 )
@@ -254,7 +255,9 @@ class CoordinatorRuntime:
     def verifier(self) -> transaction_verifier.ClusterVerifier:
         """Who asks the coordinators of transactions, here and elsewhere."""
         if self._verifier is None:
-            self._verifier = transaction_verifier.ClusterVerifier(self, lambda: self._started().config)
+            self._verifier = transaction_verifier.ClusterVerifier(
+                self, lambda: self.service(TRANSACTION_STATE), lambda: self._started().config
+            )
         return self._verifier
 
     # -- following the partitions that this broker leads

@@ -1,4 +1,7 @@
-"""The partitions that a transaction's end is written into: those that this broker leads, and those of others."""
+"""The partitions that a transaction's end is written into: those that this broker leads, and those of others.
+
+`ClusterMarkers` knows who leads. The port is `Markers`, with two adapters: `LocalMarkers` here, and RemoteMarkers for others.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.cluster.peer_requests import SendToPeer, by_leader
+from odradek.broker.coordinators.local_or_remote import LocalOrRemote
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
@@ -17,11 +21,10 @@ from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock
 from odradek.shards import Moment, Outcome
-from odradek.transactions.markers import MarkerBatch
+from odradek.transactions.markers import MarkerBatch, Markers
 
 if TYPE_CHECKING:
     from odradek.broker.coordinators import remote_transaction_markers
-    from odradek.broker.coordinators.remote_transaction_markers import RemoteMarkers
 else:
     remote_transaction_markers = lazy("odradek.broker.coordinators.remote_transaction_markers")
 
@@ -35,56 +38,45 @@ class ClusterMarkers:
 
     def __init__(
         self,
-        local: LocalMarkers,
+        local: Markers,
         here: Callable[[], BrokerId],
         image: Callable[[], ClusterImage],
         ask: Callable[[], SendToPeer],
     ) -> None:
-        self._local = local
-        self._here = here
         self._image = image
-        self._ask = ask
-        self._remote: RemoteMarkers | None = None
+        self._leaders = LocalOrRemote[Markers](
+            here, lambda: local, lambda: remote_transaction_markers.RemoteMarkers(ask)
+        )
 
     async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
         led, leaderless, missing = by_leader(self._image(), batch.partitions)
         outcomes = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         outcomes |= dict.fromkeys(leaderless, ErrorCode.LEADER_NOT_AVAILABLE)
-        here = self._here()
-        if led.keys() <= {here}:
-            outcomes |= await self._local.write(replace(batch, partitions=tuple(led.get(here, ()))))
-            return outcomes
-        for written in await asyncio.gather(
-            *(self._write_at(leader, batch, partitions) for leader, partitions in led.items())
-        ):
+        writes = [self._write_at(leader, batch, partitions) for leader, partitions in led.items()]
+        for written in [await writes[0]] if len(writes) == 1 else await asyncio.gather(*writes):
             outcomes |= written
         return outcomes
 
     def close(self) -> None:
-        if self._remote is not None:
-            self._remote.close()
+        self._leaders.close()
 
     async def _write_at(
         self, leader: BrokerId, batch: MarkerBatch, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        part = replace(batch, partitions=tuple(partitions))
-        if leader == self._here():
-            return await self._local.write(part)
-        if self._remote is None:
-            self._remote = remote_transaction_markers.RemoteMarkers(self._ask)
-        outcomes = await self._remote.write(leader, part)
-        return {name: self._refined(name, code) for name, code in outcomes.items()}
-
-    def _refined(self, name: TopicPartition, code: ErrorCode) -> ErrorCode:
-        """A leader that does not know a partition may just not have heard of it yet: this broker's image decides."""
-        if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not exists(self._image(), name):
-            return code
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        written = await self._leaders.at(leader).write(replace(batch, partitions=tuple(partitions)))
+        image = self._image()
+        return {name: by_image(image, name, code) for name, code in written.items()}
 
 
-def exists(image: ClusterImage, name: TopicPartition) -> bool:
+def by_image(image: ClusterImage, name: TopicPartition, code: ErrorCode) -> ErrorCode:
+    """Whether a partition exists is for the cluster's image to say: a leader may not have heard of it yet, or its log may just
+    not be open."""
+    if code is ErrorCode.NONE:
+        return code
     topic = image.topics.get(name.topic)
-    return topic is not None and 0 <= name.partition < len(topic.partitions)
+    if topic is None or not 0 <= name.partition < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else code
 
 
 class LocalMarkers:
@@ -120,7 +112,7 @@ class LocalMarkers:
             else:
                 await self._end(batch, name)
         except KafkaError as error:
-            return self._refined(error.code, name)
+            return by_image(self._image(), name, error.code)
         return ErrorCode.NONE
 
     async def _end(self, batch: MarkerBatch, name: TopicPartition) -> None:
@@ -162,12 +154,6 @@ class LocalMarkers:
             if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 await shard.execute(_nothing)  # the marker may be there already, and not be durable yet
             raise
-
-    def _refined(self, code: ErrorCode, name: TopicPartition) -> ErrorCode:
-        """Whether a partition exists is for the cluster's image to say: the log may just not be open."""
-        if not exists(self._image(), name):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else code
 
 
 def _nothing(_machine: object, _now: Moment) -> Outcome[None]:

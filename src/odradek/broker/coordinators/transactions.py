@@ -82,7 +82,6 @@ def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
         ),
         timeout_ms_max=config.transaction.max_timeout_ms,
         two_phase_commit=config.transaction.two_phase_commit_enable,
-        verification=config.transaction.partition_verification_enable,
         retry_seconds=config.transaction.add_partitions_to_txn_retry_backoff_ms / 1000,
         retry_seconds_max=config.transaction.add_partitions_to_txn_retry_backoff_max_ms / 1000,
     )

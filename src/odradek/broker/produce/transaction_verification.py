@@ -7,14 +7,13 @@ add it. The guard that the partition gave before the question voids the answer i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
-from odradek.model.ids import TopicPartition
 from odradek.records import BatchHeader
 from odradek.replication.partition import Partition
 from odradek.storage.producers.verification import UNVERIFIED, Guard
+from odradek.transactions.verification import TransactionVerifier, VerificationQuestion
 
 ADDS_PARTITIONS_SINCE_PRODUCE: Final = 12
 _ABORTABLE_SINCE_PRODUCE: Final = 11
@@ -27,21 +26,6 @@ _COMES_BACK: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-
-
-class TransactionVerifier(Protocol):
-    """What producing needs of the transaction coordinators; the service in `transactions/`."""
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[TopicPartition],
-        *,
-        add: bool,
-    ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Whether the partitions are part of the producer's open transaction; with `add` they become it. Raises nothing."""
 
 
 class TransactionVerification:
@@ -80,12 +64,15 @@ class TransactionVerification:
         if self._producer is None or not self._guards:
             return
         partitions = {partition.name: partition for partition in self._guards}
-        answers = await self._verifier.verify(
-            self._transactional_id,
-            *self._producer,
-            list(partitions),
-            add=self._version >= ADDS_PARTITIONS_SINCE_PRODUCE,
+        producer_id, producer_epoch = self._producer
+        question = VerificationQuestion(
+            transactional_id=self._transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            adds=self._version >= ADDS_PARTITIONS_SINCE_PRODUCE,
+            partitions=frozenset(partitions),
         )
+        answers = await self._verifier.verify(question)
         for name, code in answers.items():
             if code is not ErrorCode.NONE:
                 self._refuse(partitions[name], code)

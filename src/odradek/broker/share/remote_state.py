@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
+from odradek.broker.share.state_store import ShareStateStore
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, StateChange, Summary
 from odradek.groups.share.state_formats import SharePlace, unlisted
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError, OdradekError
@@ -33,31 +34,54 @@ class _Change(NamedTuple):
 
 
 class RemoteShareState:
-    """Used on the event loop only. Everything raises what the keeper refuses, and NETWORK_EXCEPTION when it cannot be asked."""
+    """The adapter of `ShareStateStore` for other brokers. Used on the event loop only."""
 
     def __init__(self, ask: Callable[[], SendToPeer]) -> None:
-        self._ask_peer = ask
+        self.ask_peer: Final = ask
         self._writes: Gathered[_Change, ErrorContent | None] = Gathered(
-            self._send, key=lambda one: one.place, under_way_max=1
+            lambda keeper, changes: _StateOfKeeper(keeper, self).send(changes),
+            key=lambda one: one.place,
+            under_way_max=1,
         )
         self._last: dict[SharePlace, asyncio.Future[ErrorContent | None]] = {}
         """The last write of each place that is under way: what is read must include it."""
 
-    def write(self, keeper: BrokerId, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
-        """Begun at once, in order; those that come while a request is under way share the next."""
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        answered = self._last[place] = self._writes.ask(keeper, _Change(place, change))
-        answered.add_done_callback(lambda done: self._forget(place, done))
-        answered.add_done_callback(lambda done: _settle(kept, done))
-        return kept
+    def at(self, broker: BrokerId) -> ShareStateStore:
+        return _StateOfKeeper(broker, self)
+
+    def close(self) -> None:
+        self._writes.close()
+
+    def write(self, keeper: BrokerId, change: _Change) -> asyncio.Future[ErrorContent | None]:
+        """In order; those that come while a request is under way share the next."""
+        answered = self._last[change.place] = self._writes.ask(keeper, change)
+        answered.add_done_callback(lambda done: self._forget(change.place, done))
+        return answered
 
     def _forget(self, place: SharePlace, answered: asyncio.Future[ErrorContent | None]) -> None:
         if self._last.get(place) is answered:
             del self._last[place]
 
-    async def read(self, keeper: BrokerId, place: SharePlace, leader_epoch: int) -> ShareState | None:
+    async def written(self, place: SharePlace) -> None:
+        """What was to be written there is answered."""
         if (last := self._last.get(place)) is not None:
             await asyncio.shield(last)  # it says in its result whether it failed
+
+
+class _StateOfKeeper(NamedTuple):
+    """Raises what the keeper refuses, and NETWORK_EXCEPTION when it cannot be asked."""
+
+    keeper: BrokerId
+    remote: RemoteShareState
+
+    def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answered = self.remote.write(self.keeper, _Change(place, change))
+        answered.add_done_callback(lambda done: _settle(kept, done))
+        return kept
+
+    async def read(self, place: SharePlace, leader_epoch: int) -> ShareState | None:
+        await self.remote.written(place)
         request = reading.ReadShareGroupStateRequest(
             group_id=place.group_id,
             topics=[
@@ -67,7 +91,7 @@ class RemoteShareState:
                 )
             ],
         )
-        result = _result_of(await self._ask(keeper, _READ, request), place)
+        result = _result_of(await self._ask(_READ, request), place)
         if result.start_offset == UNKNOWN_OFFSET and not result.state_epoch:
             return None
         return ShareState(
@@ -77,9 +101,7 @@ class RemoteShareState:
             batches=tuple(unlisted(result.state_batches)),
         )
 
-    async def initialize(
-        self, keeper: BrokerId, place: SharePlace, state_epoch: int, start_offset: int
-    ) -> None:
+    async def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> None:
         request = initializing.InitializeShareGroupStateRequest(
             group_id=place.group_id,
             topics=[
@@ -93,9 +115,9 @@ class RemoteShareState:
                 )
             ],
         )
-        _result_of(await self._ask(keeper, _INITIALIZE, request), place)
+        _result_of(await self._ask(_INITIALIZE, request), place)
 
-    async def delete(self, keeper: BrokerId, place: SharePlace) -> None:
+    async def delete(self, place: SharePlace) -> None:
         request = deleting.DeleteShareGroupStateRequest(
             group_id=place.group_id,
             topics=[
@@ -105,9 +127,9 @@ class RemoteShareState:
                 )
             ],
         )
-        _result_of(await self._ask(keeper, _DELETE, request), place)
+        _result_of(await self._ask(_DELETE, request), place)
 
-    async def summary(self, keeper: BrokerId, place: SharePlace) -> Summary:
+    async def summary(self, place: SharePlace) -> Summary:
         request = summing.ReadShareGroupStateSummaryRequest(
             group_id=place.group_id,
             topics=[
@@ -117,7 +139,7 @@ class RemoteShareState:
                 )
             ],
         )
-        result = _result_of(await self._ask(keeper, _SUMMARY, request), place)
+        result = _result_of(await self._ask(_SUMMARY, request), place)
         return Summary(
             result.state_epoch,
             result.leader_epoch,
@@ -125,40 +147,38 @@ class RemoteShareState:
             max(result.delivery_complete_count, 0),
         )
 
-    def close(self) -> None:
-        self._writes.close()
-
     # -- requests
 
-    async def _ask(self, keeper: BrokerId, api_key: int, request: Message) -> Any:
+    async def _ask(self, api_key: int, request: Message) -> Any:
+        ask = self.remote.ask_peer()
         try:
-            return await self._ask_peer()(keeper, api_key, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE)
+            return await ask(self.keeper, api_key, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE)
         except KafkaError:
             raise
         except OdradekError as error:
             raise KafkaError(
-                ErrorCode.NETWORK_EXCEPTION, f"broker {keeper} was not reached: {error}"
+                ErrorCode.NETWORK_EXCEPTION, f"broker {self.keeper} was not reached: {error}"
             ) from error
 
-    async def _send(self, keeper: BrokerId, changes: Sequence[_Change]) -> Sequence[ErrorContent | None]:
+    async def send(self, changes: Sequence[_Change]) -> Sequence[ErrorContent | None]:
         """One request for each group; the keeper takes them in as they come."""
         by_group: dict[str, list[_Change]] = {}
         for one in changes:
             by_group.setdefault(one.place.group_id, []).append(one)
         outcomes: dict[SharePlace, ErrorContent | None] = {}
         for written in await asyncio.gather(
-            *(self._send_of_group(keeper, group_id, of_group) for group_id, of_group in by_group.items())
+            *(self._send_of_group(group_id, of_group) for group_id, of_group in by_group.items())
         ):
             outcomes.update(written)
         return [outcomes[one.place] for one in changes]
 
     async def _send_of_group(
-        self, keeper: BrokerId, group_id: str, changes: Sequence[_Change]
+        self, group_id: str, changes: Sequence[_Change]
     ) -> dict[SharePlace, ErrorContent | None]:
         request = writing.WriteShareGroupStateRequest(group_id=group_id, topics=_written(changes))
         outcomes: dict[SharePlace, ErrorContent | None] = {}
         try:
-            response = await self._ask(keeper, _WRITE, request)
+            response = await self._ask(_WRITE, request)
         except KafkaError as error:
             return dict.fromkeys((one.place for one in changes), ErrorContent.of(error))
         for one in changes:

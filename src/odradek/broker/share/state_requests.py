@@ -1,4 +1,4 @@
-"""What the handlers of share groups' state have in common: operations on shards of this broker, begun in order."""
+"""What the handlers of share groups' state have in common: the state that this broker keeps, in order."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from odradek.broker.context import BrokerContext
-from odradek.broker.share.persister import shard_key
+from odradek.broker.share.state_store import LocalShareState, ShareStateStore
 from odradek.cluster.image import SHARE_GROUP_STATE
-from odradek.groups.share.state import ShareStates
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
 from odradek.runtime.turns import slices
-from odradek.shards import Moment, Outcome
 
-Operation = Callable[[ShareStates, Moment], Outcome[Any]]
+Operation = Callable[[ShareStateStore, SharePlace, Any], Awaitable[Any]]
 R = TypeVar("R")
 
 
@@ -36,35 +34,35 @@ class _Request(Protocol):
 async def kept(
     parts: BrokerContext,
     request: _Request,
-    operation: Callable[[SharePlace, Any], Operation],
+    operation: Operation,
     result: Callable[[int, Any], R],
 ) -> list[tuple[UUID, list[R]]]:
-    """Carry out what `operation` makes of each place and its part of the request: some are begun before any is waited for.
+    """Carry out `operation` for each place and its part of the request: some are begun before any is waited for.
 
     By topic id, in the request's order: what `result` makes of each partition and its reply, or the KafkaError that refused it.
     """
+    store = LocalShareState(parts.coordinators.shards(SHARE_GROUP_STATE))
     turn = parts.turns.begin()
     places = [(number, topic, one) for number, topic in enumerate(request.topics) for one in topic.partitions]
     outcomes: list[tuple[UUID, list[R]]] = [(topic.topic_id, []) for topic in request.topics]
     for some in slices(places):
         await turn.step()
-        begun = [_begin(parts, request.group_id, topic, one, operation) for _, topic, one in some]
+        begun = [_begin(store, request.group_id, topic, one, operation) for _, topic, one in some]
         for (number, _, one), reply in zip(some, begun, strict=True):
             outcomes[number][1].append(result(one.partition, await _outcome(reply)))
     return outcomes
 
 
 def _begin(
-    parts: BrokerContext,
+    store: ShareStateStore,
     group_id: str,
     topic: _Topic,
     asked: Any,
-    operation: Callable[[SharePlace, Any], Operation],
+    operation: Operation,
 ) -> Awaitable[Any] | KafkaError:
     place = SharePlace(group_id, topic.topic_id, asked.partition)
     try:
-        shard = parts.coordinators.shards(SHARE_GROUP_STATE).for_key(shard_key(place))
-        return shard.execute(operation(place, asked))
+        return operation(store, place, asked)
     except KafkaError as error:
         return error
 

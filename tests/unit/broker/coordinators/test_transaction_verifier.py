@@ -26,6 +26,7 @@ from odradek.protocol.messages.transactions.add_partitions_to_txn import (
 from odradek.runtime.real_clock import SystemClock
 from odradek.runtime.turns import Turns
 from odradek.transactions.state import ProducerIdentity, TransactionVersion
+from odradek.transactions.verification import VerificationQuestion
 
 HERE, OTHER = BrokerId(1), BrokerId(2)
 P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -81,9 +82,9 @@ class Coordinator:
         assert client_version is TransactionVersion.EPOCH_FOR_EACH
         self._note("add", transactional_id, who, partitions, until_timeout=until_timeout)
 
-    async def verify(self, *question: Any, add: bool) -> dict[TopicPartition, ErrorCode]:
-        self.asked.append(("here", *question, add))
-        return dict.fromkeys(question[3], NONE)
+    async def verify(self, question: VerificationQuestion) -> dict[TopicPartition, ErrorCode]:
+        self.asked.append(("here", question))
+        return dict.fromkeys(question.partitions, NONE)
 
     def _note(
         self, kind: str, name: str, who: ProducerIdentity, partitions: Any, *, until_timeout: bool
@@ -92,6 +93,18 @@ class Coordinator:
         self.asked.append((kind, name, who.producer_id, who.producer_epoch, partitions))
         if self.refusals:
             raise KafkaError(self.refusals.pop(0))
+
+
+def question(
+    *partitions: TopicPartition, add: bool = False, name: str = "x", epoch: int = 3
+) -> VerificationQuestion:
+    return VerificationQuestion(
+        transactional_id=name,
+        producer_id=7,
+        producer_epoch=epoch,
+        adds=add,
+        partitions=frozenset(partitions),
+    )
 
 
 class World:
@@ -112,7 +125,9 @@ class World:
         coordinators.begin(parts)
         coordinators.expect(TRANSACTION_STATE, lambda: self.coordinator)
         coordinators.ask_peer = self.ask
-        self.verifier = ClusterVerifier(coordinators, lambda: self.config, self.sleep)
+        self.verifier = ClusterVerifier(
+            coordinators, lambda: self.coordinator, lambda: self.config, self.sleep
+        )
 
     @property
     def transactions(self) -> Coordinator:
@@ -144,13 +159,13 @@ class World:
     async def verify(
         self, *partitions: TopicPartition, add: bool = False, name: str = "x", epoch: int = 3
     ) -> dict[TopicPartition, ErrorCode]:
-        return dict(await self.verifier.verify(name, 7, epoch, partitions, add=add))
+        return dict(await self.verifier.verify(question(*partitions, add=add, name=name, epoch=epoch)))
 
 
 async def test_a_coordinator_on_this_broker_is_called() -> None:
     world = World(image(topic(TRANSACTION_STATE, 9, HERE)))
     assert await world.verify(P0, add=True) == {P0: NONE}
-    assert world.coordinator.asked == [("here", "x", 7, 3, frozenset({P0}), True)]
+    assert world.coordinator.asked == [("here", question(P0, add=True))]
     assert not world.requests
 
 

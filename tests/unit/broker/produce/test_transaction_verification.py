@@ -1,6 +1,6 @@
 """Which transactional batches a partition takes, by what their coordinator says, and how clients of each version are told."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from odradek.replication.partition import Partition
 from odradek.runtime.real import real_runtime
 from odradek.storage.log.log import Log
 from odradek.storage.producers.verification import UNVERIFIED
+from odradek.transactions.verification import VerificationQuestion
 
 NOW_MS = 1_700_000_000_000
 PRODUCER = 7
@@ -25,20 +26,11 @@ class Coordinator:
 
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.code = code
-        self.asked: list[tuple[str, int, int, list[TopicPartition], bool]] = []
+        self.asked: list[VerificationQuestion] = []
 
-    async def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[TopicPartition],
-        *,
-        add: bool,
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        wanted = list(partitions)
-        self.asked.append((transactional_id, producer_id, producer_epoch, wanted, add))
-        return dict.fromkeys(wanted, self.code)
+    async def verify(self, question: VerificationQuestion) -> Mapping[TopicPartition, ErrorCode]:
+        self.asked.append(question)
+        return dict.fromkeys(question.partitions, self.code)
 
 
 class NoFlush:
@@ -84,7 +76,9 @@ async def test_a_first_batch_is_asked_about_and_newer_clients_batches_join(
 ) -> None:
     coordinator = Coordinator()
     admission = await admitted(partition, coordinator, version)
-    assert coordinator.asked == [("id", PRODUCER, 0, [partition.name], adds)]
+    (question,) = coordinator.asked
+    assert (question.transactional_id, question.producer_id, question.producer_epoch) == ("id", PRODUCER, 0)
+    assert (question.partitions, question.adds) == ({partition.name}, adds)
     guard = admission.guard_of(partition)
     assert guard is not UNVERIFIED
     partition.leader().append([batch()], now_ms=NOW_MS, guard=guard)

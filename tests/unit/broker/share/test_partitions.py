@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.share.partitions import LivePartition, SharePartitions
-from odradek.broker.share.persister import UNREAD
 from odradek.broker.share.sessions import ShareSessionKey
+from odradek.broker.share.state_store import UNREAD
 from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
 from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType, RecordState, StateBatch

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
-from odradek.groups.share.state import ShareStates
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.share.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -19,7 +16,7 @@ from odradek.protocol.messages.share.delete_share_group_state import (
 async def handle(
     parts: BrokerContext, circumstances: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
-    outcomes = await kept(parts, request, lambda place, _: partial(ShareStates.delete, place=place), _result)
+    outcomes = await kept(parts, request, lambda store, place, _: store.delete(place), _result)
     return DeleteShareGroupStateResponse(
         results=[
             DeleteStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes

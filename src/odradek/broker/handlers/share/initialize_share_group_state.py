@@ -5,11 +5,8 @@ The epoch of the state must be newer than that of what is kept: FENCED_STATE_EPO
 
 from __future__ import annotations
 
-from functools import partial
-
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
-from odradek.groups.share.state import ShareStates
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.share.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -25,9 +22,7 @@ async def handle(
     outcomes = await kept(
         parts,
         request,
-        lambda place, one: partial(
-            ShareStates.initialize, place=place, state_epoch=one.state_epoch, start_offset=one.start_offset
-        ),
+        lambda store, place, one: store.initialize(place, one.state_epoch, one.start_offset),
         _result,
     )
     return InitializeShareGroupStateResponse(

@@ -5,11 +5,9 @@ No earlier leader may read or write from then on: FENCED_LEADER_EPOCH. What is n
 
 from __future__ import annotations
 
-from functools import partial
-
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
-from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates
+from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.share.read_share_group_state import (
     PartitionResult,
@@ -26,7 +24,7 @@ async def handle(
     outcomes = await kept(
         parts,
         request,
-        lambda place, one: partial(ShareStates.read, place=place, leader_epoch=one.leader_epoch),
+        lambda store, place, one: store.read(place, one.leader_epoch),
         _result,
     )
     return ReadShareGroupStateResponse(

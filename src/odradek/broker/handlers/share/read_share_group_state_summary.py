@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import partial
 
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.share.persister import summarized
 from odradek.broker.share.state_requests import kept
 from odradek.groups.share.state import Summary
 from odradek.model.errors import KafkaError
@@ -26,7 +25,7 @@ async def handle(
     parts: BrokerContext, circumstances: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     result = partial(_result, with_counts=circumstances.api_version >= _SINCE_COUNTS)
-    outcomes = await kept(parts, request, lambda place, _: partial(summarized, place=place), result)
+    outcomes = await kept(parts, request, lambda store, place, _: store.summary(place), result)
     return ReadShareGroupStateSummaryResponse(
         results=[
             ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)

@@ -6,11 +6,9 @@ start (v1) is counted here, from the batches.
 
 from __future__ import annotations
 
-from functools import partial
-
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
-from odradek.groups.share.state import ShareStates, StateChange
+from odradek.groups.share.state import StateChange
 from odradek.groups.share.state_formats import unlisted
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage
@@ -29,7 +27,7 @@ async def handle(
     outcomes = await kept(
         parts,
         request,
-        lambda place, one: partial(ShareStates.write, place=place, change=_change(one)),
+        lambda store, place, one: store.write(place, _change(one)),
         _result,
     )
     return WriteShareGroupStateResponse(

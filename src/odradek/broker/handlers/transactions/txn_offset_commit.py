@@ -28,6 +28,7 @@ from odradek.protocol.messages.transactions.txn_offset_commit import (
 from odradek.runtime.turns import Turn, slices
 from odradek.shards import BatchProducer
 from odradek.storage.producers.producer_state import ProducerState
+from odradek.transactions.verification import VerificationQuestion
 
 _SINCE_ABORTABLE: Final = 4
 _SINCE_ADDED_BY_ITSELF: Final = 5
@@ -118,13 +119,14 @@ async def _admit(parts: BrokerContext, version: int, request: TxnOffsetCommitReq
     _check_epoch(before, request)
     if _is_under_way(before, request):
         return
-    verdicts = await parts.coordinators.verifier.verify(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        [place],
-        add=version >= _SINCE_ADDED_BY_ITSELF,
+    question = VerificationQuestion(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        adds=version >= _SINCE_ADDED_BY_ITSELF,
+        partitions=frozenset({place}),
     )
+    verdicts = await parts.coordinators.verifier.verify(question)
     verdict = verdicts[place]
     if verdict is ErrorCode.TRANSACTION_ABORTABLE and version < _SINCE_ABORTABLE:
         verdict = ErrorCode.INVALID_TXN_STATE

@@ -1,0 +1,81 @@
+"""What keeps how far share groups are in partitions (KIP-932): the port, and its adapter over the shards of this broker.
+
+The adapter for other brokers is RemoteShareState in `remote_state.py`. `persister.py` knows which broker keeps what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange, Summary
+from odradek.groups.share.state_formats import SharePlace
+from odradek.shards import Moment, Outcome, Shards
+
+T = TypeVar("T")
+UNREAD: Final = Summary(0, -1, UNKNOWN_OFFSET, 0)
+
+
+class ShareStateStore(Protocol):
+    """Everything raises the errors of the shard, at once or when it is awaited."""
+
+    def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
+        """Begun at once, so that writes of one place keep their order. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH; after other
+        errors the change may be kept or not."""
+
+    def read(self, place: SharePlace, leader_epoch: int) -> Awaitable[ShareState | None]:
+        """What is known, for the partition's leader of that epoch; earlier ones cannot write any more. FENCED_LEADER_EPOCH."""
+
+    def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> Awaitable[None]:
+        """Begin there in a new epoch. FENCED_STATE_EPOCH."""
+
+    def delete(self, place: SharePlace) -> Awaitable[None]: ...
+
+    def summary(self, place: SharePlace) -> Awaitable[Summary]:
+        """For those who look on: it fences nobody."""
+
+
+class LocalShareState:
+    """A `ShareStateStore`; NOT_COORDINATOR for a place whose shard this broker does not lead."""
+
+    def __init__(self, shards: Shards[ShareStates]) -> None:
+        self._shards = shards
+
+    def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
+        return self._execute(place, partial(ShareStates.write, place=place, change=change))
+
+    def read(self, place: SharePlace, leader_epoch: int) -> asyncio.Future[ShareState | None]:
+        return self._execute(place, partial(ShareStates.read, place=place, leader_epoch=leader_epoch))
+
+    def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> asyncio.Future[None]:
+        operation = partial(
+            ShareStates.initialize, place=place, state_epoch=state_epoch, start_offset=start_offset
+        )
+        return self._execute(place, operation)
+
+    def delete(self, place: SharePlace) -> asyncio.Future[None]:
+        return self._execute(place, partial(ShareStates.delete, place=place))
+
+    def summary(self, place: SharePlace) -> asyncio.Future[Summary]:
+        return self._execute(place, partial(_summarized, place=place))
+
+    def _execute(
+        self, place: SharePlace, operation: Callable[[ShareStates, Moment], Outcome[T]]
+    ) -> asyncio.Future[T]:
+        return self._shards.for_key(shard_key(place)).execute(operation)
+
+
+def shard_key(place: SharePlace) -> str:
+    """By which Kafka chooses the partition of `__share_group_state`; the same that FindCoordinator is asked for."""
+    topic_id = base64.urlsafe_b64encode(place.topic_id.bytes).decode().rstrip("=")
+    return f"{place.group_id}:{topic_id}:{place.partition}"
+
+
+def _summarized(machine: ShareStates, now: Moment, *, place: SharePlace) -> Outcome[Summary]:
+    state = machine.find(now, place=place).reply
+    if state is None:
+        return Outcome(UNREAD)
+    return Outcome(Summary(state.state_epoch, state.leader_epoch, state.start_offset, state.complete_count))

@@ -1,0 +1,117 @@
+"""Two brokers for the tests of adapters: one asks, and the other is asked through the bytes of its requests."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from odradek.broker.coordinators.runtime import CoordinatorRuntime, InternalTopic
+from odradek.broker.handlers import Handlers
+from odradek.broker.share.persister import SharePersister
+from odradek.cluster.image import SHARE_GROUP_STATE, ClusterImage, PartitionImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.server import ServerConfig
+from odradek.groups.share.state import ShareStates, StateSettings
+from odradek.model.errors import KafkaError, OdradekError
+from odradek.model.ids import BrokerId, LeaderEpoch
+from odradek.protocol import APIS, Message, decode, encode
+from odradek.records import assign, read_header
+from odradek.runtime.real_clock import SystemClock
+from odradek.runtime.turns import Turns
+from odradek.shards import ShardLog
+
+HERE, OTHER = BrokerId(1), BrokerId(2)
+
+
+class MemoryLog:
+    """A shard's log in memory, durable at once."""
+
+    name, leader_epoch, start_offset, batch_bytes_max = "log-0", 0, 0, 1_000_000
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.end_offset = 0
+        self.refusal: KafkaError | None = None
+
+    def check_writable(self) -> None: ...
+
+    def append(self, batch: bytearray, *, now_ms: int) -> int:
+        if self.refusal is not None:
+            raise self.refusal
+        assign(memoryview(batch), self.end_offset, 0)
+        self.batches.append(bytes(batch))
+        self.end_offset += read_header(batch).last_offset_delta + 1
+        return self.end_offset - 1
+
+    def append_marker(self, *_: Any, **__: Any) -> int:
+        raise AssertionError
+
+    def committed(self, last_offset: int) -> None:
+        return None
+
+    def read(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        return b"", self.end_offset
+
+
+class ShareBroker:
+    """A broker that keeps the state of share groups, if it leads the shard of it."""
+
+    def __init__(self, broker_id: BrokerId, leader: BrokerId) -> None:
+        self.config = BrokerConfig(server=ServerConfig(node_id=broker_id))
+        self.turns = Turns(SystemClock().monotonic)
+        self.image = image(leader)
+        self.coordinators = CoordinatorRuntime()
+        parts: Any = self
+        self.coordinators.begin(parts)
+        topic = InternalTopic(name=SHARE_GROUP_STATE, partition_count=lambda _: 1)
+        shards = self.coordinators.add(topic, lambda _: ShareStates(StateSettings), SystemClock())
+        self.coordinators.expect(SHARE_GROUP_STATE, lambda: shards)
+        self.shards = shards
+        self.keeper = SharePersister(self.coordinators, shards, lambda: None)
+        self.log = MemoryLog()
+        if broker_id == leader:
+            log: ShardLog = self.log
+            shards.elected(0, log)
+
+
+def image(leader: BrokerId) -> ClusterImage:
+    partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(0), replicas=(leader,), isr=(leader,))
+    empty = ClusterImage(
+        version=0, cluster_id="c", controller_id=HERE, brokers=(), topics={}, topics_by_id={}
+    )
+    return empty.with_topic(TopicImage(name=SHARE_GROUP_STATE, topic_id=UUID(int=1), partitions=(partition,)))
+
+
+class Wire:
+    """Requests of one broker to the handlers of the other, through their bytes."""
+
+    def __init__(self, other: Any) -> None:
+        self._other = other
+        self._handlers = Handlers()
+        self.requests: list[int] = []
+        self.held: asyncio.Event | None = None
+        self.broken = False
+
+    async def ask(
+        self,
+        broker: BrokerId,
+        api_key: int,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        lane: str = "",
+    ) -> Message:
+        assert broker == OTHER
+        if self.broken:
+            raise OdradekError("unreachable")
+        api = APIS[api_key]
+        version = api.versions.max
+        arrived = decode(api.request, version, encode(request, version))[0]
+        self.requests.append(api_key)
+        if self.held is not None:
+            await self.held.wait()
+        circumstances: Any = SimpleNamespace(api_version=version)
+        response: Any = self._handlers[api_key].handle(self._other, circumstances, arrived)
+        return decode(api.response, version, encode(await response, version))[0]
