@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.cluster.endpoints import registration
 from odradek.broker.cluster.link import ClusterLink
-from odradek.broker.context import BrokerContext
+from odradek.broker.context import BrokerContext, CoordinatorKinds
 from odradek.broker.coordinators.producer_ids import BlocksOfController, ProducerIds
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.dispatch import Dispatcher
@@ -105,6 +105,7 @@ class Broker:
         self._proposals: Proposals | None = None
         self._producer_ids: ProducerIds | None = None
         self._coordinators = CoordinatorRuntime()
+        self._kinds: CoordinatorKinds | None = None
         self._handlers = Handlers()
         self.turns = Turns(runtime.clock.monotonic)
         """The event loop, as long work shares it."""
@@ -163,7 +164,7 @@ class Broker:
         coordinators.ask_peer = cluster.ask
         replicas.announce(on_led=coordinators.led, on_lost=coordinators.lost)
         producer_ids = self._producer_ids = ProducerIds(_blocks(cluster, me).allocate)
-        self._expect_coordinators(coordinators, cluster, replicas, producer_ids)
+        kinds = self._kinds = self._expect_coordinators(coordinators, cluster, replicas, producer_ids)
         self._parts = BrokerContext(
             config=config,
             runtime=runtime,
@@ -176,6 +177,7 @@ class Broker:
             ),
             producer_ids=producer_ids,
             coordinators=coordinators,
+            kinds=kinds,
             quotas=Quotas(quota_terms(config)),
             moves=LogDirMoves(replicas, runtime.offload),
             turns=self.turns,
@@ -271,29 +273,30 @@ class Broker:
         cluster: ClusterLink,
         replicas: ReplicaManager,
         producer_ids: ProducerIds,
-    ) -> None:
+    ) -> CoordinatorKinds:
         runtime, config = self._runtime, self._current_config
-
-        def groups() -> object:
-            return coordinators_groups.add_groups(coordinators, runtime, config, lambda: cluster.image)
-
-        def transactions() -> object:
-            return coordinators_transactions.coordinate_transactions(
+        groups = coordinators.expect(
+            CONSUMER_OFFSETS,
+            lambda: coordinators_groups.add_groups(coordinators, runtime, config, lambda: cluster.image),
+        )
+        shares = coordinators.expect(
+            SHARE_GROUP_STATE,
+            lambda: wiring.add_shares(coordinators, replicas, runtime, config, lambda: cluster.image),
+        )
+        transactions = coordinators.expect(
+            TRANSACTION_STATE,
+            lambda: coordinators_transactions.coordinate_transactions(
                 coordinators,
+                groups,
                 replicas,
                 producer_ids,
                 runtime.clock,
                 config=config,
                 # A topic that is missing is taken for deleted: one that is about to be shown must not be.
                 image=lambda: replicas.newest_image or cluster.image,
-            )
-
-        def shares() -> object:
-            return wiring.add_shares(coordinators, replicas, runtime, config, lambda: cluster.image)
-
-        coordinators.expect(CONSUMER_OFFSETS, groups)
-        coordinators.expect(SHARE_GROUP_STATE, shares)
-        coordinators.expect(TRANSACTION_STATE, transactions)
+            ),
+        )
+        return CoordinatorKinds(groups=groups, transactions=transactions, shares=shares)
 
     async def _listen(self, parts: BrokerContext) -> None:
         config = parts.config
@@ -364,10 +367,10 @@ class Broker:
             ending.callback(
                 self._coordinators.close
             )  # before that: whoever waits for a group would hold up the drain
-            if (shares := self._coordinators.made(SHARE_GROUP_STATE)) is not None:
-                ending.callback(shares.close)
-            if (transactions := self._coordinators.made(TRANSACTION_STATE)) is not None:
-                ending.push_async_callback(transactions.close)
+            if self._kinds is not None and (shares := self._kinds.shares.made) is not None:
+                ending.callback(shares.service.close)
+            if self._kinds is not None and (transactions := self._kinds.transactions.made) is not None:
+                ending.push_async_callback(transactions.service.close)
             if cluster is not None and drain_seconds > 0:
                 ending.push_async_callback(cluster.leave)
 
@@ -394,12 +397,11 @@ class Broker:
             await self._reconfigure(parts, after)
         logs = await parts.replicas.apply(before, after, parts.config)
         gone = frozenset(before.topics.keys() - after.topics.keys())
-        groups = parts.coordinators.made(CONSUMER_OFFSETS)
+        groups, shares = parts.kinds.groups.made, parts.kinds.shares.made
         if gone and groups is not None:
-            await groups.topics_deleted(gone)
-        shares = parts.coordinators.made(SHARE_GROUP_STATE)
+            await groups.service.topics_deleted(gone)
         if gone and shares is not None:
-            await shares.topics_deleted(frozenset(before.topics[name].topic_id for name in gone))
+            await shares.service.topics_deleted(frozenset(before.topics[name].topic_id for name in gone))
         return logs
 
     async def _reconfigure(self, parts: BrokerContext, image: ClusterImage) -> None:
@@ -415,9 +417,9 @@ class Broker:
             self._server.limits = _limits(config, self._runtime)
 
     async def _prune_share_state(self) -> None:
-        shares = self._coordinators.made(SHARE_GROUP_STATE)
+        shares = None if self._kinds is None else self._kinds.shares.made
         if shares is not None:
-            await shares.prune()
+            await shares.service.prune()
 
     async def _write_checkpoints(self) -> None:
         replicas, cluster, identity = self._replicas, self._cluster, self._identity

@@ -12,14 +12,9 @@ from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.controller import Controller
-from odradek.cluster.image import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    BrokerImage,
-    ClusterImage,
-)
+from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
+from odradek.model.lazy import lazy
 from odradek.net.connection import Connection, Reply
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
@@ -28,10 +23,26 @@ from odradek.security.principals import ANONYMOUS
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
-    from odradek.broker.coordinators.runtime import CoordinatorRuntime
+    from odradek.broker.coordinators import transaction_verifier
+    from odradek.broker.coordinators.runtime import CoordinatorKind, CoordinatorRuntime
     from odradek.broker.share.partitions import SharePartitions
+    from odradek.groups.machine import GroupMachine
     from odradek.groups.service import GroupService
+    from odradek.groups.share.state import ShareStates
+    from odradek.transactions.machine import TransactionMachine
     from odradek.transactions.service import TransactionCoordinator
+    from odradek.transactions.verification import TransactionVerifier
+else:
+    transaction_verifier = lazy("odradek.broker.coordinators.transaction_verifier")
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorKinds:
+    """The kinds of coordinators that this broker has; each is made when it is needed for the first time."""
+
+    groups: CoordinatorKind[GroupMachine, GroupService]
+    transactions: CoordinatorKind[TransactionMachine, TransactionCoordinator]
+    shares: CoordinatorKind[ShareStates, SharePartitions]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +56,7 @@ class BrokerContext:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     coordinators: CoordinatorRuntime
+    kinds: CoordinatorKinds
     quotas: Quotas
     moves: LogDirMoves
     turns: Turns
@@ -53,6 +65,7 @@ class BrokerContext:
     """How much a fetch may put into memory: `queued.max.response.bytes` less what clients have not read yet."""
     serve: Callable[[Connection, memoryview], Reply] = lambda connection, frame: None
     """The dispatcher: serves a request frame as if it had come over the connection."""
+    _verifier: TransactionVerifier | None = None
 
     @property
     def image(self) -> ClusterImage:
@@ -65,18 +78,24 @@ class BrokerContext:
 
     @property
     def groups(self) -> GroupService:
-        service: GroupService = self.coordinators.service(CONSUMER_OFFSETS)
-        return service
+        return self.kinds.groups.service
 
     @property
     def transactions(self) -> TransactionCoordinator:
-        service: TransactionCoordinator = self.coordinators.service(TRANSACTION_STATE)
-        return service
+        return self.kinds.transactions.service
 
     @property
     def shares(self) -> SharePartitions:
-        service: SharePartitions = self.coordinators.service(SHARE_GROUP_STATE)
-        return service
+        return self.kinds.shares.service
+
+    @property
+    def verifier(self) -> TransactionVerifier:
+        """Who asks the coordinators of transactions, here and elsewhere."""
+        if self._verifier is None:
+            self._verifier = transaction_verifier.ClusterVerifier(
+                self.coordinators, lambda: self.transactions, lambda: self.config
+            )
+        return self._verifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

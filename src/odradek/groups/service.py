@@ -204,5 +204,5 @@ class GroupService:
             found += listed
         return found
 
-    def _shard(self, group_id: str) -> Shard[Any]:
+    def _shard(self, group_id: str) -> Shard[GroupMachine]:
         return self.shards.for_key(group_id)

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from odradek.broker.coordinators.runtime import CoordinatorRuntime, InternalTopic
+from odradek.broker.coordinators.internal_topics import InternalTopic
+from odradek.broker.coordinators.runtime import CoordinatorParts, CoordinatorRuntime
 from odradek.broker.handlers import Handlers
 from odradek.broker.share.persister import SharePersister
 from odradek.cluster.image import SHARE_GROUP_STATE, ClusterImage, PartitionImage, TopicImage
@@ -66,8 +67,9 @@ class ShareBroker:
         parts: Any = self
         self.coordinators.begin(parts)
         topic = InternalTopic(name=SHARE_GROUP_STATE, partition_count=lambda _: 1)
-        shards = self.coordinators.add(topic, lambda _: ShareStates(StateSettings), SystemClock())
-        self.coordinators.expect(SHARE_GROUP_STATE, lambda: shards)
+        shards = self.coordinators.new_shards(topic, lambda _: ShareStates(StateSettings), SystemClock())
+        shares = self.coordinators.expect(SHARE_GROUP_STATE, lambda: CoordinatorParts(topic, shards, None))
+        self.kinds = SimpleNamespace(shares=shares)
         self.shards = shards
         self.keeper = SharePersister(self.coordinators, shards, lambda: None)
         self.log = MemoryLog()

@@ -53,7 +53,7 @@ class MarkerBroker:
         self._directory = directory
         self.partitions: dict[TopicPartition, Partition] = {}
         self.image = image_of({})
-        self.local = LocalMarkers(self, self, SystemClock(), lambda: self.image)  # type: ignore[arg-type]
+        self.local = LocalMarkers(None, self, SystemClock(), lambda: self.image)  # type: ignore[arg-type]
 
     def lead(self, index: int, *, durable: bool = True, followers: tuple[BrokerId, ...] = ()) -> Partition:
         name = TopicPartition("t", index)
@@ -81,14 +81,11 @@ class MarkerBroker:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
-    def has(self, topic: str) -> bool:
-        return False
-
     async def serve(self, request: WriteTxnMarkersRequest) -> Any:
         runtime = SimpleNamespace(clock=SystemClock())
         turns = Turns(SystemClock().monotonic)
         parts: Any = SimpleNamespace(
-            coordinators=self, replicas=self, runtime=runtime, image=self.image, turns=turns
+            kinds=SimpleNamespace(groups=None), replicas=self, runtime=runtime, image=self.image, turns=turns
         )
         return await SERVED.handle(parts, None, request)  # type: ignore[arg-type, misc]
 

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from tests.simulation.mutant import Patches, mutant
 
-from odradek.broker.coordinators.runtime import PartitionLog
+from odradek.broker.coordinators.partition_log import PartitionLog
 from odradek.broker.coordinators.transaction_markers import ClusterMarkers
 from odradek.model.errors import ErrorCode
 from odradek.transactions.markers import MarkerBatch

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from tests.simulation.mutant import Patches, mutant
 
-from odradek.broker.coordinators.runtime import PartitionLog
+from odradek.broker.coordinators.partition_log import PartitionLog
 from odradek.groups.classic import operations, syncing
 from odradek.groups.classic.answers import assigned
 from odradek.groups.classic.group import ClassicGroup

@@ -7,12 +7,8 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.coordinators.runtime import (
-    CoordinatorRuntime,
-    InternalTopic,
-    batch_bytes_max,
-    segment_bytes,
-)
+from odradek.broker.coordinators.internal_topics import InternalTopic, batch_bytes_max, segment_bytes
+from odradek.broker.coordinators.runtime import CoordinatorParts, CoordinatorRuntime
 from odradek.broker.coordinators.target_worker import TargetWorker
 from odradek.broker.share.settings import ShareSettingsByGroup
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
@@ -66,7 +62,7 @@ def add_groups(
     runtime: Runtime,
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
-) -> GroupService:
+) -> CoordinatorParts[GroupMachine, GroupService]:
     """Before the logs are opened: their shards load as they are."""
     worker = TargetWorker(runtime.offload, lambda group_id: shards.for_key(group_id))
     coordinators.on_close(worker.close)
@@ -87,13 +83,13 @@ def add_groups(
     consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)
     share = ShareGroups(ShareSettingsByGroup(config, image))
     make = partial(_machine, dependencies, (*KINDS, consumer.parts(), share.parts()))
-    shards = coordinators.add(
+    shards = coordinators.new_shards(
         topic,
         make,
         runtime.clock,
         patience_seconds=lambda: config().offsets.commit_timeout_ms / 1000,
     )
-    return GroupService(shards, consumer, share)
+    return CoordinatorParts(topic, shards, GroupService(shards, consumer, share))
 
 
 def _machine(dependencies: GroupDependencies, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:

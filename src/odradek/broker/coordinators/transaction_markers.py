@@ -9,22 +9,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.broker.cluster.peer_requests import SendToPeer, by_leader
 from odradek.broker.coordinators.local_or_remote import LocalOrRemote
-from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock
-from odradek.shards import Moment, Outcome
+from odradek.shards import Moment, Outcome, Shards
 from odradek.transactions.markers import MarkerBatch, Markers
 
 if TYPE_CHECKING:
     from odradek.broker.coordinators import remote_transaction_markers
+    from odradek.groups.machine import GroupMachine
 else:
     remote_transaction_markers = lazy("odradek.broker.coordinators.remote_transaction_markers")
 
@@ -79,17 +79,24 @@ def by_image(image: ClusterImage, name: TopicPartition, code: ErrorCode) -> Erro
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else code
 
 
+class GroupShards(Protocol):
+    """The coordinators of groups: markers of `__consumer_offsets` go to their shards."""
+
+    @property
+    def shards(self) -> Shards[GroupMachine]: ...
+
+
 class LocalMarkers:
     """`Markers` over the partitions of this broker; it refuses those that others lead."""
 
     def __init__(
         self,
-        coordinators: CoordinatorRuntime,
+        groups: GroupShards,
         replicas: ReplicaManager,
         clock: Clock,
         image: Callable[[], ClusterImage],
     ) -> None:
-        self._coordinators = coordinators
+        self._groups = groups
         self._replicas = replicas
         self._clock = clock
         self._image = image
@@ -107,7 +114,7 @@ class LocalMarkers:
 
     async def _write_one(self, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
         try:
-            if name.topic == CONSUMER_OFFSETS and self._coordinators.has(CONSUMER_OFFSETS):
+            if name.topic == CONSUMER_OFFSETS:
                 await self._end_offsets(batch, name.partition)
             else:
                 await self._end(batch, name)
@@ -141,7 +148,7 @@ class LocalMarkers:
             raise refusal
 
     async def _end_offsets(self, batch: MarkerBatch, index: int) -> None:
-        shard = self._coordinators.shards(CONSUMER_OFFSETS).shard(index)
+        shard = self._groups.shards.shard(index)
         try:
             await shard.append_marker(
                 batch.producer_id,

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.cluster.features import TRANSACTION_VERSION, level_of
+from odradek.broker.coordinators.internal_topics import InternalTopic, batch_bytes_max, segment_bytes
 from odradek.broker.coordinators.producer_ids import ProducerIds
-from odradek.broker.coordinators.runtime import (
-    CoordinatorRuntime,
-    InternalTopic,
-    batch_bytes_max,
-    segment_bytes,
-)
+from odradek.broker.coordinators.runtime import CoordinatorKind, CoordinatorParts, CoordinatorRuntime
 from odradek.broker.coordinators.transaction_markers import ClusterMarkers, LocalMarkers
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterImage
@@ -21,9 +17,13 @@ from odradek.config.coordinator import TRANSACTIONS_COPIES
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
-from odradek.transactions.machine import TransactionTerms
+from odradek.transactions.machine import TransactionMachine, TransactionTerms
 from odradek.transactions.service import TransactionCoordinator, TransactionSettings
 from odradek.transactions.state import TransactionVersion
+
+if TYPE_CHECKING:
+    from odradek.groups.machine import GroupMachine
+    from odradek.groups.service import GroupService
 
 __all__ = ["LocalMarkers", "code_of", "coordinate_transactions"]
 
@@ -44,31 +44,30 @@ _TRANSACTION_TOPIC: Final = InternalTopic(
 
 def coordinate_transactions(
     coordinators: CoordinatorRuntime,
+    groups: CoordinatorKind[GroupMachine, GroupService],
     replicas: ReplicaManager,
     producer_ids: ProducerIds,
     clock: Clock,
     *,
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
-) -> TransactionCoordinator:
+) -> CoordinatorParts[TransactionMachine, TransactionCoordinator]:
     """The coordinator of this broker's transactional ids; before the logs are opened. `image` holds all that is led here."""
     transactions = TransactionCoordinator(
         lambda: _settings(config(), image()),
         producer_ids.next,
-        lambda group_id: TopicPartition(
-            CONSUMER_OFFSETS, coordinators.shards(CONSUMER_OFFSETS).index_for(group_id)
-        ),
+        lambda group_id: TopicPartition(CONSUMER_OFFSETS, groups.shards.index_for(group_id)),
     )
-    shards = coordinators.add(_TRANSACTION_TOPIC, transactions.new_machine, clock)
+    shards = coordinators.new_shards(_TRANSACTION_TOPIC, transactions.new_machine, clock)
     markers = ClusterMarkers(
-        LocalMarkers(coordinators, replicas, clock, image),
+        LocalMarkers(groups, replicas, clock, image),
         lambda: coordinators.here,
         image,
         lambda: coordinators.ask_peer,
     )
     coordinators.on_close(markers.close)
     transactions.begin(shards, markers)
-    return transactions
+    return CoordinatorParts(_TRANSACTION_TOPIC, shards, transactions)
 
 
 def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from odradek.broker.context import BrokerContext
 from odradek.broker.share.state_store import LocalShareState, ShareStateStore
-from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
 from odradek.runtime.turns import slices
@@ -41,7 +40,7 @@ async def kept(
 
     By topic id, in the request's order: what `result` makes of each partition and its reply, or the KafkaError that refused it.
     """
-    store = LocalShareState(parts.coordinators.shards(SHARE_GROUP_STATE))
+    store = LocalShareState(parts.kinds.shares.shards)
     turn = parts.turns.begin()
     places = [(number, topic, one) for number, topic in enumerate(request.topics) for one in topic.partitions]
     outcomes: list[tuple[UUID, list[R]]] = [(topic.topic_id, []) for topic in request.topics]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from odradek.broker.coordinators.runtime import CoordinatorRuntime, InternalTopic, segment_bytes
+from odradek.broker.coordinators.internal_topics import InternalTopic, segment_bytes
+from odradek.broker.coordinators.runtime import CoordinatorParts, CoordinatorRuntime
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.share.partitions import SharePartitions
 from odradek.broker.share.settings import ShareSettingsByGroup
@@ -21,7 +22,7 @@ def add_shares(
     runtime: Runtime,
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
-) -> SharePartitions:
+) -> CoordinatorParts[ShareStates, SharePartitions]:
     """Before the logs are opened: their shards load as they are."""
     topic = InternalTopic(
         name=SHARE_GROUP_STATE,
@@ -31,9 +32,12 @@ def add_shares(
         min_in_sync=lambda config: config.share_coordinator.state_topic_min_isr,
         configs=_topic_configs,
     )
-    shards = coordinators.add(topic, lambda _: ShareStates(lambda: _state_settings(config())), runtime.clock)
+    shards = coordinators.new_shards(
+        topic, lambda _: ShareStates(lambda: _state_settings(config())), runtime.clock
+    )
     settings = ShareSettingsByGroup(config, image)
-    return SharePartitions(coordinators, replicas, shards, settings, runtime.clock, runtime.offload)
+    shares = SharePartitions(coordinators, replicas, shards, settings, runtime.clock, runtime.offload)
+    return CoordinatorParts(topic, shards, shares)
 
 
 def _state_settings(config: BrokerConfig) -> StateSettings:

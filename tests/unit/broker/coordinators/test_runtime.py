@@ -10,7 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.coordinators.runtime import CoordinatorRuntime, InternalTopic, PartitionLog
+from odradek.broker.coordinators.internal_topics import InternalTopic
+from odradek.broker.coordinators.partition_log import PartitionLog
+from odradek.broker.coordinators.runtime import CoordinatorParts, CoordinatorRuntime
 from odradek.broker.coordinators.transactions import _TRANSACTION_TOPIC
 from odradek.broker.handlers.metadata.find_coordinator import SERVED
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -76,13 +78,10 @@ class FakeContext:
         return [(one.error_code, one.node_id, one.host) for one in response.coordinators]
 
 
-def expect(parts: FakeContext, kind: InternalTopic) -> Shards[Any]:
-    shards: list[Shards[Any]] = []
+def expect(parts: FakeContext, topic: InternalTopic) -> Shards[Any]:
     make: Any = object
-    parts.coordinators.expect(
-        kind.name, lambda: shards.append(parts.coordinators.add(kind, make, SystemClock()))
-    )
-    return parts.coordinators.shards(kind.name)
+    shards: Shards[Any] = parts.coordinators.new_shards(topic, make, SystemClock())
+    return parts.coordinators.expect(topic.name, lambda: CoordinatorParts(topic, shards, None)).shards
 
 
 def internal(**kind: Any) -> InternalTopic:

@@ -123,7 +123,6 @@ class World:
         coordinators = self.coordinators = CoordinatorRuntime()
         parts: Any = self
         coordinators.begin(parts)
-        coordinators.expect(TRANSACTION_STATE, lambda: self.coordinator)
         coordinators.ask_peer = self.ask
         self.verifier = ClusterVerifier(
             coordinators, lambda: self.coordinator, lambda: self.config, self.sleep

@@ -11,7 +11,7 @@ import pytest
 from tests.contract.coordinators.brokers import HERE, OTHER, ShareBroker, Wire, image
 
 from odradek.broker.share.state_store import UNREAD
-from odradek.cluster.image import NO_LEADER, SHARE_GROUP_STATE
+from odradek.cluster.image import NO_LEADER
 from odradek.groups.share.state import ShareState, StateChange
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
@@ -113,7 +113,7 @@ async def test_a_keeper_out_of_reach_refuses_writes_and_is_waited_for_by_readers
 
 
 async def test_a_broker_that_keeps_nothing_says_so_when_it_is_asked(apart: World) -> None:
-    apart.kept_by.coordinators.shards(SHARE_GROUP_STATE).resigned(0)
+    apart.kept_by.shards.resigned(0)
     assert await code_of(apart.write(1)) is ErrorCode.NOT_COORDINATOR
 
 

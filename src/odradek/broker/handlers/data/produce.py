@@ -190,9 +190,7 @@ class _Work:
     def begin_verification(self) -> bool:
         """Whether a coordinator must be asked about any of the batches. INVALID_PRODUCER_ID_MAPPING: more than one producer."""
         assert self._transactional_id is not None
-        self._admission = TransactionVerification(
-            self._parts.coordinators.verifier, self._transactional_id, self._version
-        )
+        self._admission = TransactionVerification(self._parts.verifier, self._transactional_id, self._version)
         for topic in self._asked:
             for data in topic.partition_data:
                 try:

@@ -126,7 +126,7 @@ async def _admit(parts: BrokerContext, version: int, request: TxnOffsetCommitReq
         adds=version >= _SINCE_ADDED_BY_ITSELF,
         partitions=frozenset({place}),
     )
-    verdicts = await parts.coordinators.verifier.verify(question)
+    verdicts = await parts.verifier.verify(question)
     verdict = verdicts[place]
     if verdict is ErrorCode.TRANSACTION_ABORTABLE and version < _SINCE_ABORTABLE:
         verdict = ErrorCode.INVALID_TXN_STATE

@@ -29,7 +29,7 @@ from odradek.transactions.state import TransactionVersion
 async def handle(
     parts: BrokerContext, circumstances: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    local = LocalMarkers(parts.coordinators, parts.replicas, parts.runtime.clock, lambda: parts.image)
+    local = LocalMarkers(parts.kinds.groups, parts.replicas, parts.runtime.clock, lambda: parts.image)
     turn = parts.turns.begin()
     by_producer: dict[int, list[tuple[int, WritableTxnMarker]]] = {}
     for position, marker in enumerate(request.markers):

@@ -1,0 +1,105 @@
+"""The topics of coordinators: how each is made, with how many partitions and copies.
+
+An internal topic is made when its first coordinator is asked for, with as many partitions as its setting says. From then on the
+topic itself says how many there are: a key's shard never moves because a setting changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from odradek.cluster.image import ClusterImage, TopicImage
+from odradek.cluster.planning import TopicSpec
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.telemetry import events
+
+_log = events.get("broker")
+
+_SEGMENT_BYTES_MIN: Final = 1 << 20
+
+
+def segment_bytes(setting: int) -> str:
+    """An internal topic's `segment.bytes`: what its broker setting says, but at least what a topic may have."""
+    return str(max(setting, _SEGMENT_BYTES_MIN))
+
+
+def batch_bytes_max(topic: str, config: BrokerConfig, image: ClusterImage) -> int:
+    """`max.message.bytes` of an internal topic: its own, or the broker's."""
+    found = image.topics.get(topic)
+    own = None if found is None else found.configs.get("max.message.bytes")
+    return config.log.max_message_bytes if own is None else int(own)
+
+
+class TopicCreator(Protocol):
+    async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
+        """Through the controller: one outcome for each topic, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopic:
+    """How an internal topic is made, from the broker's settings as they are then."""
+
+    name: str
+    partition_count: Callable[[BrokerConfig], int]
+    replication_factor: Callable[[BrokerConfig], int] = field(
+        default=lambda config: config.topics.default_replication_factor
+    )
+    """See `_replicas`: with fewer brokers it may have fewer."""
+    replication_factor_key: str = "default.replication.factor"
+    min_in_sync: Callable[[BrokerConfig], int] | None = None
+    """Its own `min.insync.replicas`; None: the broker's, as for any topic."""
+    configs: Callable[[BrokerConfig], Mapping[str, str]] = field(
+        default=lambda _: {"cleanup.policy": "compact"}
+    )
+
+
+async def create_internal_topic(
+    topic: InternalTopic, config: BrokerConfig, broker_count: int, creator: TopicCreator
+) -> None:
+    """COORDINATOR_NOT_AVAILABLE when that fails."""
+    replicas = _replicas(topic, config, broker_count)
+    new = TopicSpec(
+        name=topic.name,
+        partition_count=topic.partition_count(config),
+        replication_factor=replicas,
+        configs=_configs(topic, config, replicas),
+    )
+    (outcome,) = await creator.create_topics([new])
+    if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic.name} cannot be made: {outcome.message}"
+        )
+
+
+def _replicas(topic: InternalTopic, config: BrokerConfig, broker_count: int) -> int:
+    """As many as the setting says. A broker alone makes do with one, since everything waits for the topic; a cluster with fewer
+    brokers, too, unless somebody asked for so many: one of them may just be down, and the topic would never get its copies
+    (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
+    wanted = topic.replication_factor(config)
+    is_set = topic.replication_factor_key in config.originals
+    setting = f"{topic.replication_factor_key}={wanted}"
+    if wanted > broker_count and is_set:
+        if broker_count > 1:
+            return wanted  # of those that are registered, some may be down; the controller knows
+        _log.warning(
+            "internal_topic_has_fewer_replicas",
+            topic=topic.name,
+            setting=setting,
+            replicas=broker_count,
+            reason="there are no more brokers",
+        )
+    return min(wanted, broker_count)
+
+
+def _configs(topic: InternalTopic, config: BrokerConfig, replicas: int) -> Mapping[str, str]:
+    """With fewer replicas than there should be, one must still be able to fail where there are two."""
+    configs = topic.configs(config)
+    if topic.min_in_sync is None:
+        return configs
+    wanted = min(topic.min_in_sync(config), replicas)
+    if replicas < topic.replication_factor(config):
+        wanted = min(wanted, max(replicas - 1, 1))
+    return {**configs, "min.insync.replicas": str(wanted)}
