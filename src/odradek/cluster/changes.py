@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.cluster.publishing import Publication
@@ -21,6 +21,8 @@ from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 
 T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
 _log = events.get("cluster")
 
 
@@ -108,3 +110,52 @@ class Changes:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         _log.warning("cluster_state_read_again", topics=len(image.topics))
         self.publication.publish(replace(image, version=before.version + 1))
+
+
+class SharedChange(Generic[Q, A]):
+    """Requests that come while a commit is under way share the next one.
+
+    `decide` is given all of them, within one change, and returns what each comes to, in order.
+    """
+
+    def __init__(
+        self, changes: Changes, decide: Callable[[Sequence[Q]], Awaitable[Sequence[A | KafkaError]]]
+    ) -> None:
+        self._changes = changes
+        self._decide = decide
+        self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
+
+    async def ask(self, request: Q) -> A:
+        """Raises what the request comes to, and as `Changes.alone`."""
+        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        entry = request, answer
+        self._waiting.append(entry)
+        try:
+            await self._changes.alone(self._decide_together)
+        except BaseException:
+            if entry in self._waiting:  # it was not looked at, and must not be later: its asker comes again
+                self._waiting.remove(entry)
+            raise
+        return await answer
+
+    async def _decide_together(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        outcomes: Sequence[A | KafkaError] = [_UNDECIDED] * len(waiting)
+        try:
+            outcomes = await self._decide([request for request, _ in waiting])
+        finally:  # whatever went wrong: nobody waits for ever
+            for (_, answer), outcome in zip(waiting, outcomes, strict=True):
+                _settle(answer, outcome)
+
+
+_UNDECIDED: Final = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it was not decided: ask again")
+
+
+def _settle(answer: asyncio.Future[A], outcome: A | KafkaError) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, KafkaError):
+        answer.set_exception(KafkaError(outcome.code, outcome.message))
+        answer.exception()  # whoever asked may be gone: that is no fault to report
+    else:
+        answer.set_result(outcome)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from odradek.cluster.brokers import BrokerChanges, tell_completed, with_partitions
-from odradek.cluster.changes import Changes
+from odradek.cluster.changes import Changes, SharedChange
 from odradek.cluster.elections import settled, with_preferred_leader, with_unclean_leader
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import ProposedIsr, changed_isr
@@ -24,12 +23,11 @@ _log = events.get("cluster")
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One request of a leader, and where its answer is awaited."""
+    """One request of a leader."""
 
     broker: BrokerId
     epoch: int
     proposals: Mapping[Place, ProposedIsr]
-    answer: asyncio.Future[IsrOutcomes]
 
 
 class PartitionChanges:
@@ -38,7 +36,7 @@ class PartitionChanges:
     def __init__(self, changes: Changes, brokers: BrokerChanges) -> None:
         self._changes = changes
         self._brokers = brokers
-        self._asked: list[_Asked] = []
+        self._isr_requests = SharedChange[_Asked, IsrOutcomes](changes, self._alter)
 
     # -- who is in sync
 
@@ -46,42 +44,21 @@ class PartitionChanges:
         self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
     ) -> IsrOutcomes:
         """What is asked while a commit is under way shares the next one."""
-        answer: asyncio.Future[IsrOutcomes] = asyncio.get_running_loop().create_future()
-        asked = _Asked(broker, epoch, proposals, answer)
-        self._asked.append(asked)
-        try:
-            await self._changes.alone(self._alter_asked)
-        except BaseException:
-            if asked in self._asked:  # it was not looked at, and must not be later: its leader asks again
-                self._asked.remove(asked)
-            raise
-        return await answer
+        return await self._isr_requests.ask(_Asked(broker, epoch, proposals))
 
-    async def _alter_asked(self) -> None:
-        asked, self._asked = self._asked, []
-        try:
-            await self._alter(asked)
-        finally:
-            for one in asked:  # whatever went wrong: nobody waits for ever
-                _fail(one, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it was not decided: ask again"))
-
-    async def _alter(self, asked: Sequence[_Asked]) -> None:
+    async def _alter(self, asked: Sequence[_Asked]) -> list[IsrOutcomes | KafkaError]:
         draft = _Draft(self._changes)
-        outcomes: list[tuple[_Asked, IsrOutcomes]] = []
-        for one in asked:
+        outcomes: list[IsrOutcomes | KafkaError] = []
+        for request in asked:
             try:
-                outcomes.append((one, self._decide(one, draft)))
+                outcomes.append(self._decide(request, draft))
             except KafkaError as error:
-                _fail(one, error)
+                outcomes.append(error)
         try:
             await self._changes.commit_topics(draft.topics())
         except KafkaError as error:
-            for one, _ in outcomes:
-                _fail(one, error)
-            return
-        for one, found in outcomes:
-            if not one.answer.done():
-                one.answer.set_result(found)
+            return [one if isinstance(one, KafkaError) else error for one in outcomes]
+        return outcomes
 
     def _decide(self, asked: _Asked, draft: _Draft) -> IsrOutcomes:
         self._brokers.check_epoch(asked.broker, asked.epoch)
@@ -272,9 +249,3 @@ class _Draft:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} has no partition {index}"
             )
         return self._changed.get(topic.topic_id, {}).get(index, topic.partitions[index])
-
-
-def _fail(asked: _Asked, error: KafkaError) -> None:
-    if not asked.answer.done():
-        asked.answer.set_exception(error)
-        asked.answer.exception()  # its asker may be gone: that is no fault to report

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -119,5 +119,5 @@ class Group(Protocol):
     def loaded(self, now: Moment) -> None:
         """Everything was replayed: arm sessions."""
 
-    def waiting(self) -> Iterable[Ticket]:
+    def waiting(self) -> Iterable[Ticket[Any]]:
         """Requests that wait for this group."""

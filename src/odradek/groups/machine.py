@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from odradek.groups.deadlines import Deadlines, Due
@@ -185,7 +185,7 @@ class GroupMachine:
                 room -= _weight(step.records[before:])
         return step.outcome(None)
 
-    def resigned(self) -> Sequence[Ticket]:
+    def resigned(self) -> Sequence[Ticket[Any]]:
         return [ticket for group in self.groups.values() for ticket in group.waiting()]
 
 

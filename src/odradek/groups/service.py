@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.groups.classic import operations as classic
@@ -34,7 +34,7 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from odradek.shards import Shard, Shards, Ticket, decided
+from odradek.shards import Shard, Shards, decided
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
@@ -63,21 +63,19 @@ class GroupService:
 
     async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         """Returns when the generation is formed, which may take the group's rebalance timeout."""
-        ticket = Ticket()
-        await self._shard(request.group_id).execute(
-            partial(classic.join, request=request, caller=caller, ticket=ticket)
+        return await self._shard(request.group_id).execute_deferred(
+            lambda machine, now, ticket: classic.join(
+                machine, now, request=request, caller=caller, ticket=ticket
+            )
         )
-        response: JoinGroupResponse = await ticket.answered
-        return response
 
     async def sync(self, request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse:
         """Returns when the leader's assignment is durable."""
-        ticket = Ticket()
-        await self._shard(request.group_id).execute(
-            partial(classic.sync, request=request, caller=caller, ticket=ticket)
+        return await self._shard(request.group_id).execute_deferred(
+            lambda machine, now, ticket: classic.sync(
+                machine, now, request=request, caller=caller, ticket=ticket
+            )
         )
-        response: SyncGroupResponse = await ticket.answered
-        return response
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         return await self._shard(request.group_id).execute(partial(classic.heartbeat, request=request))

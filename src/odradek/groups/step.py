@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from odradek.shards import DeferredReply, Moment, NewRecord, Outcome, Ticket
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -16,9 +17,9 @@ class GroupStep:
 
     now: Moment
     records: list[NewRecord] = field(default_factory=list)
-    answers: list[DeferredReply] = field(default_factory=list)
+    answers: list[DeferredReply[Any]] = field(default_factory=list)
 
-    def answer(self, ticket: Ticket, response: object) -> None:
+    def answer(self, ticket: Ticket[R], response: R) -> None:
         """Released once the step's records are durable."""
         self.answers.append(DeferredReply(ticket, response))
 

@@ -1,31 +1,64 @@
-"""Replies that are held until what they show is durable: released then, refused when it is lost, or when it takes too long."""
+"""Replies that are held until what they show is durable: released then, refused when it is lost, or when it takes too long.
+
+The same holds for answers to earlier requests. A core names them by tickets; here is who waits for each.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.shards.outcome import Outcome
+from odradek.shards.outcome import DeferredReply, Outcome, Ticket
+
+R = TypeVar("R")
+
+
+class WaitingRequests:
+    """Who waits for the answer to a ticket."""
+
+    __slots__ = ("_answers",)
+
+    def __init__(self) -> None:
+        self._answers: dict[Ticket[Any], asyncio.Future[Any]] = {}
+
+    def wait(self, ticket: Ticket[R]) -> asyncio.Future[R]:
+        """Resolves to the response, or raises the KafkaError that took the coordinator away."""
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._answers[ticket] = answer
+        answer.add_done_callback(lambda _: self._answers.pop(ticket, None))
+        return answer
+
+    def answer(self, reply: DeferredReply[Any]) -> None:
+        answer = self._answers.get(reply.ticket)
+        if answer is not None and not answer.done():
+            answer.set_result(reply.response)
+
+    def refuse(self, ticket: Ticket[Any], error: KafkaError) -> None:
+        answer = self._answers.get(ticket)
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+            answer.exception()  # whoever waited may be gone: that is no fault to report
 
 
 class HeldOutcome(NamedTuple):
-    """An outcome, and the future of its reply."""
+    """An outcome, the future of its reply, and those who wait for its answers."""
 
     outcome: Outcome[Any]
     released: asyncio.Future[Any]
+    requests: WaitingRequests
 
     def release(self) -> None:
         for answer in self.outcome.answers:
-            answer.ticket.answer(answer.response)
+            self.requests.answer(answer)
         if not self.released.done():
             self.released.set_result(self.outcome.reply)
 
     def refuse(self, reason: KafkaError) -> None:
         error = unavailable(reason)
         for answer in self.outcome.answers:
-            answer.ticket.refuse(error)
+            self.requests.refuse(answer.ticket, error)
         if not self.released.done():
             self.released.set_exception(error)
             self.released.exception()  # whoever waited may be gone: that is no fault to report

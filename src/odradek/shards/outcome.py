@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from odradek.model.errors import KafkaError
-
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Moment(NamedTuple):
@@ -33,35 +31,19 @@ class BatchProducer(NamedTuple):
     producer_epoch: int
 
 
-class Ticket:
-    """A request that waits for its answer. Cores keep tickets and name them in a `DeferredReply`; only the shard fills them."""
+class Ticket(Generic[R]):
+    """Names a request that waits for a response of type R. Cores keep tickets, and name them in a `DeferredReply`; only the
+    shard knows who waits."""
 
-    __slots__ = ("_answered",)
-
-    def __init__(self) -> None:
-        self._answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    @property
-    def answered(self) -> asyncio.Future[Any]:
-        """Resolves to the response, or raises the KafkaError that took the coordinator away."""
-        return self._answered
-
-    def answer(self, response: object) -> None:
-        if not self._answered.done():
-            self._answered.set_result(response)
-
-    def refuse(self, error: KafkaError) -> None:
-        if not self._answered.done():
-            self._answered.set_exception(error)
-            self._answered.exception()  # whoever waited may be gone: that is no fault to report
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class DeferredReply:
+class DeferredReply(Generic[R]):
     """The response to an earlier request, released with the outcome that holds it."""
 
-    ticket: Ticket
-    response: object
+    ticket: Ticket[R]
+    response: R
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +53,5 @@ class Outcome(Generic[T]):
 
     reply: T
     records: Sequence[NewRecord] = ()
-    answers: Sequence[DeferredReply] = ()
+    answers: Sequence[DeferredReply[Any]] = ()
     producer: BatchProducer | None = None

@@ -26,10 +26,10 @@ from odradek.records import (
     split_batches,
 )
 from odradek.runtime.ports import Clock
-from odradek.shards.held import HeldOutcome, release_when, unavailable
+from odradek.shards.held import HeldOutcome, WaitingRequests, release_when, unavailable
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import ShardMachine, StoredRecord
-from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome
+from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome, Ticket
 from odradek.shards.turn import OutcomeOrder
 from odradek.telemetry import events
 
@@ -45,6 +45,7 @@ PATIENCE_SECONDS: Final = 30.0
 
 M = TypeVar("M", bound=ShardMachine)
 T = TypeVar("T")
+R = TypeVar("R")
 Operation = Callable[[M, Moment], Outcome[T]]
 
 
@@ -69,6 +70,7 @@ class Shard(Generic[M]):
         self._clock = clock
         self._patience_seconds = patience_seconds
         self._machine = make_machine()
+        self._requests = WaitingRequests()
         self.state = ShardState.LOADING
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -106,6 +108,21 @@ class Shard(Generic[M]):
         self._write(outcome, now)
         self._arm()
         return self._released(outcome)
+
+    async def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> R:
+        """Run an operation whose response comes with the outcome of a later one, for the ticket that it is given."""
+        ticket: Ticket[R] = Ticket()
+        answer = self.answer_to(ticket)
+        try:
+            await self.execute(lambda machine, now: operation(machine, now, ticket))
+            return await answer
+        finally:
+            answer.cancel()
+
+    def answer_to(self, ticket: Ticket[R]) -> asyncio.Future[R]:
+        """The response that an outcome has, or will have, for the ticket. Raises what refuses the outcome, and what ends the
+        machine that keeps the ticket."""
+        return self._requests.wait(ticket)
 
     async def append_marker(
         self,
@@ -260,12 +277,12 @@ class Shard(Generic[M]):
         """Soft state is ahead of the log: begin again without it, and refuse those who were to be answered."""
         self._restart(reason)
         for answer in outcome.answers:
-            answer.ticket.refuse(unavailable(reason))
+            self._requests.refuse(answer.ticket, unavailable(reason))
 
     def _released(self, outcome: Outcome[T]) -> asyncio.Future[T]:
         """Reply and answers, once everything that they may show is durable."""
         released: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        held = HeldOutcome(outcome, released)
+        held = HeldOutcome(outcome, released, self._requests)
         if self._turn is not None:
             self._turn.waiting.append(held)
             return released
@@ -355,7 +372,7 @@ class Shard(Generic[M]):
         waiting = self._machine.resigned()
         self._machine = self._make_machine()
         for ticket in waiting:
-            ticket.refuse(error)
+            self._requests.refuse(ticket, error)
 
     async def _load(self, *, delay_seconds: float) -> None:
         """Replay the log until it has become a machine; what keeps it from that is reported, and tried again."""

@@ -73,7 +73,7 @@ class TransactionMachine:
         """When each transaction under way began, by the monotonic clock, so that a clock that is set ends none."""
         self._last_epochs: dict[str, int] = {}
         self._overdue: dict[str, Overdue] = {}
-        self._worker: Ticket | None = None
+        self._worker: Ticket[Work] | None = None
         self._timeout_check_at_ms = 0
         self._expiration_check_at_ms = 0
 
@@ -144,17 +144,17 @@ class TransactionMachine:
                 self._expiration_check_at_ms = now.monotonic_ms + self._terms().expiration_check_ms
         return Outcome(None, records, self._handed_out())
 
-    def resigned(self) -> Sequence[Ticket]:
+    def resigned(self) -> Sequence[Ticket[Work]]:
         waiting = [self._worker] if self._worker is not None else []
         self._worker = None
         return waiting
 
-    def wait_for_work(self, ticket: Ticket) -> Outcome[None]:
+    def wait_for_work(self, ticket: Ticket[Work]) -> Outcome[None]:
         """The ticket is answered with a `Work` as soon as there is some. The worker waits with one ticket at a time."""
         self._worker = ticket
         return Outcome(None)
 
-    def _handed_out(self) -> Sequence[DeferredReply]:
+    def _handed_out(self) -> Sequence[DeferredReply[Work]]:
         if self._worker is None or not (self._unclaimed or self._overdue):
             return ()
         ids = list(islice(self._unclaimed, _HANDED_OUT_MAX))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from odradek.model.errors import KafkaError
-from odradek.shards import Moment, Outcome, Shard, Shards, Ticket
+from odradek.shards import Moment, Outcome, Shard, Shards
 from odradek.telemetry import events
 from odradek.transactions.decisions import NeedsProducerId
 from odradek.transactions.finisher import Finisher
@@ -156,7 +156,4 @@ class Workers:
 
 
 async def _next_work(shard: Shard[TransactionMachine]) -> Work:
-    ticket = Ticket()
-    await shard.execute(lambda machine, _now: machine.wait_for_work(ticket))
-    work: Work = await ticket.answered
-    return work
+    return await shard.execute_deferred(lambda machine, _now, ticket: machine.wait_for_work(ticket))

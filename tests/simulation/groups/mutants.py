@@ -16,7 +16,7 @@ from odradek.groups.kinds import Committer
 from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets.table import CommittedOffset, OffsetTable, Place
 from odradek.groups.step import GroupStep
-from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Moment, Ticket
 
 _SCENARIO = "groups"
@@ -43,7 +43,11 @@ def old_assignment_in_a_new_generation() -> Patches:
     real = syncing.sync
 
     def sync(
-        machine: GroupMachine, group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, step: GroupStep
+        machine: GroupMachine,
+        group: ClassicGroup,
+        request: SyncGroupRequest,
+        ticket: Ticket[SyncGroupResponse],
+        step: GroupStep,
     ) -> None:
         member = group.members.get(request.member_id)
         early = group.state is ClassicGroupState.COMPLETING and group.leader_id != request.member_id

@@ -89,14 +89,16 @@ def decisions_forgotten_by_recovery() -> Patches:
 
 @mutant("markers are written before the decision is durable", _SCENARIO)
 def markers_before_the_decision() -> Patches:
-    real = TransactionMachine._handed_out
+    real = Shard._released
 
-    def handed_out(self: TransactionMachine) -> Sequence[Any]:
-        for answer in real(self):
-            answer.ticket.answer(answer.response)
-        return ()
+    def released(self: Shard[Any], outcome: Outcome[Any]) -> Any:
+        if isinstance(self._machine, TransactionMachine):
+            for answer in outcome.answers:
+                self._requests.answer(answer)
+            outcome = replace(outcome, answers=())
+        return real(self, outcome)
 
-    yield patch.object(TransactionMachine, "_handed_out", handed_out)
+    yield patch.object(Shard, "_released", released)
 
 
 @mutant("a client is told of a decision that is not durable", _SCENARIO)

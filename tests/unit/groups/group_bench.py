@@ -30,8 +30,8 @@ _BATCH_BYTES: Final = 1_048_588
 _TICKS_MAX: Final = 10_000
 
 
-class NamedTicket(Ticket):
-    """A ticket outside of an event loop; its answer is in the bench."""
+class NamedTicket(Ticket[Any]):
+    """Its answer is in the bench."""
 
     __slots__ = ("name",)
 
@@ -124,7 +124,7 @@ class GroupBench:
     def _now(self) -> Moment:
         return Moment(self.wall_ms, self.now_ms)
 
-    def ticket(self, name: str) -> Ticket:
+    def ticket(self, name: str) -> Ticket[Any]:
         return NamedTicket(name)
 
     def execute(self, operation: Callable[[GroupMachine, Moment], Outcome[T]]) -> T:
@@ -149,7 +149,7 @@ class GroupBench:
             raise AssertionError(f"{_TICKS_MAX} ticks in {milliseconds} ms: something is always due")
         self._move(end_ms)
 
-    def restart(self) -> list[Ticket]:
+    def restart(self) -> list[Ticket[Any]]:
         """The machine is made anew from the log; returns the requests that waited."""
         waiting = list(self.machine.resigned())
         self.machine = self._machine()

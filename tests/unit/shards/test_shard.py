@@ -99,7 +99,7 @@ class Words:
         self.words: list[str] = []
         self.pending: dict[int, list[str]] = {}
         self.soft = 0
-        self.waiting: list[Ticket] = []
+        self.waiting: list[Ticket[str]] = []
         self.deadline: int | None = None
         self.ticks = 0
 
@@ -128,7 +128,7 @@ class Words:
         self.waiting = []
         return Outcome(None, [NewRecord(b"tick", b"")], answers)
 
-    def resigned(self) -> list[Ticket]:
+    def resigned(self) -> list[Ticket[str]]:
         return self.waiting
 
 
@@ -159,12 +159,13 @@ async def test_a_reply_that_a_log_at_a_standstill_holds_is_refused_after_a_while
 ):
     log = MemoryLog(durable=False)
     shard = await ready(log, patience_seconds=0.0)
-    ticket = Ticket()
+    ticket = Ticket[str]()
+    answer = shard.answer_to(ticket)
 
     for refused in (
         shard.execute(say("a", answers=[DeferredReply(ticket, "later")])),
         shard.execute(listen),
-        ticket.answered,
+        answer,
     ):
         with pytest.raises(KafkaError, match="not durable within 0 s") as raised:
             await refused
@@ -268,7 +269,8 @@ async def test_a_refused_operation_leaves_no_trace() -> None:
 async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine_is_made_anew() -> None:
     log = MemoryLog()
     shard = await ready(log)
-    ticket = Ticket()
+    ticket = Ticket[str]()
+    answer = shard.answer_to(ticket)
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -281,7 +283,7 @@ async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine
         await shard.execute(say("lost"))
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError, match="the disk is gone"):
-        await ticket.answered
+        await answer
     with pytest.raises(KafkaError) as loading:
         await shard.execute(listen)
     assert loading.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -291,7 +293,8 @@ async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine
 async def test_a_log_that_loses_what_it_took_takes_the_reply_and_the_state_with_it() -> None:
     log = MemoryLog(durable=False)
     shard = await ready(log)
-    ticket = Ticket()
+    ticket = Ticket[str]()
+    answer = shard.answer_to(ticket)
     said = asyncio.ensure_future(shard.execute(say("one", answers=[DeferredReply(ticket, "never")])))
     await asyncio.sleep(0)
     log.lose(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "others lead"))
@@ -299,7 +302,7 @@ async def test_a_log_that_loses_what_it_took_takes_the_reply_and_the_state_with_
         await said
     assert lost.value.code is ErrorCode.NOT_COORDINATOR
     with pytest.raises(KafkaError):
-        await ticket.answered
+        await answer
     shard.close()
 
 
@@ -339,7 +342,8 @@ async def test_transactional_records_count_when_their_marker_says_so_now_and_aft
 
 async def test_the_machine_is_told_when_its_deadline_comes() -> None:
     shard = await ready(MemoryLog())
-    ticket = Ticket()
+    ticket = Ticket[str]()
+    answer = shard.answer_to(ticket)
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -348,14 +352,15 @@ async def test_the_machine_is_told_when_its_deadline_comes() -> None:
 
     await shard.execute(wait)
     async with asyncio.timeout(20):
-        assert await ticket.answered == "late"
+        assert await answer == "late"
     assert await shard.execute(listen) == ["tick"]
     shard.close()
 
 
 async def test_a_closed_shard_refuses_those_who_wait_and_those_who_come() -> None:
     shard = await ready(MemoryLog())
-    ticket = Ticket()
+    ticket = Ticket[str]()
+    answer = shard.answer_to(ticket)
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -365,7 +370,7 @@ async def test_a_closed_shard_refuses_those_who_wait_and_those_who_come() -> Non
     shard.close()
     shard.close()
     with pytest.raises(KafkaError) as waited:
-        await ticket.answered
+        await answer
     with pytest.raises(KafkaError) as came:
         await shard.execute(listen)
     assert waited.value.code is came.value.code is ErrorCode.NOT_COORDINATOR
@@ -388,11 +393,12 @@ async def test_an_answer_whose_records_are_too_large_or_cannot_be_replayed_is_a_
         shard = Shard(log, Picky, SystemClock())
         await asyncio.sleep(0.0)
         await asyncio.sleep(0.0)
-        ticket = Ticket()
+        ticket = Ticket[str]()
+        answer = shard.answer_to(ticket)
         with pytest.raises((KafkaError, ZeroDivisionError)):
             await shard.execute(say(word, answers=[DeferredReply(ticket, "never")]))
         with pytest.raises(KafkaError) as refused:
-            await ticket.answered
+            await answer
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         with pytest.raises(KafkaError, match="being loaded"):
             await shard.execute(listen)
@@ -405,7 +411,8 @@ async def test_a_tick_that_fails_is_not_the_last(trouble: str) -> None:
     shard = Shard(log, Failing, SystemClock())
     await asyncio.sleep(0.0)
     await asyncio.sleep(0.0)
-    ticket = Ticket()
+    ticket = Ticket[str]()
+    answer = shard.answer_to(ticket)
 
     def wait(machine: Failing, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -416,7 +423,7 @@ async def test_a_tick_that_fails_is_not_the_last(trouble: str) -> None:
     await shard.execute(wait)
     with pytest.raises(KafkaError) as refused:
         async with asyncio.timeout(20):
-            await ticket.answered
+            await answer
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError, match="being loaded"):
         await shard.execute(listen)
@@ -467,14 +474,15 @@ async def test_a_batch_that_is_full_is_followed_by_another() -> None:
 async def test_a_turn_that_the_log_refuses_takes_all_that_was_decided_in_it() -> None:
     log = MemoryLog()
     shard = await ready(log)
-    ticket = Ticket()
+    ticket = Ticket[str]()
+    answer = shard.answer_to(ticket)
     said = [
         shard.execute(say("one", answers=[DeferredReply(ticket, "never")])),
         shard.execute(say("two")),
         shard.execute(listen),
     ]
     log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
-    for one in [*said, ticket.answered]:
+    for one in [*said, answer]:
         with pytest.raises(KafkaError, match="the disk is gone"):
             await one
     shard.close()
@@ -508,14 +516,15 @@ async def test_what_a_producer_writes_follows_what_was_decided_before_it() -> No
 async def test_an_outcome_whose_turn_was_lost_before_it_counts_for_nothing() -> None:
     log = MemoryLog()
     shard = await ready(log)
-    ticket = Ticket()
+    ticket = Ticket[str]()
+    answer = shard.answer_to(ticket)
     first = shard.execute(say("one"))
     log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
     with pytest.raises(KafkaError):
         await shard.execute(
             say("two", producer=BatchProducer(7, 0), answers=[DeferredReply(ticket, "never")])
         )
-    for one in (first, ticket.answered):
+    for one in (first, answer):
         with pytest.raises(KafkaError):
             await one
     shard.close()

@@ -73,7 +73,7 @@ class Log:
 
     def work(self) -> Work | None:
         """What a worker is handed now."""
-        self.machine.wait_for_work(Ticket())
+        self.machine.wait_for_work(Ticket[Work]())
         answers = self.tick().answers
         assert len(answers) <= 1
         if not answers:
@@ -138,7 +138,7 @@ async def test_work_waits_for_a_worker_and_goes_to_one_only(log: Log) -> None:
     assert log.tick().answers == ()
     assert log.work() is not None
     assert log.work() is None
-    log.machine.wait_for_work(ticket := Ticket())
+    log.machine.wait_for_work(ticket := Ticket[Work]())
     assert list(log.machine.resigned()) == [ticket]
     assert list(log.machine.resigned()) == []
 

@@ -20,7 +20,7 @@ from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
 from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.groups.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.shards import Ticket
 
 _SINCE_MEMBER_ID_REQUIRED: Final = 4
@@ -41,7 +41,7 @@ class Join:
     group: ClassicGroup
     request: JoinGroupRequest
     caller: Caller
-    ticket: Ticket
+    ticket: Ticket[JoinGroupResponse]
     step: GroupStep
 
     @property
@@ -63,7 +63,7 @@ def join(
     group: ClassicGroup,
     request: JoinGroupRequest,
     caller: Caller,
-    ticket: Ticket,
+    ticket: Ticket[JoinGroupResponse],
     step: GroupStep,
 ) -> None:
     """Answers through the ticket, now or when the generation is formed."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from odradek.protocol.messages.groups.join_group import JoinGroupResponse
+from odradek.protocol.messages.groups.sync_group import SyncGroupResponse
 from odradek.shards import Ticket
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -22,8 +24,8 @@ class ClassicGroupMember:
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    joining: Ticket | None = None
-    syncing: Ticket | None = None
+    joining: Ticket[JoinGroupResponse] | None = None
+    syncing: Ticket[SyncGroupResponse] | None = None
     is_new: bool = False
     """It joined for the first time and has not been answered yet."""
 

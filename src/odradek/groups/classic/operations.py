@@ -26,13 +26,13 @@ from odradek.groups.machine import GroupMachine
 from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
-from odradek.protocol.messages.groups.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.protocol.messages.groups.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberResponse,
 )
-from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Moment, Outcome, Ticket
 
 
@@ -44,7 +44,7 @@ class ClassicFace(Protocol):
         machine: GroupMachine,
         request: JoinGroupRequest,
         caller: Caller,
-        ticket: Ticket,
+        ticket: Ticket[JoinGroupResponse],
         step: GroupStep,
     ) -> None: ...
 
@@ -53,7 +53,7 @@ class ClassicFace(Protocol):
         machine: GroupMachine,
         request: SyncGroupRequest,
         caller: Caller,
-        ticket: Ticket,
+        ticket: Ticket[SyncGroupResponse],
         step: GroupStep,
     ) -> None: ...
 
@@ -66,7 +66,12 @@ class ClassicFace(Protocol):
 
 
 def join(
-    machine: GroupMachine, now: Moment, *, request: JoinGroupRequest, caller: Caller, ticket: Ticket
+    machine: GroupMachine,
+    now: Moment,
+    *,
+    request: JoinGroupRequest,
+    caller: Caller,
+    ticket: Ticket[JoinGroupResponse],
 ) -> Outcome[None]:
     check_group_id(request.group_id)
     settings, step = machine.settings, GroupStep(now)
@@ -106,7 +111,7 @@ def _join_classic(
     found: Group | None,
     request: JoinGroupRequest,
     caller: Caller,
-    ticket: Ticket,
+    ticket: Ticket[JoinGroupResponse],
     step: GroupStep,
 ) -> None:
     """Join the group, or a new one; an empty one of the other protocol gives way to it."""
@@ -119,7 +124,12 @@ def _join_classic(
 
 
 def sync(
-    machine: GroupMachine, now: Moment, *, request: SyncGroupRequest, caller: Caller, ticket: Ticket
+    machine: GroupMachine,
+    now: Moment,
+    *,
+    request: SyncGroupRequest,
+    caller: Caller,
+    ticket: Ticket[SyncGroupResponse],
 ) -> Outcome[None]:
     check_group_id(request.group_id)
     step = GroupStep(now)

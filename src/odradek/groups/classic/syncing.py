@@ -22,12 +22,16 @@ from odradek.protocol.messages.groups.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Ticket
 
 
 def sync(
-    machine: GroupMachine, group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, step: GroupStep
+    machine: GroupMachine,
+    group: ClassicGroup,
+    request: SyncGroupRequest,
+    ticket: Ticket[SyncGroupResponse],
+    step: GroupStep,
 ) -> None:
     """Answers through the ticket: the leader, and whoever waits, once the assignment is durable."""
     try:

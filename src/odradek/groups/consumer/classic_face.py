@@ -55,7 +55,7 @@ def join(
     group_context: GroupContext,
     request: JoinGroupRequest,
     caller: Caller,
-    ticket: Ticket,
+    ticket: Ticket[JoinGroupResponse],
     step: GroupStep,
 ) -> None:
     """Answers through the ticket, refusals too."""
@@ -160,7 +160,7 @@ def sync(
     group: ConsumerGroup,
     group_context: GroupContext,
     request: SyncGroupRequest,
-    ticket: Ticket,
+    ticket: Ticket[SyncGroupResponse],
     step: GroupStep,
 ) -> None:
     try:

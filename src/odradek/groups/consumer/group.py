@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from odradek.groups.consumer import formats
@@ -28,9 +28,9 @@ from odradek.groups.kinds import Caller, CheckPartition, Committer, GroupKind
 from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.groups.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Moment, NewRecord, StoredRecord, Ticket
 
 if TYPE_CHECKING:
@@ -63,11 +63,20 @@ class GroupActions(Protocol):
     def loaded(self, group: ConsumerGroup, now: Moment) -> None: ...
 
     def join(
-        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: GroupStep
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        caller: Caller,
+        ticket: Ticket[JoinGroupResponse],
+        step: GroupStep,
     ) -> None: ...
 
     def sync(
-        self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, step: GroupStep
+        self,
+        group: ConsumerGroup,
+        request: SyncGroupRequest,
+        ticket: Ticket[SyncGroupResponse],
+        step: GroupStep,
     ) -> None: ...
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: GroupStep) -> None: ...
@@ -195,7 +204,7 @@ class ConsumerGroup:
         if self._conduct is not None:
             self._conduct.loaded(self, now)
 
-    def waiting(self) -> Iterable[Ticket]:
+    def waiting(self) -> Iterable[Ticket[Any]]:
         return ()
 
     # -- members that speak the classic protocol (`groups.classic.operations.ClassicFace`)
@@ -205,7 +214,7 @@ class ConsumerGroup:
         machine: GroupMachine,
         request: JoinGroupRequest,
         caller: Caller,
-        ticket: Ticket,
+        ticket: Ticket[JoinGroupResponse],
         step: GroupStep,
     ) -> None:
         assert self._conduct is not None, "drafts have no members to serve"
@@ -216,7 +225,7 @@ class ConsumerGroup:
         machine: GroupMachine,
         request: SyncGroupRequest,
         caller: Caller,
-        ticket: Ticket,
+        ticket: Ticket[SyncGroupResponse],
         step: GroupStep,
     ) -> None:
         assert self._conduct is not None, "drafts have no members to serve"

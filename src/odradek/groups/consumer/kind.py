@@ -29,9 +29,9 @@ from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.groups.join_group import JoinGroupRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.groups.sync_group import SyncGroupRequest
+from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Moment, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
 
@@ -146,12 +146,23 @@ class _Bound:
         group_context.timers.apply()
 
     def join(
-        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, step: GroupStep
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        caller: Caller,
+        ticket: Ticket[JoinGroupResponse],
+        step: GroupStep,
     ) -> None:
         group_context = self._situation(group, step.now)
         classic_face.join(self._machine, group, group_context, request, caller, ticket, step)
 
-    def sync(self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, step: GroupStep) -> None:
+    def sync(
+        self,
+        group: ConsumerGroup,
+        request: SyncGroupRequest,
+        ticket: Ticket[SyncGroupResponse],
+        step: GroupStep,
+    ) -> None:
         classic_face.sync(group, self._situation(group, step.now), request, ticket, step)
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: GroupStep) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from odradek.groups.kinds import CheckPartition, Committer, GroupKind
@@ -181,7 +181,7 @@ class ShareGroup:
         if self._loaded is not None:
             self._loaded(self, now)
 
-    def waiting(self) -> Iterable[Ticket]:
+    def waiting(self) -> Iterable[Ticket[Any]]:
         return ()
 
     # -- the log

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from odradek.groups.formats import read, version_of, versioned
@@ -235,7 +235,7 @@ class ShareStates:
         self._tick_ms = now.monotonic_ms + (1 if cold else interval_ms)
         return Outcome(None, records=records)
 
-    def resigned(self) -> Sequence[Ticket]:
+    def resigned(self) -> Sequence[Ticket[Any]]:
         return ()
 
     def _again(self, place: SharePlace, now: Moment) -> NewRecord:
