@@ -13,7 +13,7 @@ from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.records import decode_batch, split_batches
-from odradek.storage.segment import readable_segment
+from odradek.storage.segment import segment_reader
 from odradek.testing.guarded_disk import GuardedFile
 
 
@@ -31,7 +31,7 @@ async def test_what_is_not_in_memory_is_brought_by_a_thread_once_and_answered_wh
         brought.append((length, position))
         real(self, length, position)
 
-    monkeypatch.setattr(readable_segment, "_RECENT_BYTES", 0)
+    monkeypatch.setattr(segment_reader, "RECENT_BYTES", 0)
     monkeypatch.setattr(GuardedFile, "is_at_hand", lambda self, length, position: False)
     monkeypatch.setattr(GuardedFile, "bring", bring)
     assert await wire.values("t") == values
@@ -91,7 +91,7 @@ async def test_what_has_left_the_memory_while_a_fetch_waited_is_brought_by_a_thr
         waiting.append(self)
         begin_to_wait(self, *arguments, **options)
 
-    monkeypatch.setattr(readable_segment, "_RECENT_BYTES", 0)
+    monkeypatch.setattr(segment_reader, "RECENT_BYTES", 0)
     monkeypatch.setattr(GuardedFile, "bring", bring)
     monkeypatch.setattr(GuardedFile, "is_at_hand", lambda self, length, position: not waiting)
     monkeypatch.setattr(ConsumerWaiting, "__init__", note)

@@ -53,7 +53,7 @@ from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
 from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 from odradek.records import decode_batch, split_batches
-from odradek.storage.segment import readable_segment
+from odradek.storage.segment import segment_reader
 from odradek.testing.guarded_disk import GuardedFile
 
 ANNE, BERT = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
@@ -202,7 +202,7 @@ async def test_what_is_not_in_memory_is_brought_by_a_thread_and_acquired_once(
         brought.append(self._path.split("/")[-2])
         real(self, length, position)
 
-    monkeypatch.setattr(readable_segment, "_RECENT_BYTES", 0)
+    monkeypatch.setattr(segment_reader, "RECENT_BYTES", 0)
     monkeypatch.setattr(GuardedFile, "is_at_hand", lambda self, length, position: False)
     monkeypatch.setattr(GuardedFile, "bring", bring)
     await scene.start(**SETTINGS)

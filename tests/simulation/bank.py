@@ -47,8 +47,13 @@ from odradek.storage.producers.replay import replay_segment
 from odradek.storage.producers.verification import Verifications
 from odradek.storage.recovery import after_crash, segment_scan
 from odradek.storage.recovery import opening as opener
+from odradek.storage.segment.batch_search import BatchSearch
 from odradek.storage.segment.batch_walk import walk
-from odradek.storage.segment.segment import OFFSET_MAX, Segment, SegmentWriter
+from odradek.storage.segment.file_records import FileRecords
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.segment_index import SegmentIndex
+from odradek.storage.segment.sparse_index import OFFSET_MAX
+from odradek.storage.segment.writer import SegmentWriter
 
 __all__ = ["BANK", "Mutant"]
 
@@ -108,14 +113,14 @@ class _LazyFile:
 
 @mutant("a batch is acknowledged while it is still in the process's own buffer")
 def ack_before_write() -> Patches:
-    real = Segment.open_writer
+    real = FileRecords.open_writer
 
-    def open_writer(self: Segment, *, create: bool = False) -> SegmentWriter:
+    def open_writer(self: FileRecords, *, create: bool = False) -> SegmentWriter:
         writer = real(self, create=create)
         writer.log_file = _LazyFile(writer.log_file)
         return writer
 
-    yield patch.object(Segment, "open_writer", open_writer)
+    yield patch.object(FileRecords, "open_writer", open_writer)
 
 
 @mutant("a flush claims what was appended while it ran")
@@ -207,19 +212,19 @@ def recovery_cuts_too_much() -> Patches:
 
 @mutant("indexes are believed without a look at the log")
 def index_trusted_blindly() -> Patches:
-    def trust(self: Segment) -> None:
+    def trust(self: SegmentIndex) -> None:
         self._offsets_checked = self._times_checked = True
 
-    def walk_to(self: Segment, offset: int, entry: Any) -> int:
+    def walk_to(self: BatchSearch, offset: int, entry: Any) -> int:
         position = entry.position if entry is not None else 0
-        for mark in walk(self.log_file, position, self.size_bytes):
+        for mark in walk(self._records.log_file, position, self._records.size_bytes):
             if mark.last_offset >= offset:
                 return mark.position
-        return self.size_bytes
+        return self._records.size_bytes
 
-    yield patch.object(Segment, "_check_offsets", trust)
-    yield patch.object(Segment, "_check_times", trust)
-    yield patch.object(Segment, "_walk_to", walk_to)
+    yield patch.object(SegmentIndex, "_check_offsets", trust)
+    yield patch.object(SegmentIndex, "_check_times", trust)
+    yield patch.object(BatchSearch, "_walk_to", walk_to)
 
 
 @mutant("a producer snapshot is durable before its batches are, and believed beyond the log's end")
@@ -261,7 +266,7 @@ def append_after_failed_write() -> Patches:
         except Exception:
             self._health.fault = None
             active = self._segments.active
-            active.size_bytes = active.log_file.length()
+            active.records.size_bytes = active.records.log_file.length()
             raise
 
     yield patch.object(ActiveSegment, "write", write)

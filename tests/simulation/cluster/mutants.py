@@ -34,7 +34,7 @@ from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_manager import Absent
 from odradek.storage.log.leader_epochs import EpochEnd, EpochHistory
 from odradek.storage.log.log import Log
-from odradek.storage.segment.segment import SegmentWriter
+from odradek.storage.segment.writer import SegmentWriter
 
 _SCENARIO = "cluster"
 

@@ -93,7 +93,7 @@ def active_segment_cleaned() -> Patches:
     real = CleaningAccess._source
 
     def end_of(self: CleaningAccess) -> int:
-        last = self._segments.active.last_batch()
+        last = self._segments.active.search.last_batch()
         return self._segments.active.base_offset if last is None else last.last_offset + 1
 
     def sealed(self: CleaningAccess) -> Any:

@@ -16,7 +16,8 @@ from odradek.storage.log.leader_epochs import EpochHistory
 from odradek.storage.log.log import Log
 from odradek.storage.log.truncation import Truncation, TruncationPlan, write_plan
 from odradek.storage.recovery import opening as opener
-from odradek.storage.segment.segment import OFFSET_MAX, Segment
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.storage.segment.transaction_index import TransactionIndex
 
 
@@ -152,9 +153,9 @@ def positions_kept() -> Patches:
     real = Segment.cut
 
     def cut(self: Segment, position: int, end_offset: int) -> Any:
-        hints = dict(self._hints)
+        hints = dict(self.index.hints)
         stale = real(self, position, end_offset)
-        self._hints.update(hints)
+        self.index.hints.update(hints)
         return stale
 
     yield patch.object(Segment, "cut", cut)

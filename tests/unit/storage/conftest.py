@@ -19,6 +19,7 @@ from odradek.runtime.ports import Runtime
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import AppendResult, Log
 from odradek.storage.producers.producer_state import Marker
+from odradek.storage.segment.batch_walk import Mark, walk
 from odradek.testing.guarded_disk import GuardedDisk, off_loop
 from odradek.testing.sim import CrashKind, Medium, SimDisk, SimEntropy
 
@@ -175,6 +176,14 @@ class Lab:
         """Put a file there, durably, as if someone had."""
         self.disk.make_directory(directory)
         self.disk.replace(f"{directory}/{name}", data)
+
+    def marks(self, name: str) -> list[Mark]:
+        """The batches of a segment's file."""
+        file = self.disk.open(f"{DIRECTORY}/{name}", write=False)
+        try:
+            return [*walk(file, 0, file.length())]
+        finally:
+            file.close()
 
     def segment_names(self, suffix: str = ".log") -> list[str]:
         return [name for name in self.names() if name.endswith(suffix)]

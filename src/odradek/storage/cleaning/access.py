@@ -15,7 +15,7 @@ from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.log.flush_jobs import LogLifetime
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.segment.segment import Segment
-from odradek.storage.segment.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
+from odradek.storage.segment.transaction_index import ENTRY, AbortedTransaction
 
 _FILE_KINDS = (naming.LOG, *naming.INDEX_SUFFIXES)
 
@@ -123,7 +123,7 @@ class CleaningAccess:
             end_offset=self._segments.end_of(number, segment.base_offset),
             size_bytes=segment.size_bytes,
             first_append_ms=partial(self._first_append_ms, number),
-            last_append_ms=segment.last_append_ms,
+            last_append_ms=segment.records.last_append_ms,
         )
 
     def _first_append_ms(self, number: int) -> int:
@@ -132,8 +132,8 @@ class CleaningAccess:
         if segment.first_append_ms >= 0:
             return segment.first_append_ms
         if number > 0:
-            return self._segments[number - 1].last_append_ms()
-        written_ms, claimed_ms = segment.last_append_ms(), segment.mark(0).max_timestamp
+            return self._segments[number - 1].records.last_append_ms()
+        written_ms, claimed_ms = segment.records.last_append_ms(), segment.records.mark(0).max_timestamp
         return min(claimed_ms, written_ms) if claimed_ms >= 0 else written_ms
 
     def sources(self, first_offset: int, end_offset: int) -> list[SourceSegment]:
@@ -166,7 +166,7 @@ class CleaningAccess:
             segments=segments,
             sources=tuple(self._source(number) for number in numbers),
             aborted=tuple(entry for segment in segments for entry in segment.aborted.all()),
-            modified_ms=segments[-1].last_append_ms(),
+            modified_ms=segments[-1].records.last_append_ms(),
         )
         for segment in segments:
             segment.held = True
@@ -186,12 +186,12 @@ class CleaningAccess:
             self._directory,
             target.base_offset,
             target.size_bytes,
-            index_interval_bytes=group.segments[0].index_interval_bytes,
+            index_interval_bytes=group.segments[0].index.interval_bytes,
         )
-        new.trust.all()
-        new.appended_ms = group.modified_ms
+        new.reader.checked.all()
+        new.records.appended_ms = group.modified_ms
         new.first_append_ms = group.segments[0].first_append_ms
-        new.pinned, new.index = target.file, target.index
+        new.pin(target.file, target.index)
         new.held = (
             True  # until its files have its names: a deletion would miss them, and a crash bring them back
         )
@@ -210,7 +210,7 @@ class CleaningAccess:
         segment.unpin()
         segment.held = False
         sum_ = segment.aborted.sum
-        segment.aborted = TransactionIndex(self._disk, self._files, segment.path(naming.TRANSACTION_INDEX))
+        segment.forget_aborted()
         segment.aborted.found(len(target.aborted) * ENTRY.size, sum_)
         target.close()
 

@@ -42,7 +42,7 @@ from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.health import FaultKind
 from odradek.storage.log.log import Log
 from odradek.storage.log.results import DeletedSegment
-from odradek.storage.segment.segment import OFFSET_MAX
+from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events
 
 log = events.get("storage")

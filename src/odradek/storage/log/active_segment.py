@@ -69,7 +69,7 @@ class ActiveSegment:
     def reconfigure(self, config: LogConfig) -> None:
         self._config = config
         self._limits = self._draw_limits()
-        self._segments.active.index_interval_bytes = config.index_interval_bytes
+        self._segments.active.index.interval_bytes = config.index_interval_bytes
 
     def _draw_limits(self) -> RollLimits:
         jitter = self._runtime.entropy.uniform() if self._config.segment_jitter_ms else 0.0
@@ -105,7 +105,7 @@ class ActiveSegment:
     def _cut_back(self, segment: Segment) -> None:
         """Take away what part of a write is there. Appends wait for a `RepairJob` all the same: this must be durable."""
         try:
-            segment.log_file.truncate(segment.size_bytes)
+            segment.records.log_file.truncate(segment.size_bytes)
         except OSError as error:
             log.error("truncation_failed", path=segment.path(naming.LOG), error=error)
 

@@ -19,7 +19,7 @@ def place(batches: Batches, first_offset: int, leader_epoch: int, log_append_tim
 def note_batches(segment: Segment, batches: Batches, first_offset: int, log_append_time: int | None) -> int:
     """Enter batches that were written into the indexes in memory; return the segment's size with them."""
     _, index = segment.writing()
-    interval, position, next_offset = segment.index_interval_bytes, segment.size_bytes, first_offset
+    interval, position, next_offset = segment.index.interval_bytes, segment.size_bytes, first_offset
     for header, _ in batches:
         next_offset += header.last_offset_delta + 1
         timestamp = header.max_timestamp if log_append_time is None else log_append_time
@@ -31,7 +31,7 @@ def note_batches(segment: Segment, batches: Batches, first_offset: int, log_appe
 def note_fetched(segment: Segment, batches: Batches) -> int:
     """The same for batches that came with their offsets and times."""
     _, index = segment.writing()
-    interval, position = segment.index_interval_bytes, segment.size_bytes
+    interval, position = segment.index.interval_bytes, segment.size_bytes
     for header, _ in batches:
         index.note(interval, position, header.size_bytes, header.last_offset, header.max_timestamp)
         position += header.size_bytes

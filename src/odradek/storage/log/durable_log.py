@@ -19,7 +19,7 @@ from odradek.storage.log.health import LogFault, RepairJob
 from odradek.storage.log.readable_log import ReadableLog
 from odradek.storage.log.truncation import NoteRemoval, Truncation
 from odradek.storage.producers.snapshot import encode_snapshot
-from odradek.storage.segment.segment import OFFSET_MAX
+from odradek.storage.segment.sparse_index import OFFSET_MAX
 
 if TYPE_CHECKING:
     from odradek.storage.log.log import Log
@@ -99,7 +99,7 @@ class DurableLog(ReadableLog):
         job = self._durability.job(self.end_offset, active.writer)
         if job is not None:
             # Readers stop at the flushed offset: they will ask for this position.
-            active.remember(self.end_offset, active.size_bytes)
+            active.search.remember(self.end_offset, active.size_bytes)
             self._unflushed_since = None
         return job
 

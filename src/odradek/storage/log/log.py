@@ -37,7 +37,8 @@ from odradek.storage.producers.snapshot import encode_snapshot
 from odradek.storage.producers.verification import Guard
 from odradek.storage.recovery.context import OpenedLog, Opening
 from odradek.storage.recovery.opening import open_log
-from odradek.storage.segment.segment import OFFSET_MAX, Segment
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
@@ -272,9 +273,7 @@ class Log(TruncatableLog, ShrinkingLog):
         self._health.broken("the log is closed")
         self._durability.close()
         self._files.forget_under(self.directory)
-        if active.writer is not None:
-            active.writer.close()
-            active.writer = None
+        active.close_writer()
 
     def reconfigure(self, config: LogConfig) -> None:
         """Take over the topic's changed settings."""
@@ -393,10 +392,7 @@ class Log(TruncatableLog, ShrinkingLog):
 
     def _appended(self, segment: Segment, size_bytes: int, next_offset: int, now_ms: int) -> None:
         self._size_bytes += size_bytes - segment.size_bytes
-        segment.size_bytes = size_bytes
-        segment.appended_ms = now_ms
-        if segment.first_append_ms < 0:
-            segment.first_append_ms = now_ms
+        segment.appended(size_bytes, now_ms)
         self.end_offset = next_offset
         if self._unflushed_since is None:
             self._unflushed_since = self._runtime.clock.monotonic()

@@ -40,7 +40,7 @@ def first_at_or_after(
         segment = segments[number]
         if segment.base_offset >= end_offset:
             break
-        latest = segment.max_timestamp()
+        latest = segment.index.max_timestamp()
         if latest is None or latest.timestamp < timestamp:
             continue
         found = _first_in(segment, timestamp, start_offset, end_offset, beside)
@@ -53,9 +53,9 @@ def _first_in(
     segment: Segment, timestamp: int, start_offset: int, end_offset: int, beside: ReadProgress | None
 ) -> TimestampedOffset | None:
     # Up to the entry nothing is later than its timestamp, which is not above ours: begin with the batch it names.
-    entry = segment.floor_time(timestamp)
+    entry = segment.search.floor_time(timestamp)
     first_offset = max(start_offset, entry.offset if entry is not None else 0)
-    for mark in segment.marks(segment.locate(first_offset)):
+    for mark in segment.records.marks(segment.search.locate(first_offset)):
         if mark.base_offset >= end_offset:
             break
         if mark.max_timestamp < timestamp:
@@ -94,17 +94,17 @@ def _of_batch(
 ) -> Record | None:
     """What `look` finds in the batch; a large one is read and decoded by another thread if there is one."""
     if beside is None or _is_quick(segment, mark):
-        return look(segment.batch(mark))
+        return look(segment.records.batch(mark))
     key = (segment.path(naming.LOG), mark, look.func, look.args)
-    work = partial(_look_elsewhere, segment.file_for_threads, mark, look)
+    work = partial(_look_elsewhere, segment.records.file_for_threads, mark, look)
     found = beside.result(key, work, mark.size_bytes)
-    return found[0] if found else look(segment.batch(mark))
+    return found[0] if found else look(segment.records.batch(mark))
 
 
 def _is_quick(segment: Segment, mark: Mark) -> bool:
     if mark.size_bytes > _SMALL_BYTES:
         return False
-    header = read_header(segment.batch(mark))
+    header = read_header(segment.records.batch(mark))
     is_small = header.codec is Codec.NONE or mark.size_bytes <= _SMALL_COMPRESSED_BYTES
     return is_small and header.record_count <= _FEW_RECORDS
 
@@ -170,20 +170,20 @@ def _latest_of_batch(
 
 def _latest_batch(segment: Segment, start_offset: int, end_offset: int, segment_end: int) -> Mark | None:
     """By the index where it speaks of the whole range, else batch by batch."""
-    entry = segment.max_timestamp()
+    entry = segment.index.max_timestamp()
     if entry is None:
         return None
     if start_offset <= segment.base_offset and segment_end <= end_offset:
-        return segment.mark(segment.locate(entry.offset))
+        return segment.records.mark(segment.search.locate(entry.offset))
     inside = _marks_inside(segment, start_offset, end_offset)
     return max(inside, key=lambda mark: (mark.max_timestamp, -mark.position), default=None)
 
 
 def _marks_inside(segment: Segment, start_offset: int, end_offset: int) -> list[Mark]:
-    start = segment.locate(start_offset)
-    segment.will_walk(start)
+    start = segment.search.locate(start_offset)
+    segment.records.will_walk(start)
     return [
         mark
-        for mark in segment.marks(start)
+        for mark in segment.records.marks(start)
         if mark.base_offset < end_offset and mark.last_offset >= start_offset
     ]

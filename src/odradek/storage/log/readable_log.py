@@ -15,7 +15,7 @@ from odradek.storage.log.results import LogRead
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.segment.at_hand import Missing, NotAtHand, ReadProgress
-from odradek.storage.segment.segment import OFFSET_MAX
+from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events
 
 log = events.caused_by_peers("storage")
@@ -78,7 +78,8 @@ class ReadableLog:
         if not self.start_offset <= offset < self.end_offset or self._health.is_broken:
             return None
         try:
-            self._segments[self._segments.number_of(offset)].check_at_hand(offset, max_bytes, beside)
+            segment = self._segments[self._segments.number_of(offset)]
+            segment.reader.check_at_hand(offset, max_bytes, beside)
         except NotAtHand as not_at_hand:
             return not_at_hand.missing
         except (OSError, KafkaError):  # whoever reads meets it

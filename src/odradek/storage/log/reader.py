@@ -25,7 +25,7 @@ def read_batches(
         segment = segments[number]
         if segment.base_offset >= end_offset:
             break
-        chunk = segment.read(
+        chunk = segment.reader.read(
             offset,
             max_bytes,
             end_offset=end_offset,

@@ -18,7 +18,7 @@ def candidates(segments: SegmentList, log_end_offset: int) -> Iterator[Retention
         yield RetentionSegment(
             end_offset=segments.end_of(number, log_end_offset),
             size_bytes=segment.size_bytes,
-            last_append_ms=segment.last_append_ms(),
+            last_append_ms=segment.records.last_append_ms(),
         )
 
 

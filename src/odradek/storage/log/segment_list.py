@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from odradek.storage.segment.segment import OFFSET_MAX, Segment
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.storage.segment.transaction_index import AbortedTransaction
 
 

@@ -14,7 +14,8 @@ from odradek.storage.log.file_removal import PendingRemovals
 from odradek.storage.log.truncation import Truncation, TruncationPlan
 from odradek.storage.log.truncation_point import find_cut
 from odradek.storage.producers.producer_state import Producers
-from odradek.storage.segment.segment import Segment, SegmentWriter
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.writer import SegmentWriter
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class TruncatableLog(DurableLog):
         self._unflushed_since = None
         self._snapshot_offset = self._index_written_to = -1
         if last.size_bytes and last.first_append_ms < 0:
-            last.first_append_ms = last.last_append_ms()
+            last.first_append_ms = last.records.last_append_ms()
         if self._durability.awaits(naming.join(self.directory, naming.LEADER_EPOCHS)):
             self._write_epochs()  # else the truncation itself cuts the file
 
@@ -167,7 +168,6 @@ class TruncatableLog(DurableLog):
         for segment in dropped:
             for kind in (naming.LOG, *naming.INDEX_SUFFIXES):
                 self._files.forget(segment.path(kind))
-            if segment.writer is not None:
-                writers.append(segment.writer)
-                segment.writer = None
+            if (writer := segment.records.release_writer()) is not None:
+                writers.append(writer)
         return writers

@@ -24,12 +24,12 @@ def find_cut(segments: SegmentList, offset: int) -> Cut | None:
     """
     number = segments.number_of(offset)
     try:
-        position = segments[number].locate(offset)
+        position = segments[number].search.locate(offset)
     except DamagedBatchError:  # what cannot be read is cut off, too
-        position = segments[number].damaged_at(offset)
+        position = segments[number].records.damaged_at(offset)
     while position == 0:
         if number == 0:
             return None
         number -= 1
         position = segments[number].size_bytes
-    return Cut(number, position, segments[number].mark_before(position).last_offset + 1)
+    return Cut(number, position, segments[number].search.mark_before(position).last_offset + 1)

@@ -81,8 +81,8 @@ def replay_segment(
     aborted: Callable[[AbortedTransaction], None] | None = None,
 ) -> None:
     """Take in the segment's batches from the one with `from_offset` on. Raises BrokenChain for a damaged segment."""
-    start = segment.locate(from_offset)
-    replay_file(producers, segment.log_file, segment.size_bytes, now_ms, start=start, aborted=aborted)
+    start = segment.search.locate(from_offset)
+    replay_file(producers, segment.records.log_file, segment.size_bytes, now_ms, start=start, aborted=aborted)
 
 
 def replay_file(

@@ -19,7 +19,7 @@ class AfterClose(OpeningState):
         if not self._follows_on():
             return False
         active = self._segments[-1]
-        active.open_writer()
+        active.records.open_writer()
         try:
             built = self._resume(active)
             transactions = self._read_if_there(active.path(naming.TRANSACTION_INDEX))
@@ -27,9 +27,7 @@ class AfterClose(OpeningState):
                 raise BrokenChain(0, "the transaction index is not of this segment")
         except BrokenChain as damage:
             log.warning("clean_close_doubted", directory=self._directory, reason=str(damage))
-            if active.writer is not None:
-                active.writer.close()
-                active.writer = None
+            active.close_writer()
             return False
         self._activate(active, built)
         return True
@@ -38,7 +36,7 @@ class AfterClose(OpeningState):
         """Whether the last segment, if it is empty, begins where the one before it ends; a leftover goes."""
         if len(self._segments) < 2 or self._segments[-1].size_bytes:
             return True
-        last = self._segments[-2].last_batch()
+        last = self._segments[-2].search.last_batch()
         if last is None or last.last_offset + 1 < self._segments[-1].base_offset:
             return False
         if last.last_offset + 1 > self._segments[-1].base_offset:
@@ -47,7 +45,7 @@ class AfterClose(OpeningState):
         return True
 
     def _resume(self, active: Segment) -> BuiltIndex:
-        file, interval = active.log_file, active.index_interval_bytes
+        file, interval = active.records.log_file, active.index.interval_bytes
         offsets, times = (
             self._read_if_there(active.path(kind)) for kind in (naming.OFFSET_INDEX, naming.TIME_INDEX)
         )

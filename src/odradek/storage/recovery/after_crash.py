@@ -7,7 +7,7 @@ from odradek.storage.log.damage import DamagedBatchError
 from odradek.storage.recovery.context import OpeningState, log
 from odradek.storage.recovery.segment_scan import ScannedSegment, cut, rewrite, scan_file, set_aside
 from odradek.storage.segment.index_checks import BuiltIndex
-from odradek.storage.segment.segment import Segment, write_index_files
+from odradek.storage.segment.segment import Segment
 
 
 class AfterCrash(OpeningState):
@@ -49,7 +49,7 @@ class AfterCrash(OpeningState):
             self._drop_from(number + 1, scanned.next_offset, problem)
             self._cut_aside |= cut(self._disk, segment, scanned)
         if number > 0 and scanned.last_epoch < 0:
-            before = self._segments[number - 1].last_batch()
+            before = self._segments[number - 1].search.last_batch()
             self._last_epoch = max(self._last_epoch, before.leader_epoch if before is not None else -1)
         self._keep_active(segment, scanned)
         self._recovered = self._segments[first:]
@@ -68,7 +68,7 @@ class AfterCrash(OpeningState):
         while number > 0 and self._segments[number].base_offset > self._opening.checkpointed_offset:
             following, number = self._segments[number].base_offset, number - 1
             try:
-                last = self._segments[number].last_batch()
+                last = self._segments[number].search.last_batch()
             except DamagedBatchError:  # its readers will meet it
                 continue
             if last is not None and max(last.last_offset + 1, self._opening.cleaned_offset) < following:
@@ -81,7 +81,7 @@ class AfterCrash(OpeningState):
                 file,
                 segment.base_offset,
                 segment.size_bytes,
-                index_interval_bytes=segment.index_interval_bytes,
+                index_interval_bytes=segment.index.interval_bytes,
             )
         finally:
             file.close()
@@ -100,9 +100,9 @@ class AfterCrash(OpeningState):
     def _keep_sealed(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync a scanned segment that others follow: what was read may have been in the page cache only."""
         self._last_epoch = scanned.last_epoch
-        segment.trust.all()
+        segment.reader.checked.all()
         scanned.index.seal()
-        write_index_files(self._disk, self._files, segment, scanned.index)
+        segment.index.replace_files(scanned.index)
         rewrite(self._disk, segment, scanned, self._opening.recovery_point)
         for kind in (naming.LOG, naming.OFFSET_INDEX, naming.TIME_INDEX):
             file = self._disk.open(segment.path(kind))
@@ -113,8 +113,8 @@ class AfterCrash(OpeningState):
 
     def _keep_active(self, segment: Segment, scanned: ScannedSegment) -> None:
         """Sync the last scanned segment and make it the active one."""
-        segment.trust.all()
+        segment.reader.checked.all()
         rewrite(self._disk, segment, scanned, self._opening.recovery_point)
-        writer = segment.open_writer()
+        writer = segment.records.open_writer()
         writer.log_file.sync()
         self._activate(segment, BuiltIndex(scanned.index, scanned.next_offset, scanned.last_epoch))

@@ -17,7 +17,8 @@ from odradek.storage.log.leader_epochs import EpochHistory
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.segment.index_checks import BuiltIndex
-from odradek.storage.segment.segment import OFFSET_MAX, Segment
+from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -133,7 +134,7 @@ class OpeningState:
             size_bytes,
             index_interval_bytes=self._opening.config.index_interval_bytes,
         )
-        segment.trust.gaps_below = self._opening.cleaned_offset
+        segment.reader.checked.gaps_below = self._opening.cleaned_offset
         return segment
 
     def _drop_empty(self, segments: list[Segment]) -> None:
@@ -145,7 +146,7 @@ class OpeningState:
                 self._segments.remove(segment)
 
     def _activate(self, active: Segment, built: BuiltIndex) -> None:
-        active.index = built.index
+        active.index.keep_in_memory(built.index)
         self._end_offset = built.next_offset
         self._last_epoch = max(self._last_epoch, built.leader_epoch)
         if active.size_bytes:
@@ -155,8 +156,8 @@ class OpeningState:
         """When the segment before was last written, or what the first batch says, if that is not after the last write."""
         number = self._segments.index(active)
         if number > 0:
-            return self._segments[number - 1].last_append_ms()
-        written_ms, claimed_ms = active.last_append_ms(), active.mark(0).max_timestamp
+            return self._segments[number - 1].records.last_append_ms()
+        written_ms, claimed_ms = active.records.last_append_ms(), active.records.mark(0).max_timestamp
         return min(claimed_ms, written_ms) if claimed_ms >= 0 else written_ms
 
     def _read_if_there(self, path: str) -> bytes:

@@ -12,7 +12,7 @@ from odradek.storage.producers.replay import replay_log
 from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.recovery.context import OpeningState, log
 from odradek.storage.segment.batch_walk import BrokenChain
-from odradek.storage.segment.segment import OFFSET_MAX
+from odradek.storage.segment.sparse_index import OFFSET_MAX
 
 
 class Contents(OpeningState):
@@ -35,7 +35,7 @@ class Contents(OpeningState):
         self._epochs = EpochHistory()
         next_offset = self._segments[0].base_offset
         for segment in self._segments:
-            for mark in segment.marks():
+            for mark in segment.records.marks():
                 self._epochs.assign(mark.leader_epoch, next_offset)
                 next_offset = mark.last_offset + 1
 
@@ -49,7 +49,7 @@ class Contents(OpeningState):
         for segment in self._segments:
             if next_offset >= entries[0].start_offset:
                 break
-            for mark in segment.marks():
+            for mark in segment.records.marks():
                 if next_offset >= entries[0].start_offset:
                     break
                 self._epochs.assign(mark.leader_epoch, next_offset)

@@ -45,8 +45,7 @@ class Opener(AfterClose, AfterCrash, Contents):
             return (yield from self._run())
         except BaseException:
             for segment in self._segments:
-                if segment.writer is not None:
-                    segment.writer.close()
+                segment.close_writer()
             raise
         finally:
             self._files.close()
@@ -86,7 +85,7 @@ class Opener(AfterClose, AfterCrash, Contents):
         self._trim_epochs(start_offset)
         for segment in self._segments:
             segment.share(self._opening.files)
-            segment.trust.epoch_max = self._epochs.latest
+            segment.reader.checked.epoch_max = self._epochs.latest
         return OpenedLog(
             segments=SegmentList(self._segments),
             epochs=self._epochs,

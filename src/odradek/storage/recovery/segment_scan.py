@@ -169,7 +169,7 @@ def cut(disk: Disk, segment: Segment, scanned: ScannedSegment) -> bool:
         file.sync()
     finally:
         file.close()
-    segment.size_bytes = scanned.good_bytes
+    segment.records.size_bytes = scanned.good_bytes
     return keep
 
 

@@ -25,6 +25,7 @@ from odradek.runtime.ports import DiskFile
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+OFFSET_MAX: Final = 2**63 - 1
 _LITTLE_ENDIAN: Final = sys.byteorder == "little"
 
 

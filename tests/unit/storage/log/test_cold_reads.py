@@ -18,7 +18,7 @@ from odradek.runtime.real_disk import PosixFile
 from odradek.storage.log import offset_by_time
 from odradek.storage.log.log import Log
 from odradek.storage.log.offset_by_time import TimestampedOffset
-from odradek.storage.segment import readable_segment
+from odradek.storage.segment import segment_reader
 from odradek.storage.segment.at_hand import ReadProgress, read_off_loop
 
 
@@ -89,7 +89,7 @@ def _never(self: Any, length: int, position: int) -> bool:
 
 
 def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * readable_segment._RECENT_BYTES)
+    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * segment_reader.RECENT_BYTES)
     first = tmp_path / "t-0" / "00000000000000000000.log"
     dropped_from_memory(first)
     beside = ReadProgress()
@@ -104,7 +104,7 @@ def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: P
 
 
 def test_a_log_that_is_closed_before_another_thread_reads_is_the_readers_to_notice(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * readable_segment._RECENT_BYTES)
+    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * segment_reader.RECENT_BYTES)
     dropped_from_memory(tmp_path / "t-0" / "00000000000000000000.log")
     beside = ReadProgress()
     cold = log.not_at_hand(0, 2 << 20, beside)

@@ -329,7 +329,7 @@ def test_what_rotted_while_nobody_ran_is_not_served(
 ) -> None:
     heard: list[int] = []
     log, before = filled(lab, small)
-    mark = [*log._segments[0].marks()][2]
+    mark = lab.marks(LOG)[2]
     log.close()
     damage(lab, LOG, mark.position + byte)
 
@@ -366,7 +366,7 @@ def test_what_a_later_leader_appends_is_no_damage_to_who_reads_it_with_what_was_
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20])
 def test_a_segment_that_is_gone_from_the_middle_is_missed(lab: Lab, small: LogConfig, max_bytes: int) -> None:
     log, before = filled(lab, small)
-    bounds = [segment.base_offset for segment in log._segments]
+    bounds = [int(name.removesuffix(".log")) for name in lab.segment_names()]
     log.close()
     lab.disk.remove(f"/data/flights-0/{lab.segment_names()[1]}")
 
@@ -390,7 +390,7 @@ def test_a_reader_that_meets_a_broken_batch_names_its_offset(lab: Lab, small: Lo
     log = lab.open(small, on_damaged=lambda name, error: heard.append((str(name), error.offset)))
     lab.fill(log, 60)
     lab.flush(log)
-    mark = next(one for one in log._segments[0].marks() if one.base_offset == 7)
+    mark = next(one for one in lab.marks(LOG) if one.base_offset == 7)
     damage(lab, LOG, mark.position + 16)
     for _ in range(2):
         with pytest.raises(DamagedBatchError) as caught:
@@ -406,7 +406,7 @@ def test_a_wrong_crc_is_found_when_it_is_asked_for(lab: Lab) -> None:
     before = batches_of(log)
     read = log.read(0, 1 << 20, end_offset=3)
     assert log.verify(read) is read
-    mark = next(one for one in log._segments[0].marks() if one.base_offset == 1)
+    mark = next(one for one in lab.marks(LOG) if one.base_offset == 1)
     damage(lab, LOG, mark.position + 80)
     with pytest.raises(DamagedBatchError) as caught:
         log.verify(log.read(0, 1 << 20, end_offset=3))
@@ -423,10 +423,10 @@ def test_a_wrong_crc_is_found_when_it_is_asked_for(lab: Lab) -> None:
 @pytest.mark.parametrize("offset", [7, 30])
 def test_a_truncation_cuts_off_what_cannot_be_read(lab: Lab, small: LogConfig, offset: int) -> None:
     log, before = filled(lab, small)
-    mark = log._segments[0].last_batch()
-    damage(lab, LOG, mark.position + 16)
+    marks = lab.marks(LOG)
+    damage(lab, LOG, marks[-1].position + 16)
     if offset == 7:
-        first = next(one for one in log._segments[0].marks() if one.base_offset == 7)
+        first = next(mark for mark in marks if mark.base_offset == 7)
         damage(lab, LOG, first.position + 16)
         with pytest.raises(KafkaError):
             log.read(7, 100, end_offset=60, at_least_one=True)

@@ -1,23 +1,25 @@
-"""Reading whole batches out of one segment: copied, or as a range of the file that the kernel sends."""
+"""Reading whole batches out of one segment: copied, or as a range of the file that the kernel sends.
+
+Positions that a reader is likely to ask for next are remembered, so that sequential reads need no index at all.
+"""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 from odradek.model.errors import KafkaError
-from odradek.runtime.ports import Buffer, Disk
-from odradek.storage.directories.open_files import OpenFiles
+from odradek.runtime.ports import Buffer
 from odradek.storage.segment.at_hand import ReadProgress
+from odradek.storage.segment.batch_search import BatchSearch
 from odradek.storage.segment.batch_walk import BATCH_BYTES_MIN, BrokenChain, last_boundary, mark_at
 from odradek.storage.segment.checked_ranges import CheckedRanges
-from odradek.storage.segment.indexed_segment import IndexedSegment
+from odradek.storage.segment.file_records import FileRecords
+from odradek.storage.segment.segment_index import SegmentIndex
 from odradek.storage.segment.sparse_index import OffsetEntry
 
 _MAP_BYTES_MIN: Final = 256 * 1024
 """Below this, copying costs less than mapping does."""
-
-
-_RECENT_BYTES: Final = 8 * 1024 * 1024
+RECENT_BYTES: Final = 8 * 1024 * 1024
 """Of the active segment's end, which was written a moment ago."""
 
 
@@ -28,26 +30,17 @@ class Chunk(NamedTuple):
     next_offset: int
 
 
-class ReadableSegment(IndexedSegment):
-    """Positions that a reader is likely to ask for next are remembered, so that sequential reads need no index at all."""
+class SegmentReader:
+    """Used on the event loop only."""
 
-    __slots__ = ("trust",)
+    __slots__ = ("_index", "_records", "_search", "checked")
 
-    def __init__(
-        self,
-        disk: Disk,
-        files: OpenFiles,
-        directory: str,
-        base_offset: int,
-        size_bytes: int,
-        *,
-        index_interval_bytes: int,
-    ) -> None:
-        super().__init__(
-            disk, files, directory, base_offset, size_bytes, index_interval_bytes=index_interval_bytes
-        )
-        self.trust = CheckedRanges(size_bytes)
-        """In what was in the file before; what is written is trusted."""
+    def __init__(self, records: FileRecords, index: SegmentIndex, search: BatchSearch) -> None:
+        self._records = records
+        self._index = index
+        self._search = search
+        self.checked = CheckedRanges(records.size_bytes)
+        """Of what was in the file before; what is written is trusted."""
 
     def read(
         self,
@@ -65,22 +58,23 @@ class ReadableSegment(IndexedSegment):
         if `at_least_one`; otherwise the chunk is empty. None: this segment has nothing from `offset` on. With `to_send` the
         data may be a range of the file that only the kernel may read.
         """
-        start = self.locate(offset)
+        records = self._records
+        start = self._search.locate(offset)
         to_end = end_offset >= segment_end
-        limit = self.size_bytes if to_end else self.locate(end_offset)
+        limit = records.size_bytes if to_end else self._search.locate(end_offset)
         if start >= limit:
             if to_end:
-                self.trust.check_end(offset, segment_end, self._directory)
+                self.checked.check_end(offset, segment_end, records.directory)
             return None
         wanted = min(max_bytes, limit - start)
-        if to_send and wanted >= _MAP_BYTES_MIN and not self.trust.is_doubtful(start, start + wanted):
+        if to_send and wanted >= _MAP_BYTES_MIN and not self.checked.is_doubtful(start, start + wanted):
             end = min(end_offset, segment_end) if start + wanted == limit else None
             chunk = self._mapped(start, start + wanted, end)
             if chunk is not None:
                 return chunk
-            if at_least_one and start + wanted < limit and self.mark(start).size_bytes > wanted:
+            if at_least_one and start + wanted < limit and records.mark(start).size_bytes > wanted:
                 return self._first_batch(start, limit, offset, to_send=True)
-        data = self.log_file.pread(wanted, start) if wanted > 0 else b""
+        data = records.log_file.pread(wanted, start) if wanted > 0 else b""
         if start + len(data) == limit:
             chunk = Chunk(data, min(end_offset, segment_end))
             return self._sound(chunk, start, offset, segment_end if to_end else -1)
@@ -97,20 +91,21 @@ class ReadableSegment(IndexedSegment):
 
         The end of what is written now is at hand, so a reader that keeps up is not looked at.
         """
-        start = self._hints.get(offset, -1)
+        records = self._records
+        start = self._search.remembered(offset)
         if start < 0:
-            with self._files.only_at_hand(beside):
-                start = self.locate(offset)
-        length = min(max_bytes, self.size_bytes - start)
-        if length <= 0 or (self.writer is not None and self.size_bytes - start <= _RECENT_BYTES):
+            with records.files.only_at_hand(beside):
+                start = self._search.locate(offset)
+        length = min(max_bytes, records.size_bytes - start)
+        if length <= 0 or (records.writer is not None and records.size_bytes - start <= RECENT_BYTES):
             return
-        with self._files.only_at_hand(beside):
-            self._files.expect(self.log_file, length, start)
+        with records.files.only_at_hand(beside):
+            records.files.expect(records.log_file, length, start)
 
     def _sound(self, chunk: Chunk, start: int, offset: int, segment_end: int = -1) -> Chunk:
         """The same, once it is known to be what was written; the next reader will ask for what follows it."""
-        self.trust.check(chunk.data, start, offset, self._directory, segment_end)
-        self.remember(chunk.next_offset, start + len(chunk.data))
+        self.checked.check(chunk.data, start, offset, self._records.directory, segment_end)
+        self._search.remember(chunk.next_offset, start + len(chunk.data))
         return chunk
 
     def _mapped(self, start: int, limit: int, next_offset: int | None) -> Chunk | None:
@@ -119,42 +114,42 @@ class ReadableSegment(IndexedSegment):
         None: the file cannot be mapped, or the index does not help to find the boundary. Then reading is as good.
         """
         if next_offset is None:
-            entry = self._floor_by_position(limit - 1)
+            entry = self._index.floor_by_position(limit - 1)
             if entry is None or entry.position <= start:
                 return None
             try:
-                mark = self.mark(entry.position)
+                mark = self._records.mark(entry.position)
                 if mark.last_offset != entry.offset:
                     return None
-                boundary = last_boundary(self.log_file, entry.position, limit)
+                boundary = last_boundary(self._records.log_file, entry.position, limit)
             except (BrokenChain, KafkaError):
                 return None
             limit, next_offset = boundary or (entry.position, mark.base_offset)
-        data = self.log_file.map(limit - start, start) if limit - start >= _MAP_BYTES_MIN else None
+        data = self._records.log_file.map(limit - start, start) if limit - start >= _MAP_BYTES_MIN else None
         if data is None:
             return None
-        self.remember(next_offset, limit)
+        self._search.remember(next_offset, limit)
         return Chunk(data, next_offset)
 
     def _first_batch(self, start: int, limit: int, offset: int, *, to_send: bool) -> Chunk:
-        mark = self.mark(start)
+        mark = self._records.mark(start)
         if start + mark.size_bytes > limit:
-            raise self._damaged(BrokenChain(start, f"a batch of {mark.size_bytes} bytes cut short"))
+            raise self._records.damaged(BrokenChain(start, f"a batch of {mark.size_bytes} bytes cut short"))
         end, next_offset = start + mark.size_bytes, mark.last_offset + 1
-        if to_send and mark.size_bytes >= _MAP_BYTES_MIN and not self.trust.is_doubtful(start, end):
+        if to_send and mark.size_bytes >= _MAP_BYTES_MIN and not self.checked.is_doubtful(start, end):
             mapped = self._mapped(start, end, next_offset)
             if mapped is not None:
                 return mapped
-        chunk = Chunk(self.log_file.pread(mark.size_bytes, start), next_offset)
+        chunk = Chunk(self._records.log_file.pread(mark.size_bytes, start), next_offset)
         return self._sound(chunk, start, offset)
 
     def _whole_batches(self, data: bytes, start: int) -> tuple[int, int]:
         """How many bytes of `data` are whole batches, and the offset behind them. It hops from the last index entry."""
         below = start + len(data) - 1
-        while (entry := self._floor_by_position(below)) is not None and entry.position > start:
+        while (entry := self._index.floor_by_position(below)) is not None and entry.position > start:
             found = _hop(data, entry.position - start, entry)
             if found is None:
-                self._rebuild("an offset index entry points nowhere")
+                self._index.rebuild("an offset index entry points nowhere")
                 break
             if found[0]:
                 return found
