@@ -14,12 +14,6 @@ SOURCES: Final = Path(__file__).resolve().parents[2] / "src"
 NOT_YET_CUT: Final = (
     {"odradek.config.broker", "odradek.config.loading", "odradek.config.topic"},
     {
-        "odradek.storage.log.durable_log",
-        "odradek.storage.log.log",
-        "odradek.storage.log.shrinking_log",
-        "odradek.storage.log.truncatable_log",
-    },
-    {"odradek.storage.log.flush_jobs", "odradek.storage.log.truncation"},
 )
 """Cycles that are known. A module more in one of them is refused."""
 

@@ -29,15 +29,20 @@ from tests.simulation.storage import (
 from tests.simulation.transactions import mutants as transaction_mutants  # noqa: F401  their mutants are of the bank, too
 
 from odradek.broker.coordinators.producer_ids import ProducerIds
+from odradek.config.topic import LogConfig
 from odradek.net.connection import Connection
 from odradek.replication.leader_role import LeaderRole
 from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage.directories.log_directory import LogDirectory
-from odradek.storage.log import log as log_module
+from odradek.storage.log import log_appender
 from odradek.storage.log.active_segment import ActiveSegment
+from odradek.storage.log.durability import Durability
 from odradek.storage.log.file_removal import RemovalJob
-from odradek.storage.log.flush_jobs import Durability, FlushJob
+from odradek.storage.log.flush_jobs import FlushJob
 from odradek.storage.log.log import Log
+from odradek.storage.log.log_appender import LogAppender
+from odradek.storage.log.log_jobs import LogJobs
+from odradek.storage.log.log_retention import LogRetention
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.producers import replay as producer_replay
 from odradek.storage.producers import snapshot as producer_snapshot
@@ -127,11 +132,11 @@ def ack_before_write() -> Patches:
 def flushed_past_the_job() -> Patches:
     real = Durability.done
 
-    def flushed(self: Log, job: FlushJob) -> None:
+    def flushed(self: LogJobs, job: FlushJob) -> None:
         real(self._durability, job)
-        self._durability.flushed_offset = self.end_offset
+        self._durability.flushed_offset = self._segments.end_offset
 
-    yield patch.object(Log, "flushed", flushed)
+    yield patch.object(LogJobs, "flushed", flushed)
 
 
 @mutant("a flush syncs the active segment and forgets those sealed since the last one")
@@ -275,17 +280,17 @@ def append_after_failed_write() -> Patches:
 
 @mutant("a failed write is counted as written: its offsets are used up")
 def failed_write_leaves_a_gap() -> Patches:
-    real = Log.append
+    real = LogAppender.append
 
-    def append(self: Log, batches: Any, **rest: Any) -> Any:
+    def append(self: LogAppender, *arguments: Any) -> Any:
         try:
-            return real(self, batches, **rest)
+            return real(self, *arguments)
         except Exception:
-            if self._health.is_full:
-                self.end_offset += 1
+            if self._tail._health.is_full:
+                self._segments.end_offset += 1
             raise
 
-    yield patch.object(Log, "append", append)
+    yield patch.object(LogAppender, "append", append)
 
 
 # -- deletion ------------------------------------------------------------------------------------------------
@@ -304,16 +309,16 @@ def newest_removed_first() -> Patches:
 
 @mutant("retention takes segments that are not durable yet")
 def retention_ignores_the_high_watermark() -> Patches:
-    real = Log.apply_retention
+    real = LogRetention.apply
 
-    def apply_retention(self: Log, now_ms: int, **_rest: Any) -> Any:
-        flushed, self._durability.flushed_offset = self._durability.flushed_offset, self.end_offset
+    def apply(self: LogRetention, config: LogConfig, now_ms: int, below: int | None) -> Any:
+        flushed, self._durability.flushed_offset = self._durability.flushed_offset, self._segments.end_offset
         try:
-            return real(self, now_ms)
+            return real(self, config, now_ms, None)
         finally:
             self._durability.flushed_offset = flushed
 
-    yield patch.object(Log, "apply_retention", apply_retention)
+    yield patch.object(LogRetention, "apply", apply)
 
 
 # -- transactions ------------------------------------------------------------------------------------------------
@@ -362,7 +367,7 @@ def marker_of_an_old_coordinator() -> Patches:
         known = state if state is None else state._replace(coordinator_epoch=-1)
         check_marker(known, marker, transaction_version)
 
-    yield patch.object(log_module, "check_marker", check)
+    yield patch.object(log_appender, "check_marker", check)
 
 
 @mutant("snapshots do not say where open transactions began")

@@ -120,10 +120,10 @@ def test_a_roll_that_a_full_disk_stopped_leaves_nothing_that_a_restart_believes(
         append(log, f"r{number}")
     with pytest.raises(KafkaError):
         append(log, "too long for this segment", padding=1000)
-    job = log.repair_job()
+    job = log.jobs.repair_job()
     assert job is not None
     job.run()
-    log.repaired(job)
+    log.jobs.repaired(job)
     append(log, "r3", padding=10)
     flush(log)
     log.close()

@@ -94,11 +94,11 @@ class Bench:
             log.flushed(job)
 
     def remove(self, log: Log) -> None:
-        job = log.removal_job(self.now_ms)
+        job = log.jobs.removal_job(self.now_ms)
         if job is not None:
             with off_loop():
                 job.run()
-            log.removed(job, self.now_ms)
+            log.jobs.removed(job, self.now_ms + log.config.file_delete_delay_ms)
 
 
 @pytest.fixture(scope="session")

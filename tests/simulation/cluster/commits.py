@@ -233,7 +233,7 @@ def _check_step(name: str, before: PartitionImage, after: PartitionImage) -> Non
 
 
 def _lineage(partition: Partition) -> Lineage:
-    return [(one.start_offset, one.epoch) for one in partition.log._epochs.entries]
+    return [(one.start_offset, one.epoch) for one in partition.log.epochs]
 
 
 def _clipped(lineage: Sequence[tuple[int, int]], since: int, below: int) -> Lineage:

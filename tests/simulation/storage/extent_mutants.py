@@ -13,8 +13,9 @@ from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.extent_file import ExtentFile
 from odradek.storage.directories.extents import Extents, ExtentsRead
 from odradek.storage.directories.log_directory import LogDirectory
-from odradek.storage.log.durable_log import DurableLog
+from odradek.storage.log.durability import Durability
 from odradek.storage.log.log import Log
+from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.recovery.opening import Opener
 
 
@@ -28,13 +29,13 @@ def extents_not_written() -> Patches:
 
 @mutant("the extents follow the log's end, not what is durable")
 def extents_ahead() -> Patches:
-    real: Any = vars(DurableLog)["extent"]
+    real = Durability.extent
 
-    def extent(self: Log) -> Any:
-        found = real.fget(self)
-        return found._replace(end_offset=self.end_offset) if found is not None else None
+    def extent(self: Durability, damage_offset: int | None) -> Any:
+        durable = real(self, damage_offset)
+        return durable._replace(end_offset=self._segments.end_offset) if durable is not None else None
 
-    yield patch.object(Log, "extent", property(extent))
+    yield patch.object(Durability, "extent", extent)
 
 
 @mutant("a truncation leaves the extent of its log where it was", "follower")
@@ -62,13 +63,14 @@ def first_segment_not_missed() -> Patches:
     "segments are deleted before it is durable that the log begins behind them, and their new names count for nothing"
 )
 def deleted_without_a_word() -> Patches:
-    real = Log._write_start
+    real = SmallFiles.write_start
 
-    def write_start(self: Log) -> None:
-        if self.start_offset > self._segments[0].base_offset:
+    def write_start(self: SmallFiles) -> None:
+        segments = self._context.segments
+        if segments.start_offset > segments.base_offset:
             real(self)
 
-    yield patch.object(Log, "_write_start", write_start)
+    yield patch.object(SmallFiles, "write_start", write_start)
     yield patch.object(Opener, "_note_deletions", lambda self, names: None)
 
 

@@ -8,13 +8,15 @@ from unittest.mock import patch
 
 from tests.simulation.mutant import Patches, mutant
 
-from odradek.storage.log import log as log_module
-from odradek.storage.log import truncation
-from odradek.storage.log.flush_jobs import Durability, FlushJob
+from odradek.storage.log import log_appender, truncation
+from odradek.storage.log.durability import Durability
+from odradek.storage.log.flush_jobs import FlushJob
 from odradek.storage.log.follower_append import portions
 from odradek.storage.log.leader_epochs import EpochHistory
-from odradek.storage.log.log import Log
+from odradek.storage.log.log_appender import LogAppender
+from odradek.storage.log.log_truncation import LogTruncation
 from odradek.storage.log.truncation import Truncation, TruncationPlan, write_plan
+from odradek.storage.producers.producer_state import Producers
 from odradek.storage.recovery import opening as opener
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.sparse_index import OFFSET_MAX
@@ -96,7 +98,7 @@ def late_flush_writes_old_files() -> Patches:
 
 @mutant("an append does not wait for the files of a truncation", "follower")
 def append_before_the_cut() -> Patches:
-    yield patch.object(Log, "_check_ready", lambda self: self._health.check_writable())
+    yield patch.object(LogTruncation, "check_ready", lambda self: self._health.check_writable())
 
 
 @mutant("epochs of what was cut off are kept", "follower")
@@ -106,25 +108,24 @@ def epochs_kept() -> Patches:
 
 @mutant("a follower does not note which epoch wrote its batches", "follower")
 def epochs_not_followed() -> Patches:
-    real = Log._write_fetched
+    real = LogAppender._write_fetched
 
-    def write_fetched(self: Log, *arguments: Any) -> None:
+    def write_fetched(self: LogAppender, *arguments: Any) -> None:
         with patch.object(EpochHistory, "assign", lambda self, epoch, start_offset: False):
             real(self, *arguments)
 
-    yield patch.object(Log, "_write_fetched", write_fetched)
+    yield patch.object(LogAppender, "_write_fetched", write_fetched)
 
 
 @mutant("producers are what they were before the cut", "follower")
 def producers_kept() -> Patches:
-    real = Log._files_followed
+    real = LogTruncation.files_followed
 
-    def files_followed(self: Log, one: Truncation) -> None:
-        producers = self.producers
-        real(self, one)
-        self.producers = producers
+    def files_followed(self: LogTruncation, truncation: Truncation) -> None:
+        with patch.object(Producers, "become", lambda self, other: None):
+            real(self, truncation)
 
-    yield patch.object(Log, "_files_followed", files_followed)
+    yield patch.object(LogTruncation, "files_followed", files_followed)
 
 
 @mutant("snapshots of producers behind the cut are kept", "follower")
@@ -145,7 +146,9 @@ def aborted_transactions_kept() -> Patches:
 
 @mutant("a follower takes no notice of markers", "follower")
 def markers_not_followed() -> Patches:
-    yield patch.object(log_module, "portions", lambda batches, markers, **rest: portions(batches, {}, **rest))
+    yield patch.object(
+        log_appender, "portions", lambda batches, markers, **rest: portions(batches, {}, **rest)
+    )
 
 
 @mutant("positions that readers left behind outlive the cut", "follower")
@@ -164,7 +167,9 @@ def positions_kept() -> Patches:
 @mutant("the high watermark on disk is believed after the log was cut below it", "follower")
 def high_watermark_kept() -> Patches:
     yield patch.object(
-        Log, "high_watermark_max", property(lambda self: OFFSET_MAX, lambda self, value: None), create=True
+        LogTruncation,
+        "high_watermark_max",
+        property(lambda self: OFFSET_MAX, lambda self, value: None),
     )
 
 
@@ -174,4 +179,6 @@ def high_watermark_kept() -> Patches:
 )
 def sealed_index_believed() -> Patches:
     yield patch.object(opener.Opener, "_first_doubtful", lambda self: OFFSET_MAX)
-    yield patch.object(Log, "recovery_point", property(lambda self: self._durability.recovery_point))
+    yield patch.object(
+        Durability, "recovery_point", lambda self, end_offset: min(self.synced_offset, end_offset)
+    )

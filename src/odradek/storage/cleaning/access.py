@@ -12,7 +12,7 @@ from odradek.storage.cleaning.keys import SourceSegment
 from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.directories import naming
 from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.flush_jobs import LogLifetime
+from odradek.storage.log.lifetime import LogLifetime
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.transaction_index import ENTRY, AbortedTransaction
@@ -51,7 +51,7 @@ class CleaningAccess:
         "_directory",
         "_disk",
         "_files",
-        "_resized",
+        "_on_replaced",
         "_segments",
         "_unsettled",
         "cancelled",
@@ -69,14 +69,14 @@ class CleaningAccess:
         segments: SegmentList,
         files: OpenFiles,
         life: LogLifetime,
-        resized: Callable[[int], None],
+        on_replaced: Callable[[], None],
     ) -> None:
-        """`resized` hears by how many bytes the log grew."""
+        """`on_replaced` hears that segments were replaced: the transaction indexes are other ones."""
         self._disk = disk
         self._directory = directory
         self._segments = segments
         self._files = files
-        self._resized = resized
+        self._on_replaced = on_replaced
         self.life = life
         self.in_work = False
         """A compaction of the log is under way."""
@@ -120,7 +120,7 @@ class CleaningAccess:
         segment = self._segments[number]
         return SegmentView(
             base_offset=segment.base_offset,
-            end_offset=self._segments.end_of(number, segment.base_offset),
+            end_offset=self._segments.end_of(number),
             size_bytes=segment.size_bytes,
             first_append_ms=partial(self._first_append_ms, number),
             last_append_ms=segment.records.last_append_ms,
@@ -146,7 +146,7 @@ class CleaningAccess:
 
     def _source(self, number: int) -> SourceSegment:
         segment = self._segments[number]
-        end_offset = self._segments.end_of(number, segment.base_offset)
+        end_offset = self._segments.end_of(number)
         return SourceSegment(segment.base_offset, end_offset, segment.size_bytes, segment.path(naming.LOG))
 
     def next_group(
@@ -200,7 +200,7 @@ class CleaningAccess:
         self._segments.replace(group.segments, new)
         self._unsettled = new, target, [source.base_offset for source in group.sources]
         self._forget(group.segments)
-        self._resized(target.size_bytes - group.size_bytes)
+        self._on_replaced()
         return new
 
     def settle(self, segment: Segment, target: CleanedSegment) -> None:

@@ -11,7 +11,7 @@ from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.cleaning.batches import checked_batches
 from odradek.storage.cleaning.pieces import Abandoned, Pieces
 from odradek.storage.cleaning.transactions import TransactionsSeen
-from odradek.storage.log.flush_jobs import LogLifetime
+from odradek.storage.log.lifetime import LogLifetime
 
 _SLOTS_MIN: Final = 16
 

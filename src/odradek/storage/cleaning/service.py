@@ -16,7 +16,7 @@ from odradek.storage.cleaning.pieces import Abandoned, Pieces
 from odradek.storage.cleaning.target import NoSpaceError, TooLargeError
 from odradek.storage.cleaning.throttle import CleanerThrottle
 from odradek.storage.directories.log_manager import LogManager
-from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS
+from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 

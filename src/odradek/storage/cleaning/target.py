@@ -18,7 +18,7 @@ from odradek.records.cleaning import placeholder
 from odradek.runtime.ports import Buffer, Disk, DiskFile
 from odradek.storage.cleaning.pieces import Abandoned
 from odradek.storage.directories import naming
-from odradek.storage.log.flush_jobs import DISK_FULL, LogLifetime
+from odradek.storage.log.lifetime import DISK_FULL, LogLifetime
 from odradek.storage.segment.sparse_index import ActiveIndex
 from odradek.storage.segment.transaction_index import AbortedTransaction, encode_aborted
 

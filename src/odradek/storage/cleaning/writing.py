@@ -11,7 +11,7 @@ from odradek.storage.cleaning.fates import Fates
 from odradek.storage.cleaning.keys import SourceSegment
 from odradek.storage.cleaning.pieces import Pieces
 from odradek.storage.cleaning.target import CleanedSegment
-from odradek.storage.log.flush_jobs import LogLifetime
+from odradek.storage.log.lifetime import LogLifetime
 from odradek.storage.segment.transaction_index import AbortedTransaction
 
 

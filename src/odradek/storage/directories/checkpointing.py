@@ -110,7 +110,7 @@ class Checkpointing:
         if extent is None:  # its files do not follow yet
             return None
         self._moved.pop(opened, None)
-        if opened.truncation_note() is not None:
+        if opened.truncation.note() is not None:
             self._truncated[directory] = None
         if extent == known:
             return None
@@ -158,7 +158,7 @@ class Checkpointing:
                     gone = await self._offload.run(_write, directory, checkpoint, list(notes.values()))
                     for name in [name for name, note in notes.items() if note in gone]:
                         if name in self._logs:
-                            self._logs[name].truncation_forgotten(notes[name])
+                            self._logs[name].truncation.forgotten(notes[name])
                 directory.written(checkpoint)
             except OSError as error:
                 self._on_error(directory, error)
@@ -181,10 +181,10 @@ class Checkpointing:
                 directory.start_offsets[name] = start_offset
             else:
                 directory.start_offsets.pop(name, None)
-            if directory.cleaned_offsets.get(name, 0) > opened.truncated_to:
-                directory.cleaned_offsets[name] = opened.truncated_to
-            if directory.high_watermarks.get(name, 0) > opened.high_watermark_max:
-                directory.high_watermarks[name] = opened.high_watermark_max
+            if directory.cleaned_offsets.get(name, 0) > opened.truncation.end_offset_min:
+                directory.cleaned_offsets[name] = opened.truncation.end_offset_min
+            if directory.high_watermarks.get(name, 0) > opened.truncation.high_watermark_max:
+                directory.high_watermarks[name] = opened.truncation.high_watermark_max
         return directory.checkpoint()
 
     def _note_high_watermarks(self, directory: LogDirectory, told: HighWatermarks) -> None:
@@ -196,7 +196,7 @@ class Checkpointing:
             if mark is None:
                 continue
             # Never ahead of what is durable: a log that ends below it after a crash lost something.
-            mark = min(mark, opened.flushed_offset, opened.high_watermark_max)
+            mark = min(mark, opened.flushed_offset, opened.truncation.high_watermark_max)
             if opened.damage is not None and known is not None:
                 mark = max(mark, known)  # what is missing stays known until it is here again
             directory.high_watermarks[name] = mark
@@ -212,7 +212,7 @@ class Checkpointing:
         found = {
             name: note
             for name, opened in self._logs.items()
-            if (note := opened.truncation_note()) is not None
+            if (note := opened.truncation.note()) is not None
         }
         return {name: note for name, note in found.items() if self._placement.first(name) is directory}
 

@@ -19,7 +19,7 @@ from odradek.storage.directories.checkpoints import BadCheckpointError
 from odradek.storage.directories.extent_file import ExtentFile
 from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
-from odradek.storage.log.flush_jobs import NO_DESCRIPTORS
+from odradek.storage.log.lifetime import NO_DESCRIPTORS
 from odradek.telemetry import events
 
 log = events.get("storage")

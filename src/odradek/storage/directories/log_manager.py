@@ -38,8 +38,8 @@ from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.placement import LogDirPlacement
 from odradek.storage.directories.steps import Steps, carry_out
 from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
-from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.health import FaultKind
+from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.log import Log
 from odradek.storage.log.results import DeletedSegment
 from odradek.storage.segment.sparse_index import OFFSET_MAX
@@ -253,7 +253,7 @@ class LogManager:
             await self._checkpoints.write(directory)
         opened = await self._open(directory, name, topic_id, config)
         if what is Absent.DOUBTED:
-            opened.is_only_doubted = True
+            opened.lacked.is_only_doubted = True
             opened.lacks(1, f"{name} was not found in a log directory, and may have been there")
         return opened
 
@@ -287,7 +287,7 @@ class LogManager:
             await self._blocking(self._home(name), remove_note, self._runtime.disk, opened.directory)
         else:
             await self._note_lack(self._home(name), name, note)
-        opened.lack_note = note
+        opened.lacked.note = note
 
     async def _open(
         self,
@@ -327,7 +327,7 @@ class LogManager:
     def _check_high_watermark(self, directory: LogDirectory, opened: Log) -> None:
         """Everything below it was durable here: a log that ends before it lost something."""
         name = opened.topic_partition
-        mark = min(directory.high_watermarks.get(name, 0), opened.high_watermark_max)
+        mark = min(directory.high_watermarks.get(name, 0), opened.truncation.high_watermark_max)
         if name in directory.high_watermarks:
             directory.high_watermarks[name] = mark
         if opened.end_offset < mark:
@@ -455,7 +455,7 @@ class LogManager:
         future = moving_directory(name, self._runtime.entropy.uuid().hex, FUTURE)
         source = naming.join(self._home(name).path, str(name))
         copy = FolderCopy(self._runtime.disk, source, naming.join(path, future))
-        copy.truncation_count = self._logs[name].truncation_count
+        copy.truncation_count = self._logs[name].truncation.count
         return copy
 
     async def give_up_move(self, copy: FolderCopy) -> None:
@@ -475,7 +475,7 @@ class LogManager:
         target = next(one for one in self._directories if copy.target.startswith(f"{one.path}/"))
         start_offset, flushed_offset = opened.start_offset, opened.end_offset
         await self._blocking(source, opened.close)
-        if opened.truncation_count != copy.truncation_count:
+        if opened.truncation.count != copy.truncation_count:
             await self._blocking(target, copy.forget_copied)
         source.recovery_points[name] = flushed_offset
         await self._blocking(target, copy.run, flushed_offset)
@@ -543,14 +543,14 @@ class LogManager:
             return []
         opened.producers.expire(now_ms, self.producer_expiration_ms)
         deleted = opened.apply_retention(now_ms, below=below)
-        job = opened.removal_job(now_ms)
+        job = opened.jobs.removal_job(now_ms)
         if job is not None:
             try:
                 await self._runtime.offload.run(job.run)
             except OSError as error:
                 self.fail(opened, error)
             else:
-                opened.removed(job, now_ms)
+                opened.jobs.removed(job, now_ms + opened.config.file_delete_delay_ms)
         return deleted
 
     def remove_deleted_soon(self) -> None:
@@ -618,14 +618,16 @@ class LogManager:
         home = self._placement.first(name)
         cleaned = home.cleaned_offsets.get(name) if home is not None else None
         opened = self._logs.get(name)
-        return cleaned if cleaned is None or opened is None else min(cleaned, opened.truncated_to)
+        return (
+            cleaned if cleaned is None or opened is None else min(cleaned, opened.truncation.end_offset_min)
+        )
 
     def note_cleaned(self, opened: Log, offset: int) -> None:
         """A compaction got so far; the next checkpoint says so."""
         home = self._placement.first(opened.topic_partition)
         if home is not None and self._logs.get(opened.topic_partition) is opened:
             home.cleaned_offsets[opened.topic_partition] = offset
-            opened.truncated_to = OFFSET_MAX
+            opened.truncation.end_offset_min = OFFSET_MAX
 
     def checkpointed_high_watermark(self, name: TopicPartition) -> int | None:
         """As it was last written down, or is about to be; None when it is not known. Never above the end of an open log."""
@@ -657,7 +659,7 @@ class LogManager:
 
     async def repair(self, opened: Log) -> bool:
         """Give a log back whose disk was full, if there is space again."""
-        job = opened.repair_job()
+        job = opened.jobs.repair_job()
         if job is None:
             return False
         try:
@@ -665,7 +667,7 @@ class LogManager:
         except OSError as error:
             self.fail(opened, error)
             return False
-        opened.repaired(job)
+        opened.jobs.repaired(job)
         return opened.failed is None
 
     def fail(self, opened: Log, error: OSError) -> str:
@@ -718,7 +720,7 @@ class LogManager:
             clean, done = opened.failed is None, None
             try:
                 await self._let_files_follow(opened)
-                job = opened.begin_close()
+                job = opened.jobs.begin_close()
                 if job is not None:
                     await self._runtime.offload.run(job.run)
                     done = job
@@ -728,7 +730,7 @@ class LogManager:
                 await self._runtime.offload.run(opened.abandon)
                 clean = False
                 log.error("log_not_closed", partition=name, error=error)
-            opened.end_close(done)
+            opened.jobs.end_close(done)
             if clean:
                 self._placement.closed_cleanly(name)
             if len(waiting) % _CLOSED_IN_A_ROW == 0:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from odradek.config.topic import LogConfig
 from odradek.records import BatchHeader
-from odradek.runtime.ports import Runtime
 from odradek.storage.directories import naming
-from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.flush_jobs import NO_DESCRIPTORS, Durability, LogLifetime
-from odradek.storage.log.health import Health, RepairJob
-from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.log.context import LogContext
+from odradek.storage.log.durability import Durability
+from odradek.storage.log.health import RepairJob
+from odradek.storage.log.lifetime import NO_DESCRIPTORS
+from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.segment.rolling import RollLimits, RollReason, SegmentFill, roll_reason
 from odradek.storage.segment.segment import Segment
 from odradek.telemetry import events
@@ -31,37 +31,27 @@ class ActiveSegment:
 
     __slots__ = (
         "_config",
-        "_directory",
+        "_context",
         "_durability",
-        "_files",
         "_health",
         "_leftover",
         "_limits",
-        "_runtime",
         "_segments",
-        "_snapshot",
+        "_small_files",
     )
 
     def __init__(
         self,
-        runtime: Runtime,
-        directory: str,
+        context: LogContext,
         config: LogConfig,
-        *,
-        files: OpenFiles,
-        segments: SegmentList,
         durability: Durability,
-        health: Health,
-        snapshot: Callable[[], bytes],
+        small_files: SmallFiles,
     ) -> None:
-        """`snapshot` gives the producers' state as a file, for the start of a new segment."""
-        self._runtime = runtime
-        self._directory = directory
-        self._files = files
-        self._segments = segments
+        self._context = context
+        self._segments = context.segments
+        self._health = context.health
         self._durability = durability
-        self._health = health
-        self._snapshot = snapshot
+        self._small_files = small_files
         self._leftover: str | None = None
         """The empty file of a segment that could not be begun: removed by a repair, or used by the next roll."""
         self.reconfigure(config)
@@ -72,21 +62,19 @@ class ActiveSegment:
         self._segments.active.index.interval_bytes = config.index_interval_bytes
 
     def _draw_limits(self) -> RollLimits:
-        jitter = self._runtime.entropy.uniform() if self._config.segment_jitter_ms else 0.0
+        jitter = self._context.runtime.entropy.uniform() if self._config.segment_jitter_ms else 0.0
         return RollLimits.of(self._config, jitter)
 
-    def write(
-        self, batches: Batches, append_bytes: int, end_offset: int, last_offset: int, now_ms: int
-    ) -> Segment:
+    def write(self, batches: Batches, append_bytes: int, last_offset: int, now_ms: int) -> Segment:
         """Put the batches at the log's end; return their segment, whose own record of them is yet to be made.
 
         KAFKA_STORAGE_ERROR when it fails; no part of the batches is in the log then.
         """
         try:
-            segment = self._segment_for(append_bytes, end_offset, last_offset, now_ms)
+            segment = self._segment_for(append_bytes, last_offset, now_ms)
             writer, _ = segment.writing()
             if writer.resting:
-                self._files.wake(writer)
+                self._context.files.wake(writer)
         except OSError as error:
             raise self._health.failed(error) from error
         file = writer.log_file
@@ -109,7 +97,7 @@ class ActiveSegment:
         except OSError as error:
             log.error("truncation_failed", path=segment.path(naming.LOG), error=error)
 
-    def _segment_for(self, append_bytes: int, end_offset: int, last_offset: int, now_ms: int) -> Segment:
+    def _segment_for(self, append_bytes: int, last_offset: int, now_ms: int) -> Segment:
         segment = self._segments.active
         _, index = segment.writing()
         fill = SegmentFill(
@@ -123,28 +111,28 @@ class ActiveSegment:
             self._limits, fill, append_bytes=append_bytes, last_offset=last_offset, now_ms=now_ms
         )
         if reason is not None:
-            return self._roll(reason, end_offset)
+            return self._roll(reason)
         if max(index.unwritten_count, segment.aborted.unwritten_count) >= _INDEX_ENTRIES_HELD:
             segment.write_index()
         return segment
 
-    def roll(self, reason: RollReason, end_offset: int) -> None:
+    def roll(self, reason: RollReason) -> None:
         """Begin a new segment, unless the active one is empty."""
         if self._segments.active.size_bytes == 0:
             return
         try:
-            self._roll(reason, end_offset)
+            self._roll(reason)
         except OSError as error:
             raise self._health.failed(error) from error
 
-    def _roll(self, reason: RollReason, end_offset: int) -> Segment:
+    def _roll(self, reason: RollReason) -> Segment:
         """An OSError leaves the log as it was."""
-        old = self._segments.active
+        context, old, end_offset = self._context, self._segments.active, self._segments.end_offset
         old.complete_index()
         new = Segment(
-            self._runtime.disk,
-            self._files,
-            self._directory,
+            context.runtime.disk,
+            context.files,
+            context.directory,
             end_offset,
             0,
             index_interval_bytes=self._config.index_interval_bytes,
@@ -159,29 +147,29 @@ class ActiveSegment:
         self._leftover = None
         self._durability.sealed(old.detach())
         self._segments.add(new)
-        self._durability.names_changed(self._directory)
-        self._durability.file_changed(new.path(naming.SNAPSHOT), self._snapshot())
+        self._durability.names_changed(context.directory)
+        self._small_files.write_snapshot()
         self._limits = self._draw_limits()
-        log.debug("segment_rolled", directory=self._directory, base_offset=end_offset, reason=reason.value)
+        log.debug("segment_rolled", directory=context.directory, base_offset=end_offset, reason=reason.value)
         return new
 
-    def repair_job(self, life: LogLifetime) -> RepairJob | None:
+    def repair_job(self) -> RepairJob | None:
         """Once there is space again; None until then."""
         active = self._segments.active
         if active.writer is None:
             return None
         try:
-            free_bytes = self._runtime.disk.free_bytes(self._directory)
+            free_bytes = self._context.runtime.disk.free_bytes(self._context.directory)
         except OSError:
             return None
         if free_bytes < max(_REPAIR_BYTES_MIN, self._config.max_message_bytes):
             return None
         return RepairJob(
-            disk=self._runtime.disk,
+            disk=self._context.runtime.disk,
             leftover=self._leftover,
             file=active.writer.log_file,
             good_length=active.size_bytes,
-            life=life,
+            life=self._context.life,
             truncation_count=self._durability.truncation_count,
             truncation=self._durability.truncation,
         )

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS, LogLifetime
+from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
+from odradek.storage.log.truncation import Truncation
 from odradek.telemetry import events
-
-if TYPE_CHECKING:
-    from odradek.storage.log.truncation import Truncation
 
 log = events.caused_by_peers("storage")
 

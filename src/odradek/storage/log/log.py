@@ -1,45 +1,61 @@
-"""One partition's log: what its leader appends, what readers read, what becomes durable.
+"""One partition's log: what its leader appends, what readers read, what becomes durable. Kafka calls it UnifiedLog.
 
 Used on the event loop only; `FlushJob`, `RepairJob` and `RemovalJob` carry what must block to other threads. State changes
-only after the write behind it succeeded, so an error at any point leaves the log as it was, or refusing appends.
+only after the write behind it succeeded, so an error at any point leaves the log as it was, or refusing appends. `Log` is the
+face of these parts, each with its own fields:
+
+    segment_list.py     the segments, and which offsets they hold
+    log_reader.py       batches, times, aborted transactions
+    log_appender.py     the leader's batches, a follower's, markers; `active_segment.py` writes and rolls
+    durability.py       what survives a power cut, and what waits for a flush; `small_files.py`
+    log_jobs.py         the work for other threads: flushes, removals, repairs, the last flush of a clean close
+    log_truncation.py   what is taken back from the end; `truncation.py` has the files' part
+    log_retention.py    what goes at the beginning
+    log_cleaning.py     what compaction may do
+    lacked_records.py   what was durable here once, and is not here or not right
+    health.py           what disk errors do to the log
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.records import BatchHeader, ControlKind, control_batch, read_header
+from odradek.records import BatchHeader
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories import checkpoints, naming
+from odradek.storage.directories.extents import Extent
+from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.steps import Steps, carry_out
 from odradek.storage.log.active_segment import ActiveSegment, Batches
-from odradek.storage.log.admission import LOG_APPEND_TIME, check_batches
-from odradek.storage.log.appending import note_batches, note_fetched, place
+from odradek.storage.log.context import LogContext
 from odradek.storage.log.damage import OnDamaged
-from odradek.storage.log.durable_log import OnMoved
+from odradek.storage.log.durability import Durability
 from odradek.storage.log.file_removal import PendingRemovals, RemovalJob
-from odradek.storage.log.flush_jobs import ClosingJob, Durability, FlushJob, LogLifetime
-from odradek.storage.log.follower_append import Portion, check_fetched, portions
-from odradek.storage.log.health import Health, OnBroken, RepairJob
-from odradek.storage.log.leader_epochs import EpochEnd
+from odradek.storage.log.flush_jobs import FlushJob
+from odradek.storage.log.health import Health, LogFault, OnBroken, RepairJob
+from odradek.storage.log.lacked_records import LackedRecords
+from odradek.storage.log.leader_epochs import EpochEnd, EpochStart
+from odradek.storage.log.lifetime import LogLifetime
+from odradek.storage.log.log_appender import LogAppender
+from odradek.storage.log.log_cleaning import LogCleaning
+from odradek.storage.log.log_jobs import LogJobs
+from odradek.storage.log.log_reader import LogReader
+from odradek.storage.log.log_retention import LogRetention
+from odradek.storage.log.log_truncation import LogTruncation
+from odradek.storage.log.offset_by_time import TimestampedOffset
 from odradek.storage.log.results import AppendResult, DeletedSegment, LogRead
-from odradek.storage.log.shrinking_log import ShrinkingLog
-from odradek.storage.log.truncatable_log import TruncatableLog
-from odradek.storage.producers.producer_state import Marker, WrittenBatch, check_marker
-from odradek.storage.producers.snapshot import encode_snapshot
+from odradek.storage.log.small_files import SmallFiles
+from odradek.storage.producers.producer_state import Marker
 from odradek.storage.producers.verification import Guard
 from odradek.storage.recovery.context import OpenedLog, Opening
 from odradek.storage.recovery.opening import open_log
-from odradek.storage.segment.segment import Segment
-from odradek.storage.segment.sparse_index import OFFSET_MAX
-from odradek.storage.segment.transaction_index import AbortedTransaction
+from odradek.storage.segment.at_hand import Missing, ReadProgress
 
 if TYPE_CHECKING:
     from odradek.storage.cleaning.access import CleaningAccess
@@ -55,8 +71,10 @@ __all__ = [
     "RepairJob",
 ]
 
+OnMoved: TypeAlias = Callable[["Log"], None]
 
-class Log(TruncatableLog, ShrinkingLog):
+
+class Log:
     """See the module. Make one with `Log.open`."""
 
     def __init__(
@@ -68,78 +86,90 @@ class Log(TruncatableLog, ShrinkingLog):
         on_damaged: OnDamaged | None = None,
         on_moved: OnMoved | None = None,
     ) -> None:
-        self._runtime = runtime
-        self._files = opening.files
-        self._life = LogLifetime()
-        self._segments = opened.segments
-        self._epochs = opened.epochs
-        self._durability = Durability(runtime.disk, self._life, opened.flushed_offset)
-        self._removals = PendingRemovals(runtime.disk, opening.directory, self._life)
-        self._health = Health(opening.topic_partition, on_broken)
-        self._tail = ActiveSegment(
-            runtime,
-            opening.directory,
-            opening.config,
-            files=opening.files,
-            segments=opened.segments,
-            durability=self._durability,
-            health=self._health,
-            snapshot=lambda: encode_snapshot(self.producers),
-        )
-        self._unflushed_since: float | None = None
-        self._size_bytes = opened.segments.size_bytes
-        self._cleaning: CleaningAccess | None = None
-        self._truncation_noted = opened.truncation_noted
-        self._snapshot_offset = opened.snapshot_offset
-        self._index_written_to = opened.end_offset if opened.index_is_written else -1
-        """Where the log ended when the active segment's index files were complete; a truncation voids it."""
-        self._transaction_sums = opened.transaction_sums
-        self._start_path = naming.join(opening.directory, naming.START_OFFSET)
-        self._on_damaged = on_damaged
-        self._on_moved = partial(on_moved, self) if on_moved is not None else _ignore
         self.config = opening.config
-        self.topic_partition = opening.topic_partition
-        self.directory = opening.directory
+        self.topic_partition: Final = opening.topic_partition
+        self.directory: Final = opening.directory
         self.topic_id: Final = opened.topic_id
-        self.producers = opened.producers
-        """Who wrote, and which of their transactions are open. Only this log puts anything in."""
-        self.start_offset = opened.start_offset
-        """The first offset that may be read."""
-        self.end_offset = opened.end_offset
-        """The offset of the next record."""
-        self.truncated_to = OFFSET_MAX
-        """The lowest end of a truncation since the last compaction ended: what was compacted above it is gone."""
-        self.high_watermark_max = opened.high_watermark_max
-        """A high watermark above it that was written down is of the time before a truncation."""
-        self._damage_offset = opened.damage_offset
-        self._lost_below = opening.durable_offset if self._damage_offset is None else OFFSET_MAX
-        self.damage: str | None = opened.damage
-        """What is not here, or not right, though it was durable once: another replica must give it back."""
-        self.is_only_doubted = False
-        """It was made, and nothing tells whether it was here before."""
-        self.lack_note = opened.lack_note
-        """What a note in the directory says about records that this log had, and lacks."""
-        if self.lack_note is not None and self.lack_note.is_counted_on:
-            self.lacks(OFFSET_MAX, self.lack_note.reason)
-        self.start_is_doubted = opened.start_is_doubted
-        """Records that were deleted by request may be here again: another replica must say where the log begins."""
         self.cut_at_recovery: Final = opened.cut_at_recovery
         """Recovery found good batches behind a bad one and set them aside: let another replica lead if one can."""
-        if opened.names_changed:
-            self._durability.names_changed(opening.directory, *opening.parents)
-        if opened.epochs_changed:
-            self._write_epochs()
-        if opened.snapshot_due:
-            self._write_snapshot()
-        if opened.topic_id_changed and opened.topic_id is not None:
-            path = naming.join(self.directory, naming.PARTITION_METADATA)
-            self._durability.file_changed(path, checkpoints.format_partition_metadata(opened.topic_id))
+        self.producers: Final = opened.producers
+        """Who wrote, and which of their transactions are open. Only this log puts anything in."""
+        context = self._context = LogContext(
+            runtime=runtime,
+            topic_partition=opening.topic_partition,
+            directory=opening.directory,
+            files=opening.files,
+            life=LogLifetime(),
+            health=Health(opening.topic_partition, on_broken),
+            segments=opened.segments,
+            epochs=opened.epochs,
+            producers=opened.producers,
+        )
+        self._segments: Final = opened.segments
+        moved = partial(on_moved, self) if on_moved is not None else _ignore
+        removals = PendingRemovals(runtime.disk, opening.directory, context.life)
+        self.lacked: Final = LackedRecords(
+            context,
+            damage=opened.damage,
+            damage_offset=opened.damage_offset,
+            durable_offset=opening.durable_offset,
+            note=opened.lack_note,
+            on_damaged=on_damaged,
+        )
+        """What was durable here once, and is not here or not right: another replica must give it back."""
+        durability = self._durability = Durability(context, opened.flushed_offset)
+        small_files = SmallFiles(
+            context,
+            durability,
+            snapshot_offset=opened.snapshot_offset,
+            transaction_sums=opened.transaction_sums,
+        )
+        tail = ActiveSegment(context, opening.config, durability, small_files)
+        self._cleaning: Final = LogCleaning(context, tail, durability, small_files)
+        self.truncation: Final = LogTruncation(
+            context,
+            durability=durability,
+            small_files=small_files,
+            removals=removals,
+            cleaning=self._cleaning,
+            lacked=self.lacked,
+            on_moved=moved,
+            is_noted=opened.truncation_noted,
+            high_watermark_max=opened.high_watermark_max,
+        )
+        """What checkpoints must know of truncations."""
+        self._retention: Final = LogRetention(
+            context,
+            tail=tail,
+            durability=durability,
+            small_files=small_files,
+            removals=removals,
+            start_is_doubted=opened.start_is_doubted,
+        )
+        self.jobs: Final = LogJobs(
+            context,
+            tail=tail,
+            durability=durability,
+            small_files=small_files,
+            removals=removals,
+            truncation=self.truncation,
+            lacked=self.lacked,
+            on_moved=moved,
+            index_offset=opened.end_offset if opened.index_is_written else -1,
+        )
+        """Work for other threads: removals, repairs, the last flush."""
+        self._reader: Final = LogReader(context, self.lacked)
+        self._appender: Final = LogAppender(
+            context,
+            opening.config,
+            tail=tail,
+            durability=durability,
+            small_files=small_files,
+            truncation=self.truncation,
+        )
+        small_files.write_opened(opened, opening.parents)
 
-    def share_descriptors(self) -> None:
-        """On the loop, once it is open: its files may rest when others need descriptors."""
-        writer = self._segments.active.writer
-        if writer is not None:
-            self._files.awake(writer)
+    # ---- opening and closing -----------------------------------------------------------------------------------------
 
     @classmethod
     def open(cls, *arguments: Any, **options: Any) -> Log:
@@ -211,15 +241,26 @@ class Log(TruncatableLog, ShrinkingLog):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
         return cls(runtime, opening, opened, on_broken, on_damaged, on_moved)
 
-    def abandon_now(self) -> bool:
-        """The same on the loop; False, and nothing was done, where it would have to wait."""
-        return self._life.end_unless_busy()
+    def share_descriptors(self) -> None:
+        """On the loop, once it is open: its files may rest when others need descriptors."""
+        writer = self._segments.active.writer
+        if writer is not None:
+            self._context.files.awake(writer)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take over the topic's changed settings."""
+        self.config = config
+        self._appender.reconfigure(config)
 
     def abandon(self) -> None:
         """The log is to be deleted: work on other threads that is under way ends, and later work does nothing. Blocks
         until then, on any thread; then `close` the log on the loop.
         """
-        self._life.end()
+        self._context.life.end()
+
+    def abandon_now(self) -> bool:
+        """The same on the loop; False, and nothing was done, where it would have to wait."""
+        return self._context.life.end_unless_busy()
 
     @property
     def closed(self) -> bool:
@@ -236,55 +277,58 @@ class Log(TruncatableLog, ShrinkingLog):
             if self.awaits_truncation and (cut := self.flush_job()) is not None:
                 cut.run()
                 self.flushed(cut)
-            job = self.begin_close()
+            job = self.jobs.begin_close()
             if job is not None:
                 job.run()
             done = job
         finally:
-            self._life.end()
-            self.end_close(done)
+            self._context.life.end()
+            self.jobs.end_close(done)
 
-    def begin_close(self) -> ClosingJob | None:
-        """On the loop: the work that makes a log that nobody uses any more one that was closed cleanly. None without any.
+    # ---- what it holds -----------------------------------------------------------------------------------------------
 
-        Then its `run` on any thread, then `end_close` in any case. OSError, or KAFKA_STORAGE_ERROR, also while it
-        `awaits_truncation`.
-        """
-        active = self._segments.active
-        if not self._life.alive or self._health.fault is not None or active.writer is None:
-            return None
-        self._check_ready()
-        if self.end_offset != self._index_written_to:
-            active.write_index()
-        if active.writer.transaction_file is not None:
-            self._durability.names_changed(self.directory)
-        self._note_transaction_sums()
-        if active.size_bytes and self.end_offset != self._snapshot_offset:
-            self._write_snapshot()
-        flush = self._durability.job(self.end_offset, active.writer)
-        return ClosingJob(flush=flush, writer=active.writer) if flush is not None else None
+    @property
+    def start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._segments.start_offset
 
-    def end_close(self, done: ClosingJob | None) -> None:
-        """On the loop, when no other thread works on the log any more: close the files. `done`: its `run` succeeded."""
-        if done is not None:
-            self._durability.done(done.flush)
-            self._on_moved()
-        active = self._segments.active
-        self._health.broken("the log is closed")
-        self._durability.close()
-        self._files.forget_under(self.directory)
-        active.close_writer()
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record."""
+        return self._segments.end_offset
 
-    def reconfigure(self, config: LogConfig) -> None:
-        """Take over the topic's changed settings."""
-        self.config = config
-        self._tail.reconfigure(config)
+    @property
+    def size_bytes(self) -> int:
+        """Of the `.log` files."""
+        return self._segments.size_bytes
 
-    # ---- appending -------------------------------------------------------------------------------------------------
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """Which leader epochs wrote the log, and where each begins."""
+        return self._context.epochs.entries
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 before the first."""
+        return self._context.epochs.latest
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`; -1 when that is not known."""
+        return self._context.epochs.epoch_of(offset)
+
+    def epoch_end_offset(self, epoch: int) -> EpochEnd:
+        """The largest leader epoch not above `epoch`, and where it ended in this log (KIP-101, KIP-279)."""
+        return self._context.epochs.end_of(epoch, self._segments.end_offset)
+
+    # ---- appending ---------------------------------------------------------------------------------------------------
 
     def check_writable(self) -> None:
         """KAFKA_STORAGE_ERROR while the log takes no appends: its disk failed, or is full."""
-        self._health.check_writable()
+        self._context.health.check_writable()
 
     def append(
         self, batches: Batches, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
@@ -296,18 +340,7 @@ class Log(TruncatableLog, ShrinkingLog):
         KAFKA_STORAGE_ERROR; nothing is appended then. `guard` must come with a client's transactional batches: see
         `Producers.begin_verification`.
         """
-        self._check_ready()
-        append_bytes = check_batches(batches, self.config, now_ms)
-        headers: Iterable[BatchHeader] = (header for header, _ in batches)
-        if self.config.message_timestamp_type == LOG_APPEND_TIME:
-            headers = (header._replace(max_timestamp=now_ms) for header in headers)
-        producers, repeated = self.producers.check(headers, self.end_offset, now_ms, guard)
-        if repeated:
-            return self._known(repeated)
-        _, result = self._write(batches, append_bytes, leader_epoch, now_ms)
-        for state in producers:
-            self.producers.put(state)
-        return result
+        return self._appender.append(batches, leader_epoch, now_ms, guard)
 
     def append_marker(
         self, marker: Marker, *, transaction_version: int, leader_epoch: int, now_ms: int
@@ -316,36 +349,7 @@ class Log(TruncatableLog, ShrinkingLog):
 
         Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or KAFKA_STORAGE_ERROR; nothing is appended then.
         """
-        self._check_ready()
-        check_marker(self.producers.get(marker.producer_id), marker, transaction_version)
-        batch = memoryview(
-            control_batch(
-                ControlKind.COMMIT if marker.is_commit else ControlKind.ABORT,
-                marker.producer_id,
-                marker.producer_epoch,
-                coordinator_epoch=marker.coordinator_epoch,
-                timestamp=marker.timestamp,
-            )
-        )
-        segment, result = self._write([(read_header(batch), batch)], len(batch), leader_epoch, now_ms)
-        self._mark(segment, marker, result.first_offset, now_ms)
-        return result
-
-    def _write(
-        self, batches: Batches, append_bytes: int, leader_epoch: int, now_ms: int
-    ) -> tuple[Segment, AppendResult]:
-        first_offset = self.end_offset
-        log_append_time = now_ms if self.config.message_timestamp_type == LOG_APPEND_TIME else None
-        next_offset = place(batches, first_offset, leader_epoch, log_append_time)
-        segment = self._tail.write(batches, append_bytes, first_offset, next_offset - 1, now_ms)
-
-        # The batches are in the file. From here on nothing can fail.
-        size_bytes = note_batches(segment, batches, first_offset, log_append_time)
-        self._appended(segment, size_bytes, next_offset, now_ms)
-        if self._epochs.assign(leader_epoch, first_offset):
-            self._write_epochs()
-        time = -1 if log_append_time is None else log_append_time
-        return segment, AppendResult(first_offset, next_offset - 1, time, False)
+        return self._appender.append_marker(marker, transaction_version, leader_epoch, now_ms)
 
     def append_as_follower(self, batches: Batches, *, now_ms: int) -> None:
         """Append batches as the leader's log has them: whole, with their offsets, epochs and times; nothing is patched.
@@ -355,52 +359,220 @@ class Log(TruncatableLog, ShrinkingLog):
         KAFKA_STORAGE_ERROR; nothing is appended then, but for whole segments' worth that were written before a disk failed:
         `end_offset` says what is there.
         """
-        self._check_ready()
-        markers = check_fetched(batches, end_offset=self.end_offset, latest_epoch=self._epochs.latest)
-        for portion in portions(
-            batches, markers, end_offset=self.end_offset, segment_bytes=self.config.segment_bytes
-        ):
-            self._write_fetched(portion, now_ms)
-
-    def _write_fetched(self, portion: Portion, now_ms: int) -> None:
-        batches, first_offset, last_offset = portion.batches, self.end_offset, portion.last_offset
-        segment = self._tail.write(batches, portion.size_bytes, first_offset, last_offset, now_ms)
-
-        # The batches are in the file. From here on nothing can fail.
-        self._appended(segment, note_fetched(segment, batches), last_offset + 1, now_ms)
-        epochs_changed = False
-        for header, _ in batches:
-            # Where offsets are missing the later epoch has them: whoever has others there must fetch again.
-            epochs_changed |= self._epochs.assign(header.partition_leader_epoch, first_offset)
-            first_offset = header.next_offset
-            if (marker := portion.markers.get(header.base_offset)) is None:
-                self.producers.replay(header, now_ms)
-            else:
-                self._mark(segment, marker, header.base_offset, now_ms)
-        if epochs_changed:
-            self._write_epochs()
-
-    def _mark(self, segment: Segment, marker: Marker, offset: int, now_ms: int) -> None:
-        """A marker is in the segment, its newest batch that ends a transaction."""
-        ended = self.producers.mark(marker, offset, now_ms)
-        if ended is not None and not ended.is_commit:
-            self._segments.note_aborted(segment, AbortedTransaction.of(ended))
-
-    def _known(self, repeated: tuple[WrittenBatch, ...]) -> AppendResult:
-        time = repeated[0].timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return AppendResult(repeated[0].first_offset, repeated[-1].last_offset, time, True)
-
-    def _appended(self, segment: Segment, size_bytes: int, next_offset: int, now_ms: int) -> None:
-        self._size_bytes += size_bytes - segment.size_bytes
-        segment.appended(size_bytes, now_ms)
-        self.end_offset = next_offset
-        if self._unflushed_since is None:
-            self._unflushed_since = self._runtime.clock.monotonic()
+        self._appender.append_as_follower(batches, now_ms)
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """This replica leads from now on: what is appended next is of `leader_epoch`, even before anything is."""
-        if self._epochs.assign(leader_epoch, self.end_offset):
-            self._write_epochs()
+        self._appender.begin_epoch(leader_epoch)
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        at_least_one: bool = False,
+        to_send: bool = False,
+    ) -> LogRead:
+        """Whole batches from the one that holds `offset`, at most `max_bytes`, all of them below `end_offset`.
+
+        Never a partial batch. A first batch that is larger than `max_bytes` is returned whole if `at_least_one`, else
+        nothing. Its first record may lie below `offset`. Raises OFFSET_OUT_OF_RANGE outside of
+        [start_offset, end_offset of the log], and KAFKA_STORAGE_ERROR. A sequential reader costs one `pread` a call.
+
+        With `to_send` large data may be a range of the file that must go to a socket untouched: only the kernel may read it
+        (`runtime/mapped_range.py`).
+        """
+        return self._reader.read(
+            offset, max_bytes, end_offset=end_offset, at_least_one=at_least_one, to_send=to_send
+        )
+
+    def not_at_hand(self, offset: int, max_bytes: int, beside: ReadProgress) -> Missing | None:
+        """What `read` from `offset` on would wait for a disk for: first an index, then the batches. None when it is at hand,
+        or when a read would fail anyway."""
+        return self._reader.not_at_hand(offset, max_bytes, beside)
+
+    def verify(self, read: LogRead) -> LogRead:
+        """The same, once the CRC of every batch in it was found right. DamagedBatchError (CORRUPT_MESSAGE) when one is not.
+
+        Not for what was read `to_send`.
+        """
+        return self._reader.verify(read)
+
+    def offset_for_timestamp(
+        self, timestamp: int, *, end_offset: int | None = None, beside: ReadProgress | None = None
+    ) -> TimestampedOffset | None:
+        """The first record below `end_offset` (the log's end) that is not before `timestamp`; None without any.
+
+        With `beside`: NotAtHand for what would hold the event loop (see `at_hand.read_off_loop`).
+        """
+        return self._reader.offset_for_timestamp(timestamp, end_offset, beside)
+
+    def max_timestamp_offset(
+        self, *, end_offset: int | None = None, beside: ReadProgress | None = None
+    ) -> TimestampedOffset | None:
+        """The first record below `end_offset` (the log's end) with the largest timestamp; None when there is none. `beside` as
+        in `offset_for_timestamp`."""
+        return self._reader.max_timestamp_offset(end_offset, beside)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed records stop: everything below is decided, by markers below the high watermark.
+
+        `high_watermark` must not go back from call to call.
+        """
+        stable = self.producers.transactions.stable_below(high_watermark)
+        return stable if stable >= self.start_offset else min(self.start_offset, high_watermark)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """(Producer id, first offset) of the aborted transactions with records from start to end, in the order of their
+        markers. Its work grows with what it finds, not with the log.
+        """
+        return self._reader.aborted_transactions(start_offset, end_offset)
+
+    # ---- what is durable ---------------------------------------------------------------------------------------------
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below it survives a power cut."""
+        return self._durability.flushed_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Below it nothing has to be looked at after a crash; at most `flushed_offset`."""
+        return self._durability.recovery_point(self._segments.end_offset)
+
+    @property
+    def extent(self) -> Extent | None:
+        """What is durable of it; None while the files have still to follow a truncation."""
+        return self._durability.extent(self.lacked.damage_offset)
+
+    @property
+    def flush_due(self) -> bool:
+        """Whether a flush is called for, whatever the acks: by a finished segment, a start that moved, `flush.messages`,
+        `flush.ms`.
+        """
+        return self.jobs.flush_is_due(self.config)
+
+    def flush_job(self) -> FlushJob | None:
+        """What must be synced so that all that was appended so far is durable; None when it is."""
+        return self.jobs.flush_job()
+
+    def flushed(self, job: FlushJob) -> None:
+        """`job.run()` returned."""
+        self.jobs.flushed(job)
+
+    # ---- damage and disk errors --------------------------------------------------------------------------------------
+
+    @property
+    def damage(self) -> str | None:
+        """What is not here, or not right, though it was durable once: another replica must give it back."""
+        return self.lacked.damage
+
+    @property
+    def damage_offset(self) -> int | None:
+        """From where on what a reader met damaged must be fetched again, after `truncate_to`; None without such damage."""
+        return self.lacked.damage_offset
+
+    @property
+    def lacks_records(self) -> bool:
+        """It must not lead; see `LackedRecords`."""
+        return self.lacked.lacks_records
+
+    @property
+    def lack_note(self) -> LackNote | None:
+        """What a note in the directory says about records that this log had, and lacks."""
+        return self.lacked.note
+
+    def lacks(self, below: int, damage: str) -> None:
+        """The log has not all that was durable here once. That is over when everything below `below` is durable again."""
+        self.lacked.lacks(below, damage)
+
+    def mended(self) -> None:
+        """The log has again what it lacked."""
+        self.lacked.mended()
+
+    @property
+    def failed(self) -> LogFault | None:
+        """Why the log takes no appends; None when it does."""
+        return self._context.health.fault
+
+    def disk_failed(self, error: OSError) -> None:
+        """The log's directory failed: until a restart nothing is appended, read or flushed."""
+        self._context.health.broken(str(error))
+
+    # ---- losing the end ----------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at and above `offset`, from the start of the batch that holds it on: `end_offset` says from where.
+
+        Nothing waits for the disk here: the files follow with the next `flush_job`. Until then a crash leaves the log as it
+        was, and appends are refused (`awaits_truncation`). An epoch that began at the log's end and wrote nothing goes, too,
+        even when nothing else does. At or below `start_offset` this is `restart_at`.
+        """
+        self.truncation.truncate_to(offset, self.config)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything: the log is empty and begins at `offset`, which may lie anywhere. As with `truncate_to` the files
+        follow.
+        """
+        self.truncation.restart_at(offset, self.config)
+
+    def starts_inside_batch(self, header: BatchHeader) -> bool:
+        """Whether the log is empty and begins in the middle of this batch: its leader's records were deleted up to there."""
+        return self.truncation.starts_inside_batch(header)
+
+    def begin_with(self, header: BatchHeader) -> None:
+        """Make room for a batch that the log `starts_inside_batch`: the files follow, then the batch may be appended.
+
+        Until then the log ends below `start_offset`, which stays. `restart_at(start_offset)` takes it back.
+        """
+        self.truncation.begin_with(header, self.config)
+
+    @property
+    def awaits_truncation(self) -> bool:
+        """The files have not followed a truncation: appends are refused until a `flush_job` ran, and `flushed` was told."""
+        return self.truncation.awaits_files
+
+    # ---- losing the beginning ----------------------------------------------------------------------------------------
+
+    @property
+    def start_is_doubted(self) -> bool:
+        """Records that were deleted by request may be here again: another replica must say where the log begins."""
+        return self._retention.start_is_doubted
+
+    def begins_at(self, start_offset: int) -> None:
+        """A replica that knows says that the log begins here, or earlier: that ends a doubt."""
+        self._retention.begins_at(start_offset)
+
+    def delete_records(self, offset: int) -> int:
+        """Nothing below `offset` may be read from now on; return the new start offset. It never goes back.
+
+        Whole segments below it go with the next `apply_retention`. OFFSET_OUT_OF_RANGE above the log's end. The caller
+        keeps `offset` at or below the high watermark.
+        """
+        return self._retention.delete_records(offset)
+
+    def apply_retention(self, now_ms: int, *, below: int | None = None) -> list[DeletedSegment]:
+        """Take out of the log what its topic's settings no longer keep, and return it, the oldest first.
+
+        Only segments that end at or below `below` (by default what is durable): the high watermark. Their files follow
+        with `removal_job`. When the active segment is due, too, a new one is begun. It works on a full disk as well, where
+        it is the cure.
+        """
+        return self._retention.apply(self.config, now_ms, below)
+
+    # ---- compaction --------------------------------------------------------------------------------------------------
+
+    @property
+    def cleaning(self) -> CleaningAccess:
+        """What compaction may do here."""
+        return self._cleaning.access
+
+    def roll_for_compaction(self, now_ms: int) -> bool:
+        """End the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); whether it did."""
+        return self._cleaning.roll(self.config, now_ms)
 
 
 def _ignore() -> None:

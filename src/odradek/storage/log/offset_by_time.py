@@ -31,11 +31,11 @@ def first_at_or_after(
     segments: SegmentList,
     timestamp: int,
     *,
-    start_offset: int,
     end_offset: int,
     beside: ReadProgress | None = None,
 ) -> TimestampedOffset | None:
-    """The first record in [start_offset, end_offset) with a timestamp of at least `timestamp`; None without any."""
+    """The first record below `end_offset` with a timestamp of at least `timestamp`; None without any."""
+    start_offset = segments.start_offset
     for number in range(segments.number_of(start_offset), len(segments)):
         segment = segments[number]
         if segment.base_offset >= end_offset:
@@ -121,18 +121,17 @@ def _look_elsewhere(file: DiskFile, mark: Mark, look: partial[Record | None]) ->
 def latest(
     segments: SegmentList,
     *,
-    start_offset: int,
     end_offset: int,
-    log_end_offset: int,
     beside: ReadProgress | None = None,
 ) -> TimestampedOffset | None:
-    """The first record with the largest timestamp in [start_offset, end_offset); None when there are no records."""
+    """The first record below `end_offset` with the largest timestamp; None when there are no records."""
+    start_offset = segments.start_offset
     placement: list[tuple[Mark, Segment]] = []
     for number in range(segments.number_of(start_offset), len(segments)):
         segment = segments[number]
         if segment.base_offset >= end_offset:
             break
-        mark = _latest_batch(segment, start_offset, end_offset, segments.end_of(number, log_end_offset))
+        mark = _latest_batch(segment, start_offset, end_offset, segments.end_of(number))
         if mark is not None:
             placement.append((mark, segment))
     best: TimestampedOffset | None = None

@@ -1,4 +1,4 @@
-"""The segments of a log in order: which of them holds an offset, and where each ends."""
+"""The segments of a log in order, and the offsets that they hold: from the log start offset to the log end offset."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from odradek.storage.segment.transaction_index import AbortedTransaction
 class SegmentList:
     """At least one segment; the last is the active one. A segment ends where the next begins."""
 
-    __slots__ = ("_aborted_bases", "_bases", "_segments")
+    __slots__ = ("_aborted_bases", "_bases", "_segments", "end_offset", "size_bytes", "start_offset")
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, segments: list[Segment], *, start_offset: int, end_offset: int) -> None:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._aborted_bases = [segment.base_offset for segment in segments if len(segment.aborted)]
         """Of the segments with markers of aborted transactions."""
+        self.start_offset = start_offset
+        """The first offset that may be read; inside of the first segment when records were deleted by request."""
+        self.end_offset = end_offset
+        """The offset of the next record."""
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+        """Of all batches."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -35,25 +41,28 @@ class SegmentList:
         return self._segments[-1]
 
     @property
-    def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+    def base_offset(self) -> int:
+        """Where the first segment begins."""
+        return self._bases[0]
 
     def number_of(self, offset: int) -> int:
         """The segment that holds `offset`: the last that begins at or below it, or the first of all."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
-    def end_of(self, number: int, log_end_offset: int) -> int:
+    def end_of(self, number: int) -> int:
         """The offset at which a segment ends."""
-        return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
+        return self._bases[number + 1] if number + 1 < len(self._bases) else self.end_offset
+
+    # ---- aborted transactions ----------------------------------------------------------------------------------------
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those with records from start to end, in the order of their markers. Only segments with aborted ones are asked."""
-        found: list[AbortedTransaction] = []
+        aborted: list[AbortedTransaction] = []
         bases = self._aborted_bases
         for base_offset in bases[max(bisect_right(bases, start_offset) - 1, 0) :]:
-            if self._segments[self.number_of(base_offset)].aborted.find(start_offset, end_offset, found):
+            if self._segments[self.number_of(base_offset)].aborted.find(start_offset, end_offset, aborted):
                 break
-        return found
+        return aborted
 
     def transaction_sums(self) -> dict[int, int]:
         """By base offset: the CRC of each transaction index that is not empty."""
@@ -65,7 +74,16 @@ class SegmentList:
         if not self._aborted_bases or self._aborted_bases[-1] != segment.base_offset:
             self._aborted_bases.append(segment.base_offset)
 
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def appended(self, segment: Segment, size_bytes: int, end_offset: int, now_ms: int) -> None:
+        """Batches were written to the active segment, which has `size_bytes` now. The log ends at `end_offset`."""
+        self.size_bytes += size_bytes - segment.size_bytes
+        segment.appended(size_bytes, now_ms)
+        self.end_offset = end_offset
+
     def add(self, segment: Segment) -> None:
+        """A new active segment."""
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
 
@@ -76,7 +94,8 @@ class SegmentList:
             raise AssertionError(f"the segments from {new.base_offset} on are not those that were compacted")
         self._segments[first : first + len(old)] = [new]
         self._bases[first : first + len(old)] = [new.base_offset]
-        self._aborted_bases = [one.base_offset for one in self._segments if len(one.aborted)]
+        self._aborted_bases = [segment.base_offset for segment in self._segments if len(segment.aborted)]
+        self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
 
     def drop_first(self, count: int) -> list[Segment]:
         """Take the `count` oldest segments out."""
@@ -85,12 +104,21 @@ class SegmentList:
         del self._bases[:count]
         first_offset = self._bases[0] if self._bases else OFFSET_MAX
         del self._aborted_bases[: bisect_left(self._aborted_bases, first_offset)]
+        self.size_bytes -= sum(segment.size_bytes for segment in dropped)
         return dropped
 
     def keep_first(self, count: int) -> list[Segment]:
-        """Take all segments behind the first `count` out; of the last one that stays the transaction index was cut."""
+        """Take all segments behind the first `count` out; of the last one that stays the transaction index was cut.
+
+        `truncated` must follow.
+        """
         dropped = self._segments[count:]
         del self._segments[count:]
         del self._bases[count:]
-        self._aborted_bases = [one.base_offset for one in self._segments if len(one.aborted)]
+        self._aborted_bases = [segment.base_offset for segment in self._segments if len(segment.aborted)]
         return dropped
+
+    def truncated(self, start_offset: int, end_offset: int) -> None:
+        """The segments are those that stay: this is what they hold."""
+        self.start_offset, self.end_offset = start_offset, end_offset
+        self.size_bytes = sum(segment.size_bytes for segment in self._segments)

@@ -23,8 +23,8 @@ from typing import Final
 from odradek.runtime.ports import Disk
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.log.flush_jobs import DISK_FULL, NO_DESCRIPTORS, LogLifetime
 from odradek.storage.log.leader_epochs import EpochHistory
+from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.producers.replay import newest_snapshot, replay_file
 from odradek.storage.segment.batch_walk import BrokenChain

@@ -218,6 +218,12 @@ class Producers:
         for state in states:
             self.put(state)
 
+    def become(self, other: Producers) -> None:
+        """Take the place of `other`, which is used no more: the log was truncated. Verifications under way are void."""
+        self._states = other._states
+        self.transactions = other.transactions
+        self.verifications = other.verifications
+
     def __len__(self) -> int:
         return len(self._states)
 

@@ -87,7 +87,7 @@ class Opener(AfterClose, AfterCrash, Contents):
             segment.share(self._opening.files)
             segment.reader.checked.epoch_max = self._epochs.latest
         return OpenedLog(
-            segments=SegmentList(self._segments),
+            segments=SegmentList(self._segments, start_offset=start_offset, end_offset=self._end_offset),
             epochs=self._epochs,
             epochs_changed=self._epochs.entries != saved_epochs,
             topic_id=self._opening.topic_id or topic_id,

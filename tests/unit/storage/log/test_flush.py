@@ -86,7 +86,7 @@ def test_a_job_under_way_is_not_broken_by(lab: Lab, small: LogConfig, what: str)
         lab.flush(log)
         lab.now_ms += 8 * 86_400_000
         assert log.apply_retention(lab.now_ms)
-        removal = log.removal_job(lab.now_ms)
+        removal = log.jobs.removal_job(lab.now_ms)
         removal.run()
     job.run()
     log.flushed(job)

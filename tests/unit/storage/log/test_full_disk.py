@@ -21,9 +21,9 @@ def failing(log: Any, lab: Lab, *values: bytes) -> None:
 
 
 def repair(log: Any) -> None:
-    job = log.repair_job()
+    job = log.jobs.repair_job()
     job.run()
-    log.repaired(job)
+    log.jobs.repaired(job)
 
 
 @pytest.mark.parametrize("done", [0.0, 0.3, 0.99, 1.0])
@@ -76,7 +76,7 @@ def test_there_is_no_repair_before_there_is_space(lab: Lab) -> None:
         except KafkaError:
             break
     assert log.failed is not None
-    assert log.repair_job() is None
+    assert log.jobs.repair_job() is None
     lab.medium.capacity_bytes = 10**9
     repair(log)
     assert log.failed is None
@@ -107,7 +107,7 @@ def test_an_input_output_error_is_final(lab: Lab) -> None:
     lab.disk.faults.append(FailOperations(operations={"pwrite"}, error=errno.EIO))
     failing(log, lab)
     assert heard == [("flights-0", errno.EIO)]
-    assert log.repair_job() is None
+    assert log.jobs.repair_job() is None
     assert log.flush_job() is None
     failing(log, lab)
     with pytest.raises(KafkaError):
@@ -135,9 +135,9 @@ def test_retention_makes_space_on_a_full_disk(lab: Lab, small: LogConfig) -> Non
     failing(log, lab)
     lab.now_ms += 8 * 86_400_000
     deleted = log.apply_retention(lab.now_ms)
-    job = log.removal_job(lab.now_ms)
+    job = log.jobs.removal_job(lab.now_ms)
     job.run()
-    log.removed(job, lab.now_ms)
+    log.jobs.removed(job, lab.now_ms + log.config.file_delete_delay_ms)
     assert len(deleted) == 3
     assert len(lab.segment_names()) == 1
     lab.disk.faults.clear()

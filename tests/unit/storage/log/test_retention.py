@@ -50,10 +50,10 @@ def test_without_the_delete_policy_only_what_is_below_the_start_goes() -> None:
 
 def delete_due(lab: Lab, log: Any) -> list[Any]:
     deleted = log.apply_retention(lab.now_ms)
-    job = log.removal_job(lab.now_ms)
+    job = log.jobs.removal_job(lab.now_ms)
     if job is not None:
         job.run()
-        log.removed(job, lab.now_ms)
+        log.jobs.removed(job, lab.now_ms + log.config.file_delete_delay_ms)
     return deleted
 
 
@@ -83,7 +83,7 @@ def test_files_are_renamed_at_once_and_removed_after_the_delay(lab: Lab, small: 
     assert len(lab.segment_names(".deleted")) == len(deleted) > 1
     assert lab.segment_names(".index") == lab.segment_names(".timeindex") == []
     lab.now_ms += 59_999
-    assert log.removal_job(lab.now_ms) is None
+    assert log.jobs.removal_job(lab.now_ms) is None
     lab.now_ms += 1
     delete_due(lab, log)
     assert lab.segment_names(".deleted") == []

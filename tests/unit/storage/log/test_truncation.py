@@ -163,9 +163,9 @@ def test_files_that_go_are_renamed_and_removed_later(lab: Lab, small: LogConfig)
     assert lab.segment_names(".snapshot") == []
     assert lab.segment_names(".index") == [names[0].replace(".log", ".index")]
     lab.now_ms += small.file_delete_delay_ms + 1
-    job = log.removal_job(lab.now_ms)
+    job = log.jobs.removal_job(lab.now_ms)
     job.run()
-    log.removed(job, lab.now_ms)
+    log.jobs.removed(job, lab.now_ms + log.config.file_delete_delay_ms)
     assert lab.segment_names(".deleted") == []
 
 
@@ -458,12 +458,12 @@ def test_a_removal_that_was_due_does_not_touch_what_took_the_place(lab: Lab, sma
     lab.flush(log)
     log.delete_records(50)
     assert log.apply_retention(lab.now_ms)
-    job = log.removal_job(lab.now_ms)
+    job = log.jobs.removal_job(lab.now_ms)
     log.restart_at(0)
     fetch(lab, log, 5, epoch=1)
     job.run()
-    log.removed(job, lab.now_ms)
-    assert log.removal_job(lab.now_ms) is None
+    log.jobs.removed(job, lab.now_ms + log.config.file_delete_delay_ms)
+    assert log.jobs.removal_job(lab.now_ms) is None
     lab.flush(log)
     lab.cut_power()
     log = lab.open(small, clean=False, recovery_point=60, start_offset=50)
@@ -564,9 +564,9 @@ def test_a_full_disk_puts_a_truncation_off(lab: Lab, small: LogConfig) -> None:
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert whole(log) == expected
     lab.medium.capacity_bytes = None
-    job = log.repair_job()
+    job = log.jobs.repair_job()
     job.run()
-    log.repaired(job)
+    log.jobs.repaired(job)
     fetch(lab, log, 3, epoch=1)
     lab.flush(log)
     lab.cut_power()

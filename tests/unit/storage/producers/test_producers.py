@@ -120,9 +120,9 @@ def test_a_failed_write_leaves_the_sequence_free_for_another_try(lab: Lab) -> No
     send(lab, log, 0)
     lab.disk.faults.append(FailOperations(operations={"pwrite"}, error=28))
     assert refused(lab, log, 1) is ErrorCode.KAFKA_STORAGE_ERROR
-    job = log.repair_job()
+    job = log.jobs.repair_job()
     job.run()
-    log.repaired(job)
+    log.jobs.repaired(job)
     assert send(lab, log, 1) == (1, 1, -1, False)
 
 

@@ -332,7 +332,7 @@ def test_an_index_goes_with_its_segment(lab: Lab, small: LogConfig) -> None:
     log.delete_records(30)
     log.apply_retention(lab.now_ms)
     assert log.aborted_transactions(30, log.end_offset) == []
-    job = log.removal_job(lab.now_ms)
+    job = log.jobs.removal_job(lab.now_ms)
     job.run()
     assert lab.segment_names(".txnindex") == []
 

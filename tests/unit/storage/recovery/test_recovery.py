@@ -268,7 +268,7 @@ def test_a_log_that_retention_shortened_begins_where_it_was_cut(lab: Lab, recove
     lab.flush(log)
     log.delete_records(30)
     assert log.apply_retention(lab.now_ms)
-    log.removal_job(lab.now_ms).run()
+    log.jobs.removal_job(lab.now_ms).run()
     lab.cut_power()
     reopened = lab.open(CONFIG, clean=False, recovery_point=recovery_point)
     assert reopened.start_offset > 10

@@ -1,0 +1,30 @@
+"""What the parts of one open log have in common: which log it is, where its files are, and what it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Runtime
+from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.log.health import Health
+from odradek.storage.log.leader_epochs import EpochHistory
+from odradek.storage.log.lifetime import LogLifetime
+from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.producers.producer_state import Producers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogContext:
+    """Its objects stay the same as long as the log is open. Each of them guards its own fields."""
+
+    runtime: Runtime
+    topic_partition: TopicPartition
+    directory: str
+    files: OpenFiles
+    """For reading; all logs of a broker share them."""
+    life: LogLifetime
+    health: Health
+    segments: SegmentList
+    epochs: EpochHistory
+    producers: Producers

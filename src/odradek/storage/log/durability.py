@@ -1,0 +1,217 @@
+"""What of a log survives a power cut, and what has still to be made durable.
+
+Contract: everything below `flushed_offset` survives a power cut. An append writes and returns; names, the leader epochs, the
+topic id and producer snapshots change in memory. `job` collects all of it, `FlushJob.run` syncs on any thread, `done` moves
+the offset. Whatever came after `job` belongs to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from odradek.config.topic import LogConfig
+from odradek.storage.directories import naming
+from odradek.storage.directories.extents import Extent
+from odradek.storage.log.context import LogContext
+from odradek.storage.log.flush_jobs import FlushJob
+from odradek.storage.log.truncation import Truncation
+from odradek.storage.segment.writer import SegmentWriter
+
+
+class Closing(Protocol):
+    """Something open."""
+
+    def close(self) -> None: ...
+
+
+class Durability:
+    """Used on the event loop only."""
+
+    __slots__ = (
+        "_changes",
+        "_closing",
+        "_context",
+        "_directories",
+        "_files",
+        "_sealed",
+        "_segments",
+        "_unflushed_since",
+        "flushed_offset",
+        "truncation",
+        "truncation_count",
+    )
+
+    def __init__(self, context: LogContext, flushed_offset: int) -> None:
+        self._context = context
+        self._segments = context.segments
+        self._changes = 0
+        self._sealed: list[SegmentWriter] = []
+        self._directories: dict[str, int] = {}
+        self._files: dict[str, tuple[int, bytes]] = {}
+        self._closing: list[Closing] = []
+        self._unflushed_since: float | None = None
+        """When the oldest batch was appended that no job has yet, by the monotonic clock."""
+        self.flushed_offset = flushed_offset
+        self.truncation: Truncation | None = None
+        """The files have still to follow."""
+        self.truncation_count = 0
+
+    # ---- changes that wait for a job ---------------------------------------------------------------------------------
+
+    def appended(self) -> None:
+        """Batches are in the active segment's file."""
+        if self._unflushed_since is None:
+            self._unflushed_since = self._context.runtime.clock.monotonic()
+
+    def names_changed(self, *directories: str) -> None:
+        self._changes += 1
+        for path in directories:
+            self._directories[path] = self._changes
+
+    def file_changed(self, path: str, data: bytes) -> None:
+        """The small file at `path` has a new content, to be put there by the next job."""
+        self._changes += 1
+        self._files[path] = (self._changes, data)
+
+    def awaits(self, path: str) -> bool:
+        """Whether the small file at `path` is to be replaced, so that what is there now is not what was last said."""
+        return path in self._files
+
+    def forget_file(self, path: str) -> None:
+        self._files.pop(path, None)
+
+    def sealed(self, writer: SegmentWriter) -> None:
+        """A segment was completed; its writer is closed here once it is durable."""
+        self._sealed.append(writer)
+
+    # ---- what is durable ---------------------------------------------------------------------------------------------
+
+    @property
+    def synced_offset(self) -> int:
+        """Everything below it is durable, transaction indexes included: those are written when their segment is sealed, so one
+        may be lost though all its batches are durable.
+        """
+        return min(
+            [self.flushed_offset, *(writer.base_offset for writer in self._sealed if not writer.durable)]
+        )
+
+    def recovery_point(self, end_offset: int) -> int:
+        """From where recovery must look after a crash, if the log ends at `end_offset`.
+
+        Not the end of an active segment with aborted transactions: when it is sealed there, the index that names them is still
+        to be written, and may be lost.
+        """
+        point, active = min(self.synced_offset, end_offset), self._segments.active
+        return point - 1 if point == end_offset > active.base_offset and len(active.aborted) else point
+
+    def extent(self, damage_offset: int | None) -> Extent | None:
+        """What of the log is durable; None while the files have still to follow a truncation.
+
+        What was met damaged from `damage_offset` on stays known until it is here again.
+        """
+        if self.truncation is not None:
+            return None
+        first_offset = self._segments.base_offset
+        if damage_offset is not None:
+            first_offset = min(first_offset, damage_offset)
+        log_end_offset = self._segments.end_offset
+        end_offset = min(self.flushed_offset, log_end_offset)
+        return Extent(first_offset, min(self.recovery_point(log_end_offset), end_offset), end_offset)
+
+    @property
+    def has_sealed(self) -> bool:
+        """Finished segments wait for a job; until then each holds its files open."""
+        return bool(self._sealed)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something besides appended batches waits for a job."""
+        return bool(self._sealed or self._directories or self._files or self.truncation is not None)
+
+    def is_overdue(self, config: LogConfig) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush."""
+        unflushed = self._segments.end_offset - self.flushed_offset
+        if unflushed <= 0 or self._unflushed_since is None:
+            return False
+        if unflushed >= config.flush_messages:
+            return True
+        return (self._context.runtime.clock.monotonic() - self._unflushed_since) * 1000 >= config.flush_ms
+
+    # ---- jobs --------------------------------------------------------------------------------------------------------
+
+    def job(self, active: SegmentWriter) -> FlushJob | None:
+        """For all that was appended and changed so far; None when everything is durable."""
+        end_offset = self._segments.end_offset
+        appended = end_offset > self.flushed_offset
+        if not appended and not self.pending:
+            return None
+        self._unflushed_since = None
+        return FlushJob(
+            end_offset=end_offset,
+            writers=(*self._sealed, active) if appended else tuple(self._sealed),
+            directories=tuple(self._directories.items()) if self._directories else (),
+            files=tuple((path, change, data) for path, (change, data) in self._files.items())
+            if self._files
+            else (),
+            disk=self._context.runtime.disk,
+            life=self._context.life,
+            truncation_count=self.truncation_count,
+            truncation=self.truncation,
+        )
+
+    def done(self, job: FlushJob) -> None:
+        """`job.run()` returned. Jobs may end in any order; the offset never goes back."""
+        if job.truncation_count != self.truncation_count:
+            return  # what it did, or did not do any more, was for other files
+        deferred = frozenset(job.deferred)
+        if not any(path in deferred for path, _ in job.directories):
+            self.flushed_offset = max(self.flushed_offset, job.end_offset)
+        for path, change in job.directories:
+            if path not in deferred and self._directories.get(path) == change:
+                del self._directories[path]
+        for path, change, _ in job.files:
+            if (
+                path not in job.deferred
+                and (waiting := self._files.get(path)) is not None
+                and waiting[0] == change
+            ):
+                del self._files[path]
+        if self._sealed:
+            self._close_durable()
+
+    def _close_durable(self) -> None:
+        for writer in self._sealed:
+            if writer.durable:
+                writer.close()
+        self._sealed = [writer for writer in self._sealed if not writer.durable]
+
+    # ---- truncations, and the end ------------------------------------------------------------------------------------
+
+    def truncated(self, truncation: Truncation, closing: Sequence[Closing]) -> None:
+        """The log was truncated in memory. `closing`: open files that jobs on other threads may still use."""
+        plan = truncation.plan
+        self.truncation = truncation
+        self.truncation_count = truncation.number
+        self.flushed_offset = plan.end_offset if plan.is_anew else min(self.flushed_offset, plan.end_offset)
+        gone = [writer for writer in self._sealed if plan.is_anew or writer.base_offset >= plan.base_offset]
+        self._sealed = [writer for writer in self._sealed if writer not in gone]
+        self._closing += [*gone, *closing]
+        self._unflushed_since = None
+        for path in list(self._files):
+            file = naming.parse_offset_file(path.rpartition("/")[2])
+            if file is not None and (plan.is_anew or file.offset > plan.end_offset):
+                del self._files[path]
+
+    def truncation_finished(self) -> None:
+        """The files followed; no job touches the old ones any more."""
+        self.truncation = None
+        for file in self._closing:
+            file.close()
+        self._closing.clear()
+
+    def close(self) -> None:
+        for file in (*self._sealed, *self._closing):
+            file.close()
+        self._sealed.clear()
+        self._closing.clear()

@@ -1,0 +1,94 @@
+"""What a log lacks of the records that were durable here once, as far as that is known, until they are durable again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.storage.directories.lack_notes import LackNote
+from odradek.storage.log.context import LogContext
+from odradek.storage.log.damage import DamagedBatchError, OnDamaged
+from odradek.storage.segment.sparse_index import OFFSET_MAX
+from odradek.telemetry import events
+
+log = events.caused_by_peers("storage")
+
+
+class LackedRecords:
+    """Used on the event loop only."""
+
+    __slots__ = (
+        "_lost_below",
+        "_on_damaged",
+        "_segments",
+        "_topic_partition",
+        "damage",
+        "damage_offset",
+        "is_only_doubted",
+        "note",
+    )
+
+    def __init__(
+        self,
+        context: LogContext,
+        *,
+        damage: str | None,
+        damage_offset: int | None,
+        durable_offset: int,
+        note: LackNote | None,
+        on_damaged: OnDamaged | None,
+    ) -> None:
+        """What an opening found: see `OpenedLog`. `durable_offset`: up to there the log was durable once."""
+        self._topic_partition: Final = context.topic_partition
+        self._segments: Final = context.segments
+        self._on_damaged: Final = on_damaged
+        self._lost_below = durable_offset if damage_offset is None else OFFSET_MAX
+        """Nothing is lacking any more when everything below it is durable."""
+        self.damage = damage
+        """What is not here, or not right; None when nothing is known to be."""
+        self.damage_offset = damage_offset
+        """From where on what a reader met damaged must be fetched again; None without such damage."""
+        self.is_only_doubted = False
+        """The log was made, and nothing tells whether it was here before."""
+        self.note = note
+        """What a note in the log's directory says of records that it had, and lacks."""
+        if note is not None and note.is_counted_on:
+            self.lacks(OFFSET_MAX, note.reason)
+
+    def lacks(self, below: int, damage: str) -> None:
+        """The log has not all that was durable here once. That is over when everything below `below` is durable again."""
+        self._lost_below = below if self.damage is None else max(below, self._lost_below)
+        self.damage = damage
+        log.error("log_damaged", partition=self._topic_partition, problem=damage)
+
+    def met(self, damage: DamagedBatchError) -> None:
+        """A reader met a batch that is not what was written."""
+        if self.damage_offset is not None and self.damage_offset <= damage.offset:
+            return
+        self.damage_offset = damage.offset
+        self.lacks(OFFSET_MAX, damage.message)
+        if self._on_damaged is not None:
+            self._on_damaged(self._topic_partition, damage)
+
+    def truncated(self, end_offset: int) -> None:
+        """The log is about to end at `end_offset`: what was damaged behind that is gone, and comes again from elsewhere."""
+        if self.damage_offset is not None and end_offset <= self.damage_offset:
+            self.damage_offset, self._lost_below = None, self._segments.end_offset
+
+    def flushed(self, flushed_offset: int) -> None:
+        """Everything below `flushed_offset` is durable."""
+        if self.damage is not None and flushed_offset >= self._lost_below:
+            self.mended()
+
+    def mended(self) -> None:
+        """The log has again what it lacked."""
+        self.damage, self.damage_offset = None, None
+        log.info("log_mended", partition=self._topic_partition, end_offset=self._segments.end_offset)
+
+    @property
+    def lacks_records(self) -> bool:
+        """It ends before what it had, begins behind that, or is an older copy: it must not lead. What a reader met damaged is
+        another matter.
+        """
+        if self.damage is None or self.is_only_doubted:
+            return False
+        return self.damage_offset is None or self.damage_offset < self._segments.base_offset

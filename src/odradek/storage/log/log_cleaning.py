@@ -1,0 +1,71 @@
+"""What a log has to do with compaction. Most logs are never compacted, so little of it is there before it is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.config.topic import LogConfig
+from odradek.model.lazy import lazy
+from odradek.storage.cleaning.choice import roll_due
+from odradek.storage.log.active_segment import ActiveSegment
+from odradek.storage.log.context import LogContext
+from odradek.storage.log.durability import Durability
+from odradek.storage.log.small_files import SmallFiles
+from odradek.storage.segment.rolling import RollReason
+
+if TYPE_CHECKING:
+    from odradek.storage.cleaning import access
+    from odradek.storage.cleaning.access import CleaningAccess
+else:
+    access = lazy("odradek.storage.cleaning.access")
+
+
+class LogCleaning:
+    """Used on the event loop only."""
+
+    __slots__ = ("_access", "_context", "_durability", "_small_files", "_tail")
+
+    def __init__(
+        self,
+        context: LogContext,
+        tail: ActiveSegment,
+        durability: Durability,
+        small_files: SmallFiles,
+    ) -> None:
+        self._context = context
+        self._tail = tail
+        self._durability = durability
+        self._small_files = small_files
+        self._access: CleaningAccess | None = None
+
+    @property
+    def access(self) -> access.CleaningAccess:
+        """What a compaction may do here."""
+        if self._access is None:
+            self._access = access.CleaningAccess(
+                disk=self._context.runtime.disk,
+                directory=self._context.directory,
+                segments=self._context.segments,
+                files=self._context.files,
+                life=self._context.life,
+                on_replaced=self._small_files.write_transaction_sums,
+            )
+        return self._access
+
+    def abort(self) -> bool:
+        """End the compaction under way, if there is one; see `CleaningAccess.abort`."""
+        return self._access is not None and self._access.abort()
+
+    def roll(self, config: LogConfig, now_ms: int) -> bool:
+        """End the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); whether it did."""
+        active = self._context.segments.active
+        if (
+            self._context.health.fault is not None
+            or not active.size_bytes
+            or self._durability.truncation is not None
+        ):
+            return False
+        if not roll_due(active.first_append_ms, config, now_ms):
+            return False
+        self._tail.roll(RollReason.AGE)
+        return True

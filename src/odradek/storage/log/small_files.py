@@ -1,0 +1,105 @@
+"""The small files beside a log's segments: leader epochs, start offset, producers, topic id, sums of transaction indexes.
+
+Each changes in memory, and is put in its place by the next flush job (`durability.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.storage.directories import checkpoints, naming
+from odradek.storage.log.context import LogContext
+from odradek.storage.log.durability import Durability
+from odradek.storage.producers.snapshot import encode_snapshot
+from odradek.storage.recovery.context import OpenedLog
+
+
+class SmallFiles:
+    """Used on the event loop only."""
+
+    __slots__ = (
+        "_context",
+        "_durability",
+        "_snapshot_offset",
+        "_start_path",
+        "_transaction_sums",
+    )
+
+    def __init__(
+        self,
+        context: LogContext,
+        durability: Durability,
+        *,
+        snapshot_offset: int,
+        transaction_sums: dict[int, int] | None,
+    ) -> None:
+        self._context = context
+        self._durability = durability
+        self._snapshot_offset = snapshot_offset
+        """Of the newest producer snapshot that was there when the log was opened."""
+        self._start_path: Final = naming.join(context.directory, naming.START_OFFSET)
+        self._transaction_sums = transaction_sums
+        """As they were last written down, or are about to be; None when the file could not be read."""
+
+    def write_opened(self, opened: OpenedLog, parents: Sequence[str]) -> None:
+        """What an opening found to be missing, or not as it must be. `parents`: directories of which it changed names."""
+        if opened.names_changed:
+            self._durability.names_changed(self._context.directory, *parents)
+        if opened.epochs_changed:
+            self.write_epochs()
+        if opened.snapshot_due:
+            self.write_snapshot()
+        if opened.topic_id_changed and opened.topic_id is not None:
+            path = naming.join(self._context.directory, naming.PARTITION_METADATA)
+            self._durability.file_changed(path, checkpoints.format_partition_metadata(opened.topic_id))
+
+    def write_epochs(self) -> None:
+        path = naming.join(self._context.directory, naming.LEADER_EPOCHS)
+        self._durability.file_changed(path, checkpoints.format_epochs(self._context.epochs.entries))
+
+    def write_epochs_again(self) -> None:
+        """Epochs that wait to be written are not what they were."""
+        if self._durability.awaits(naming.join(self._context.directory, naming.LEADER_EPOCHS)):
+            self.write_epochs()
+
+    def write_start(self) -> None:
+        """Where the log begins."""
+        self._durability.file_changed(
+            self._start_path, checkpoints.format_start_offset(self._context.segments.start_offset)
+        )
+
+    @property
+    def start_waits(self) -> bool:
+        """Where the log begins is not durable yet."""
+        return self._durability.awaits(self._start_path)
+
+    def forget_start(self) -> None:
+        """What waits to be written of the log's begin does not hold any more."""
+        self._durability.forget_file(self._start_path)
+
+    def write_transaction_sums(self) -> None:
+        """The transaction indexes of sealed segments may have changed, or the active one's is written out."""
+        sums = self._context.segments.transaction_sums()
+        if sums != self._transaction_sums:
+            self._transaction_sums = sums
+            path = naming.join(self._context.directory, naming.TRANSACTION_SUMS)
+            self._durability.file_changed(path, checkpoints.format_transaction_sums(sums))
+
+    # ---- producer snapshots ------------------------------------------------------------------------------------------
+
+    def write_snapshot(self) -> None:
+        """Of the producers as they are at the log's end."""
+        name = naming.offset_file(self._context.segments.end_offset, naming.SNAPSHOT)
+        self._durability.file_changed(
+            naming.join(self._context.directory, name), encode_snapshot(self._context.producers)
+        )
+
+    def write_last_snapshot(self) -> None:
+        """The log is closed: it needs a snapshot of its end, unless that is the one that it was opened with."""
+        is_there = (
+            self._context.segments.end_offset == self._snapshot_offset
+            and not self._durability.truncation_count
+        )
+        if self._context.segments.active.size_bytes and not is_there:
+            self.write_snapshot()
