@@ -51,7 +51,7 @@ from odradek.storage.producers.producer_state import Producers, ProducerState, c
 from odradek.storage.producers.replay import replay_segment
 from odradek.storage.producers.verification import Verifications
 from odradek.storage.recovery import after_crash, segment_scan
-from odradek.storage.recovery import opening as opener
+from odradek.storage.recovery.producers_loader import ProducersLoader
 from odradek.storage.segment.batch_search import BatchSearch
 from odradek.storage.segment.batch_walk import walk
 from odradek.storage.segment.file_records import FileRecords
@@ -234,23 +234,24 @@ def index_trusted_blindly() -> Patches:
 
 @mutant("a producer snapshot is durable before its batches are, and believed beyond the log's end")
 def snapshot_beyond_the_end() -> Patches:
-    real_sync, real_load = FlushJob.sync_all, opener.Opener._load_producers
+    real_sync, real_load = FlushJob.sync_all, ProducersLoader.load
 
     def sync_all(self: FlushJob) -> None:
         for path, _, data in self.files:
             self.disk.replace(path, data)
         real_sync(self)
 
-    def load(self: Any, names: list[str]) -> Producers:
-        end_offset, self._end_offset = self._end_offset, 1 << 62
-        recovered, self._recovered = self._recovered, []
+    def load(self: ProducersLoader, names: Sequence[str]) -> Producers:
+        segments = self._segments
+        end_offset, segments.end_offset = segments.end_offset, 1 << 62
+        scanned, segments.scanned = segments.scanned, ()
         try:
             return real_load(self, names)
         finally:
-            self._end_offset, self._recovered = end_offset, recovered
+            segments.end_offset, segments.scanned = end_offset, scanned
 
     yield patch.object(FlushJob, "sync_all", sync_all)
-    yield patch.object(opener.Opener, "_load_producers", load)
+    yield patch.object(ProducersLoader, "load", load)
 
 
 @mutant("producers are known from snapshots alone, not from the batches behind them")
@@ -342,7 +343,7 @@ def transaction_index_not_recovered() -> Patches:
 )
 def transaction_index_not_synced() -> Patches:
     yield patch.object(SegmentWriter, "sync_transactions", lambda self: None)
-    yield patch.object(opener.Opener, "_first_doubtful", lambda self: OFFSET_MAX)
+    yield patch.object(ProducersLoader, "_first_doubtful", lambda self: OFFSET_MAX)
 
 
 @mutant("readers of committed records are not stopped by an open transaction")

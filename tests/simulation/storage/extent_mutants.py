@@ -16,7 +16,7 @@ from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.log.durability import Durability
 from odradek.storage.log.log import Log
 from odradek.storage.log.small_files import SmallFiles
-from odradek.storage.recovery.opening import Opener
+from odradek.storage.recovery.start_loader import StartLoader
 
 
 @mutant("the extents of logs are never written")
@@ -56,7 +56,7 @@ def extents_not_lowered() -> Patches:
 
 @mutant("nobody looks whether a log's first segment is missing")
 def first_segment_not_missed() -> Patches:
-    yield patch.object(Opener, "_check_first", lambda self, names: None)
+    yield patch.object(StartLoader, "missing_from", lambda self, names: None)
 
 
 @mutant(
@@ -71,7 +71,7 @@ def deleted_without_a_word() -> Patches:
             real(self)
 
     yield patch.object(SmallFiles, "write_start", write_start)
-    yield patch.object(Opener, "_note_deletions", lambda self, names: None)
+    yield patch.object(StartLoader, "note_deletions", lambda self, names: False)
 
 
 @mutant(

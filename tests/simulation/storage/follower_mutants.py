@@ -17,7 +17,8 @@ from odradek.storage.log.log_appender import LogAppender
 from odradek.storage.log.log_truncation import LogTruncation
 from odradek.storage.log.truncation import Truncation, TruncationPlan, write_plan
 from odradek.storage.producers.producer_state import Producers
-from odradek.storage.recovery import opening as opener
+from odradek.storage.recovery import interrupted_truncation, log_loader
+from odradek.storage.recovery.producers_loader import ProducersLoader
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.storage.segment.transaction_index import TransactionIndex
@@ -38,7 +39,8 @@ def old_checkpoints_believed() -> Patches:
         write_plan(disk, directory, replace(plan, recovery_point=OFFSET_MAX))
 
     yield patch.object(truncation, "write_plan", void_nothing)
-    yield patch.object(opener, "write_plan", void_nothing)
+    yield patch.object(log_loader, "write_plan", void_nothing)
+    yield patch.object(interrupted_truncation, "write_plan", void_nothing)
 
 
 @mutant("the cut of the last segment is not synced", "follower")
@@ -178,7 +180,7 @@ def high_watermark_kept() -> Patches:
     "follower",
 )
 def sealed_index_believed() -> Patches:
-    yield patch.object(opener.Opener, "_first_doubtful", lambda self: OFFSET_MAX)
+    yield patch.object(ProducersLoader, "_first_doubtful", lambda self: OFFSET_MAX)
     yield patch.object(
         Durability, "recovery_point", lambda self, end_offset: min(self.synced_offset, end_offset)
     )

@@ -42,6 +42,7 @@ from odradek.storage.log.health import FaultKind
 from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.log import Log
 from odradek.storage.log.results import DeletedSegment
+from odradek.storage.recovery.context import Opening
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events
 
@@ -344,24 +345,27 @@ class LogManager:
         must_exist: bool,
     ) -> Steps[Log]:
         extent = None if is_new else directory.extents.get(name)
-        return Log.opening(
-            self._runtime,
-            naming.join(directory.path, str(name)),
-            config,
+        opening = Opening(
+            directory=naming.join(directory.path, str(name)),
+            config=config,
             topic_partition=name,
+            files=self._files,
             clean=directory.was_clean or is_new,
             recovery_point=directory.recovery_points.get(name, 0),
             checkpointed_offset=directory.checkpointed_points.get(name, 0),
             durable_offset=extent.end_offset if extent is not None else 0,
             first_offset=extent.first_offset if extent is not None else None,
             start_offset=directory.start_offsets.get(name, 0),
+            start_is_checkpointed=directory.knows_starts or is_new,
             cleaned_offset=directory.cleaned_offsets.get(name, 0),
             topic_id=topic_id,
-            files=self._files,
             is_named=name in self._named,
             repairable=repairable,
             must_exist=must_exist,
-            start_is_checkpointed=directory.knows_starts or is_new,
+        )
+        return Log.opening(
+            self._runtime,
+            opening,
             on_broken=self._broken,
             on_damaged=self._met_damage,
             on_moved=self._checkpoints.moved,

@@ -21,11 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from uuid import UUID
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
 from odradek.records import BatchHeader
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.extents import Extent
@@ -54,7 +52,7 @@ from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.producers.producer_state import Marker
 from odradek.storage.producers.verification import Guard
 from odradek.storage.recovery.context import OpenedLog, Opening
-from odradek.storage.recovery.opening import open_log
+from odradek.storage.recovery.log_loader import load_log
 from odradek.storage.segment.at_hand import Missing, ReadProgress
 
 if TYPE_CHECKING:
@@ -117,7 +115,7 @@ class Log:
             on_damaged=on_damaged,
         )
         """What was durable here once, and is not here or not right: another replica must give it back."""
-        durability = self._durability = Durability(context, opened.flushed_offset)
+        durability = self._durability = Durability(context, opened.segments.end_offset)
         small_files = SmallFiles(
             context,
             durability,
@@ -155,7 +153,7 @@ class Log:
             truncation=self.truncation,
             lacked=self.lacked,
             on_moved=moved,
-            index_offset=opened.end_offset if opened.index_is_written else -1,
+            index_offset=opened.segments.end_offset if opened.index_is_written else -1,
         )
         """Work for other threads: removals, repairs, the last flush."""
         self._reader: Final = LogReader(context, self.lacked)
@@ -172,72 +170,34 @@ class Log:
     # ---- opening and closing -----------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, *arguments: Any, **options: Any) -> Log:
-        """What `opening` says, at once."""
-        return carry_out(cls.opening(*arguments, **options))
+    def open(cls, runtime: Runtime, directory: str, config: LogConfig, **options: Any) -> Log:
+        """The log in `directory`, at once. `options`: other fields of `Opening`, and arguments of `opening`."""
+        hearers = {
+            name: options.pop(name) for name in ("on_broken", "on_damaged", "on_moved") if name in options
+        }
+        options.setdefault("files", OpenFiles(runtime.disk))
+        opening = Opening(directory=directory, config=config, **options)
+        return carry_out(cls.opening(runtime, opening, **hearers))
 
     @classmethod
     def opening(
         cls,
         runtime: Runtime,
-        directory: str,
-        config: LogConfig,
+        opening: Opening,
         *,
-        topic_partition: TopicPartition,
-        clean: bool,
-        recovery_point: int,
-        checkpointed_offset: int | None = None,
-        durable_offset: int = 0,
-        first_offset: int | None = None,
-        start_offset: int = 0,
-        cleaned_offset: int = 0,
-        topic_id: UUID | None = None,
-        files: OpenFiles | None = None,
-        is_named: bool = False,
-        repairable: bool = False,
-        must_exist: bool = False,
-        start_is_checkpointed: bool = True,
         on_broken: OnBroken | None = None,
         on_damaged: OnDamaged | None = None,
         on_moved: OnMoved | None = None,
     ) -> Steps[Log]:
-        """Open the log in `directory`, or create an empty one. Blocks; it may run on any thread.
+        """Open a log, or create an empty one; see `Opening` for what is refused. Blocks; it may run on any thread.
 
-        `clean`: it was closed cleanly, so it is opened without reading it. Otherwise everything from `recovery_point` on
-        is scanned, cut at the last good batch, and synced. Raises KAFKA_STORAGE_ERROR when what lies below `durable_offset` (or
-        the recovery point), which was once durable, is damaged or missing: no log is better than one that silently lost
-        records. So does a log whose first segment begins behind `first_offset`, unless its start moved since, and after a crash
-        one that lacks a segment between `checkpointed_offset` and the recovery point.
-        Between segments below `cleaned_offset` a compaction may have left gaps. `is_named`: the directory's name is durable.
-        INCONSISTENT_TOPIC_ID, and nothing is touched, when the directory is of another topic than `topic_id`.
-        `repairable`: another replica can give back what is damaged or missing, so it is opened with what is left, cut at the
-        first bad batch, and `damage` says so. `must_exist`: AbsentLogError where there is no segment.
-        `start_is_checkpointed`: `start_offset` is of a checkpoint that is there and sound; else it may be doubted
-        (`start_is_doubted`). `on_broken` hears of an error in reading or writing that is final, `on_damaged` of the first
-        batch that a reader met damaged, `on_moved` that `extent` may be another one.
+        KAFKA_STORAGE_ERROR when the disk fails, too. `on_broken` hears of an error in reading or writing that is final,
+        `on_damaged` of the first batch that a reader met damaged, `on_moved` that `extent` may be another one.
         """
-        opening = Opening(
-            directory=directory,
-            parents=() if is_named else (directory.rpartition("/")[0],),
-            config=config,
-            topic_partition=topic_partition,
-            clean=clean,
-            recovery_point=recovery_point,
-            checkpointed_offset=recovery_point if checkpointed_offset is None else checkpointed_offset,
-            durable_offset=max(durable_offset, recovery_point),
-            first_offset=first_offset,
-            start_offset=start_offset,
-            cleaned_offset=cleaned_offset,
-            topic_id=topic_id,
-            files=files if files is not None else OpenFiles(runtime.disk),
-            repairable=repairable,
-            must_exist=must_exist,
-            start_is_checkpointed=start_is_checkpointed,
-        )
         try:
-            opened = yield from open_log(runtime, opening)
+            opened = yield from load_log(runtime, opening)
         except OSError as error:
-            message = f"{topic_partition}: cannot open its log: {error}"
+            message = f"{opening.topic_partition}: cannot open its log: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
         return cls(runtime, opening, opened, on_broken, on_damaged, on_moved)
 

@@ -1,0 +1,77 @@
+"""The leader epochs of a log that is being opened: from their checkpoint where it can be believed, else from the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.storage.directories import checkpoints, naming
+from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.log.leader_epochs import EpochHistory, EpochStart
+from odradek.storage.recovery.context import LoadContext, log
+from odradek.storage.recovery.found_segments import FoundSegments
+
+
+class EpochsLoader:
+    """`load` when the names are known, `complete` when the segments are."""
+
+    def __init__(self, context: LoadContext, segments: FoundSegments) -> None:
+        self._context = context
+        self._segments = segments
+        self._saved: tuple[EpochStart, ...] = ()
+        """What the checkpoint says: nothing when it is missing or damaged."""
+        self.epochs = EpochHistory()
+
+    def load(self, names: Sequence[str]) -> None:
+        """From the checkpoint."""
+        if naming.LEADER_EPOCHS in names:
+            try:
+                data = self._context.disk.read(self._context.path(naming.LEADER_EPOCHS))
+                self.epochs = EpochHistory(checkpoints.parse_epochs(data))
+            except BadCheckpointError as error:
+                log.warning("epochs_ignored", directory=self._context.directory, reason=str(error))
+        self._saved = self.epochs.entries
+
+    def complete(self) -> None:
+        """What the batches say that the checkpoint does not."""
+        if self._segments.last_epoch > (self._saved[-1].epoch if self._saved else -1):
+            self._rebuild()
+        elif self._segments.scanned:
+            self._find_first()
+
+    def _rebuild(self) -> None:
+        """The log has a later epoch than the checkpoint: read them off all batches."""
+        self.epochs = EpochHistory()
+        next_offset = self._segments.base_offset
+        for segment in self._segments:
+            for mark in segment.records.marks():
+                self.epochs.assign(mark.leader_epoch, next_offset)
+                next_offset = mark.last_offset + 1
+
+    def _find_first(self) -> None:
+        """The log may begin earlier than it did when the checkpoint was written: a deletion that a crash undid."""
+        entries = self.epochs.entries
+        if not entries or self._segments.base_offset >= entries[0].start_offset:
+            return
+        self.epochs = EpochHistory()
+        next_offset = self._segments.base_offset
+        for segment in self._segments:
+            if next_offset >= entries[0].start_offset:
+                break
+            for mark in segment.records.marks():
+                if next_offset >= entries[0].start_offset:
+                    break
+                self.epochs.assign(mark.leader_epoch, next_offset)
+                next_offset = mark.last_offset + 1
+        for epoch, start_offset in entries:
+            self.epochs.assign(epoch, start_offset)
+
+    def trim(self, start_offset: int) -> None:
+        """To what the log holds."""
+        # One that begins at the very end is of a leader that had written nothing yet.
+        self.epochs.truncate_from_end(self._segments.end_offset + 1)
+        self.epochs.truncate_from_start(start_offset)
+
+    @property
+    def changed(self) -> bool:
+        """The checkpoint does not say what they are."""
+        return self.epochs.entries != self._saved

@@ -1,0 +1,264 @@
+"""From a directory to an open log: lazily after a clean close, by recovery after a crash. Kafka calls it LogLoader.
+
+The steps, in their order; each has its part of the result:
+
+    interrupted_truncation.py    what a crash interrupted is done; what checkpoints said before it does not count
+    start_loader.py              deletions that could not be written down; later where the log begins
+    leftovers.py                 files of unfinished work go
+    found_segments.py            the segments by their names
+    after_clean_shutdown.py      the last one is opened by its end; if that is in doubt, or after a crash:
+    after_crash.py               everything from the recovery point on is scanned, cut and synced
+    epochs_loader.py             leader epochs
+    producers_loader.py          producers, and the transaction indexes that must be made again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.runtime.ports import Disk, Runtime
+from odradek.storage.directories import checkpoints, naming
+from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.directories.lack_notes import read_note
+from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.directories.steps import Steps
+from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, LostRecordsError
+from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.log.truncation import TruncationPlan, write_plan
+from odradek.storage.recovery.after_clean_shutdown import AfterCleanShutdown
+from odradek.storage.recovery.after_crash import AfterCrash
+from odradek.storage.recovery.context import LoadContext, OpenedLog, Opening, log
+from odradek.storage.recovery.epochs_loader import EpochsLoader
+from odradek.storage.recovery.found_segments import FoundSegments
+from odradek.storage.recovery.interrupted_truncation import TruncationNoted, finish_truncation
+from odradek.storage.recovery.leftovers import clear_leftovers
+from odradek.storage.recovery.producers_loader import ProducersLoader
+from odradek.storage.recovery.start_loader import StartLoader
+from odradek.storage.segment.sparse_index import OFFSET_MAX
+
+_OPEN_FILES_MAX: Final = 16
+
+
+def load_log(runtime: Runtime, opening: Opening) -> Steps[OpenedLog]:
+    """Blocks. Raises OSError, or LostRecordsError for damage to what was durable, and is not repairable."""
+    try:
+        return (yield from _load(runtime, opening, damage=None))
+    except (LostRecordsError, DamagedBatchError) as lost:
+        if not opening.repairable:
+            raise
+        log.error("log_opened_damaged", partition=opening.topic_partition, reason=lost.message)
+        all_doubted = replace(opening, clean=False, recovery_point=0, durable_offset=0)
+        return (yield from _load(runtime, all_doubted, damage=lost.message))
+
+
+def _load(runtime: Runtime, opening: Opening, *, damage: str | None) -> Steps[OpenedLog]:
+    """`damage`: why an opening that believed the checkpoints was given up."""
+    disk, directory = runtime.disk, opening.directory
+    if not disk.exists(directory):
+        disk.make_directory(directory)
+    names = disk.list_directory(directory)
+    topic_id = _load_topic_id(disk, directory, names)
+    if None not in (topic_id, opening.topic_id) and topic_id != opening.topic_id:
+        message = f"{directory} belongs to topic id {topic_id}, not to {opening.topic_id}"
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
+    noted = finish_truncation(disk, opening) if naming.TRUNCATION in names else None
+    files = OpenFiles(disk, _OPEN_FILES_MAX)
+    context = LoadContext(
+        disk=disk,
+        files=files,
+        now_ms=runtime.clock.wall_ms(),
+        opening=noted.opening if noted is not None else opening,
+    )
+    loader = LogLoader(context, noted, topic_id=topic_id, damage=damage)
+    try:
+        return (yield from loader.run())
+    except BaseException:
+        loader.close()
+        raise
+    finally:
+        files.close()
+
+
+def _load_topic_id(disk: Disk, directory: str, names: Sequence[str]) -> UUID | None:
+    """What the directory says; None when that is nothing, or cannot be read."""
+    if naming.PARTITION_METADATA not in names:
+        return None
+    path = naming.join(directory, naming.PARTITION_METADATA)
+    try:
+        return checkpoints.parse_partition_metadata(disk.read(path))
+    except BadCheckpointError as error:
+        log.warning("topic_id_unreadable", path=path, reason=str(error))
+        return None
+
+
+class LogLoader:
+    """The steps of opening one log, once it is known which topic it belongs to. `run` it once."""
+
+    def __init__(
+        self,
+        context: LoadContext,
+        truncation: TruncationNoted | None,
+        *,
+        topic_id: UUID | None,
+        damage: str | None,
+    ) -> None:
+        """`truncation`: the checkpoints do not know of it. `topic_id`: what the directory says. `damage`: see `OpenedLog`."""
+        self._context = context
+        self._topic_id = topic_id
+        self._damage = damage
+        self._damage_offset: int | None = None
+        self._truncation_noted = truncation is not None
+        self._high_watermark_max = truncation.high_watermark_max if truncation is not None else OFFSET_MAX
+        self._segments = FoundSegments(context)
+        self._start = StartLoader(context, self._segments)
+        self._after_clean_shutdown = AfterCleanShutdown(context, self._segments)
+        self._after_crash = AfterCrash(context, self._segments)
+        self._epochs = EpochsLoader(context, self._segments)
+        self._producers = ProducersLoader(context, self._segments)
+
+    def close(self) -> None:
+        """`run` failed."""
+        self._segments.close()
+
+    def run(self) -> Steps[OpenedLog]:
+        opening, segments = self._context.opening, self._segments
+        names = self._tidy()
+        segments.find(names)
+        self._check_first(names)
+        self._epochs.load(names)
+        created = not segments
+        if created:
+            yield from self._create()
+        elif not (opening.clean and self._after_clean_shutdown.open_active()):
+            self._after_crash.recover()
+        self._epochs.complete()
+        start_offset = self._load_start_offset(names)
+        if self._damage is not None:
+            self._void_checkpoints(start_offset)
+        producers = self._producers.load(names)
+        self._epochs.trim(start_offset)
+        snapshot_offset = self._producers.snapshot_offset
+        note = read_note(self._context.disk, opening.directory) if naming.LACK_NOTE in names else None
+        return OpenedLog(
+            segments=SegmentList(
+                segments.hand_over(self._epochs.epochs.latest),
+                start_offset=start_offset,
+                end_offset=segments.end_offset,
+            ),
+            epochs=self._epochs.epochs,
+            epochs_changed=self._epochs.changed,
+            topic_id=opening.topic_id or self._topic_id,
+            topic_id_changed=not created and self._topic_id is None and opening.topic_id is not None,
+            producers=producers,
+            transaction_sums=self._producers.transaction_sums,
+            snapshot_offset=snapshot_offset,
+            index_is_written=self._after_clean_shutdown.index_is_written,
+            snapshot_due=snapshot_offset < segments.active.base_offset,
+            start_is_doubted=self._start.is_doubted,
+            names_changed=created,
+            cut_at_recovery=self._after_crash.cut_aside,
+            truncation_noted=self._truncation_noted,
+            high_watermark_max=self._high_watermark_max,
+            damage=self._damage,
+            lack_note=note,
+            damage_offset=self._damage_offset,
+        )
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def _tidy(self) -> list[str]:
+        """Remove what unfinished work left; return the names that are there afterwards."""
+        disk, directory = self._context.disk, self._context.directory
+        names = disk.list_directory(directory)
+        if self._start.note_deletions(names):
+            names = disk.list_directory(directory)
+        names = clear_leftovers(disk, directory, names)
+        keep_ms = self._context.opening.config.retention_ms
+        for name in names:  # what recovery set aside is kept as long as records are
+            path = naming.join(directory, name)
+            if name.endswith(naming.CUT) and 0 <= keep_ms < self._context.now_ms - disk.modified_ms(path):
+                log.info("cut_bytes_removed", path=path)
+                disk.remove(path)
+        return names
+
+    def _create(self) -> Steps[None]:
+        """An empty log."""
+        context, opening = self._context, self._context.opening
+        if opening.must_exist:
+            raise AbsentLogError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{opening.directory} holds no segment of a log"
+            )
+        if opening.durable_offset > opening.start_offset:
+            raise context.lost(
+                f"no segments are left, and it was durable up to offset {opening.durable_offset}"
+            )
+        if self._topic_id is None and opening.topic_id is not None:
+            yield from self._write_topic_id(opening.topic_id)
+        # If later segments could outlive the name of the first, a log would seem to begin with them. The topic's id becomes
+        # durable with it, before there is a record.
+        self._segments.create(opening.start_offset)
+        yield partial(context.disk.sync_directory, opening.directory)
+
+    def _write_topic_id(self, topic_id: UUID) -> Steps[None]:
+        """Whole, or not there; its name is not durable yet."""
+        disk, path = self._context.disk, self._context.path(naming.PARTITION_METADATA)
+        file = disk.open(path + naming.TEMPORARY, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(checkpoints.format_partition_metadata(topic_id), 0)
+            yield file.sync
+        finally:
+            file.close()
+        disk.rename(path + naming.TEMPORARY, path)
+
+    # ---- what is missing ---------------------------------------------------------------------------------------------
+
+    def _check_first(self, names: Sequence[str]) -> None:
+        """That segments are not missing where the log begins."""
+        began_at = self._start.missing_from(names)
+        if began_at is None:
+            return
+        if self._damage is None:
+            first = self._segments.base_offset
+            problem = f"its first segment is {first}, and it began at offset {began_at} or before"
+            raise self._context.lost(problem)
+        self._damage_offset = began_at
+
+    def _load_start_offset(self, names: Sequence[str]) -> int:
+        """Where the log begins. LostRecordsError when what must be there is not."""
+        opening, segments = self._context.opening, self._segments
+        start_offset = max(opening.start_offset, segments.base_offset, self._start.load(names))
+        if self._truncation_noted or self._damage is not None:
+            # It may have begun inside of a batch that never came; or the batches behind its start are lost.
+            start_offset = min(start_offset, segments.end_offset)
+        if segments.end_offset < opening.durable_offset:
+            raise self._context.lost(
+                f"it ends at {segments.end_offset}, and was durable up to offset {opening.durable_offset}"
+            )
+        if start_offset > segments.end_offset:
+            raise self._context.lost(f"it ends at {segments.end_offset}, its start offset is {start_offset}")
+        return start_offset
+
+    def _void_checkpoints(self, start_offset: int) -> None:
+        """What is appended from now on must not be taken for what they say was durable here. The high watermark stands: as
+        long as the log does not reach it again, something is missing.
+        """
+        active, end_offset = self._segments.active, self._segments.end_offset
+        plan = TruncationPlan(
+            base_offset=active.base_offset,
+            position=active.size_bytes,
+            end_offset=end_offset,
+            start_offset=start_offset if self._damage_offset is None else self._damage_offset,
+            recovery_point=end_offset,
+            high_watermark_max=self._high_watermark_max,
+            is_anew=False,
+            sweeps=False,
+            is_done=True,
+        )
+        write_plan(self._context.disk, self._context.directory, plan)
+        self._truncation_noted = True
