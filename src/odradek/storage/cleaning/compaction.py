@@ -16,13 +16,13 @@ from odradek.storage.cleaning.access import SegmentGroup
 from odradek.storage.cleaning.choice import CleaningRange
 from odradek.storage.cleaning.fates import CompactionTerms, Fates, LastWrite
 from odradek.storage.cleaning.keys import KeyReading, key_map_for
-from odradek.storage.cleaning.pieces import Abandoned, Pieces
+from odradek.storage.cleaning.pieces import Abandoned, PieceWork
 from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.cleaning.transactions import TransactionsSeen
 from odradek.storage.cleaning.writing import GroupWriting
 from odradek.storage.log.log import Log
 
-Drive = Callable[[Pieces], Awaitable[None]]
+Drive = Callable[[PieceWork], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from odradek.records import BatchHeader, read_control
 from odradek.records.cleaning import SLOT_BYTES, KeyMap, new_key_map, note_keys
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.cleaning.batches import checked_batches
-from odradek.storage.cleaning.pieces import Abandoned, Pieces
+from odradek.storage.cleaning.pieces import Abandoned
 from odradek.storage.cleaning.transactions import TransactionsSeen
 from odradek.storage.log.lifetime import LogLifetime
 
@@ -46,7 +46,7 @@ def key_map_for(record_count_max: int, *, bytes_max: int, load_factor: float, se
     return new_key_map(slot_count, max(int(slot_count * load_factor), 1), seed)
 
 
-class KeyReading(Pieces):
+class KeyReading:
     """Fills the map. Ends early when it is full: the rest is left for the next compaction."""
 
     def __init__(
@@ -61,7 +61,6 @@ class KeyReading(Pieces):
         window_bytes: int,
     ) -> None:
         """`aborted`: of the transactions with records or a marker from `first_offset` on."""
-        super().__init__()
         self._disk = disk
         self._life = life
         self._segments = segments
@@ -73,8 +72,9 @@ class KeyReading(Pieces):
         self.end_offset = first_offset
         """The map knows of every record below it."""
         self.batch_count = 0
+        self.moved_bytes = 0
 
-    def _steps(self) -> Iterator[None]:
+    def steps(self) -> Iterator[None]:
         for segment in self._segments:
             self._file = segment.open(self._disk, self._life)
             for header, batch in checked_batches(self._file, segment.size_bytes, self._window_bytes):

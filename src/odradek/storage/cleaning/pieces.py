@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import final
+from typing import Final, Protocol
 
 
 class Abandoned(Exception):
     """The log was closed or deleted meanwhile: its directory may be another's by now."""
 
 
-class Pieces(ABC):
-    """`advance` on any thread, one call at a time, until it says that all is done; `close` in any case."""
+class PieceWork(Protocol):
+    """Work that can be left between two steps."""
 
-    def __init__(self) -> None:
-        self.moved_bytes = 0
+    @property
+    def moved_bytes(self) -> int:
         """Read and written so far."""
-        self._work: Iterator[None] | None = None
 
-    @abstractmethod
-    def _steps(self) -> Iterator[None]:
-        """The work; between two steps it may be left."""
+    def steps(self) -> Iterator[None]:
+        """The work, once. Blocks, on any thread."""
 
-    @final
+    def close(self) -> None:
+        """Let go of the files, wherever the work was left."""
+
+
+class Pieces:
+    """Drives one work: `advance` on any thread, one call at a time, until it says that all is done."""
+
+    def __init__(self, work: PieceWork) -> None:
+        self._work: Final = work
+        self._steps: Iterator[None] | None = None
+
     def advance(self, piece_bytes: int) -> bool:
         """Go on for about so many bytes; True when all is done."""
-        if self._work is None:
-            self._work = self._steps()
-        until = self.moved_bytes + piece_bytes
-        return all(self.moved_bytes < until for _ in self._work)
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of the files."""
+        if self._steps is None:
+            self._steps = self._work.steps()
+        until = self._work.moved_bytes + piece_bytes
+        return all(self._work.moved_bytes < until for _ in self._steps)

@@ -12,7 +12,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.choice import CleaningRange, cleaning_range
 from odradek.storage.cleaning.compaction import Compaction, CompactionStats, Resources
-from odradek.storage.cleaning.pieces import Abandoned, Pieces
+from odradek.storage.cleaning.pieces import Abandoned, Pieces, PieceWork
 from odradek.storage.cleaning.target import NoSpaceError, TooLargeError
 from odradek.storage.cleaning.throttle import CleanerThrottle
 from odradek.storage.directories.log_manager import LogManager
@@ -202,17 +202,17 @@ class _Driver:
         share = int(min(bytes_per_second / _PIECES_PER_SECOND, _PIECE_BYTES_MAX))
         self._piece_bytes = max(share, _PIECE_BYTES_MIN)
 
-    async def __call__(self, pieces: Pieces) -> None:
+    async def __call__(self, work: PieceWork) -> None:
+        pieces, done = Pieces(work), False
         try:
-            done = False
             while not done:
                 if self._stopping.is_set():
                     raise _Stopped
-                before = pieces.moved_bytes
+                before = work.moved_bytes
                 done = await self._runtime.offload.run(pieces.advance, self._piece_bytes)
-                await self._wait(pieces.moved_bytes - before)
+                await self._wait(work.moved_bytes - before)
         finally:
-            pieces.close()
+            work.close()
 
     async def _wait(self, moved_bytes: int) -> None:
         now = self._runtime.clock.monotonic()

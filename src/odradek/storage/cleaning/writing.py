@@ -9,13 +9,12 @@ from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.cleaning.batches import checked_batches
 from odradek.storage.cleaning.fates import Fates
 from odradek.storage.cleaning.keys import SourceSegment
-from odradek.storage.cleaning.pieces import Pieces
 from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.log.lifetime import LogLifetime
 from odradek.storage.segment.transaction_index import AbortedTransaction
 
 
-class GroupWriting(Pieces):
+class GroupWriting:
     """Writes the target, complete and durable, but not yet in anyone's place."""
 
     def __init__(
@@ -31,7 +30,6 @@ class GroupWriting(Pieces):
         window_bytes: int,
     ) -> None:
         """`aborted`: what the transaction indexes of the segments say."""
-        super().__init__()
         self._disk = disk
         self._life = life
         self._segments = segments
@@ -43,8 +41,9 @@ class GroupWriting(Pieces):
         self.target = target
         self.read_bytes = 0
         self.batch_count = 0
+        self.moved_bytes = 0
 
-    def _steps(self) -> Iterator[None]:
+    def steps(self) -> Iterator[None]:
         target = self.target
         target.begin()
         for segment in self._segments:

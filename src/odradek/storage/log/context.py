@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.health import Health
+from odradek.storage.log.health import Health, OnBroken
 from odradek.storage.log.leader_epochs import EpochHistory
 from odradek.storage.log.lifetime import LogLifetime
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.producers.producer_state import Producers
+from odradek.storage.recovery.context import OpenedLog, Opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +29,20 @@ class LogContext:
     segments: SegmentList
     epochs: EpochHistory
     producers: Producers
+
+    @classmethod
+    def of(
+        cls, runtime: Runtime, opening: Opening, opened: OpenedLog, on_broken: OnBroken | None
+    ) -> LogContext:
+        """`on_broken` hears of an error in reading or writing that is final."""
+        return cls(
+            runtime=runtime,
+            topic_partition=opening.topic_partition,
+            directory=opening.directory,
+            files=opening.files,
+            life=LogLifetime(),
+            health=Health(opening.topic_partition, on_broken),
+            segments=opened.segments,
+            epochs=opened.epochs,
+            producers=opened.producers,
+        )

@@ -42,7 +42,7 @@ class Durability:
         "truncation_count",
     )
 
-    def __init__(self, context: LogContext, flushed_offset: int) -> None:
+    def __init__(self, context: LogContext) -> None:
         self._context = context
         self._segments = context.segments
         self._changes = 0
@@ -52,7 +52,8 @@ class Durability:
         self._closing: list[Closing] = []
         self._unflushed_since: float | None = None
         """When the oldest batch was appended that no job has yet, by the monotonic clock."""
-        self.flushed_offset = flushed_offset
+        self.flushed_offset = context.segments.end_offset
+        """What an opening leaves is durable."""
         self.truncation: Truncation | None = None
         """The files have still to follow."""
         self.truncation_count = 0

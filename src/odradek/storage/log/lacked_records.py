@@ -7,6 +7,7 @@ from typing import Final
 from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.damage import DamagedBatchError, OnDamaged
+from odradek.storage.recovery.context import OpenedLog
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events
 
@@ -30,29 +31,27 @@ class LackedRecords:
     def __init__(
         self,
         context: LogContext,
+        opened: OpenedLog,
         *,
-        damage: str | None,
-        damage_offset: int | None,
         durable_offset: int,
-        note: LackNote | None,
         on_damaged: OnDamaged | None,
     ) -> None:
-        """What an opening found: see `OpenedLog`. `durable_offset`: up to there the log was durable once."""
+        """`durable_offset`: up to there the log was durable once."""
         self._topic_partition: Final = context.topic_partition
         self._segments: Final = context.segments
         self._on_damaged: Final = on_damaged
-        self._lost_below = durable_offset if damage_offset is None else OFFSET_MAX
+        self._lost_below = durable_offset if opened.damage_offset is None else OFFSET_MAX
         """Nothing is lacking any more when everything below it is durable."""
-        self.damage = damage
+        self.damage = opened.damage
         """What is not here, or not right; None when nothing is known to be."""
-        self.damage_offset = damage_offset
+        self.damage_offset = opened.damage_offset
         """From where on what a reader met damaged must be fetched again; None without such damage."""
         self.is_only_doubted = False
         """The log was made, and nothing tells whether it was here before."""
-        self.note = note
+        self.note: LackNote | None = opened.lack_note
         """What a note in the log's directory says of records that it had, and lacks."""
-        if note is not None and note.is_counted_on:
-            self.lacks(OFFSET_MAX, note.reason)
+        if self.note is not None and self.note.is_counted_on:
+            self.lacks(OFFSET_MAX, self.note.reason)
 
     def lacks(self, below: int, damage: str) -> None:
         """The log has not all that was durable here once. That is over when everything below `below` is durable again."""

@@ -36,10 +36,9 @@ from odradek.storage.log.damage import OnDamaged
 from odradek.storage.log.durability import Durability
 from odradek.storage.log.file_removal import PendingRemovals, RemovalJob
 from odradek.storage.log.flush_jobs import FlushJob
-from odradek.storage.log.health import Health, LogFault, OnBroken, RepairJob
+from odradek.storage.log.health import LogFault, OnBroken, RepairJob
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.leader_epochs import EpochEnd, EpochStart
-from odradek.storage.log.lifetime import LogLifetime
 from odradek.storage.log.log_appender import LogAppender
 from odradek.storage.log.log_cleaning import LogCleaning
 from odradek.storage.log.log_jobs import LogJobs
@@ -92,37 +91,18 @@ class Log:
         """Recovery found good batches behind a bad one and set them aside: let another replica lead if one can."""
         self.producers: Final = opened.producers
         """Who wrote, and which of their transactions are open. Only this log puts anything in."""
-        context = self._context = LogContext(
-            runtime=runtime,
-            topic_partition=opening.topic_partition,
-            directory=opening.directory,
-            files=opening.files,
-            life=LogLifetime(),
-            health=Health(opening.topic_partition, on_broken),
-            segments=opened.segments,
-            epochs=opened.epochs,
-            producers=opened.producers,
-        )
         self._segments: Final = opened.segments
+        context = self._context = LogContext.of(runtime, opening, opened, on_broken)
         moved = partial(on_moved, self) if on_moved is not None else _ignore
-        removals = PendingRemovals(runtime.disk, opening.directory, context.life)
         self.lacked: Final = LackedRecords(
-            context,
-            damage=opened.damage,
-            damage_offset=opened.damage_offset,
-            durable_offset=opening.durable_offset,
-            note=opened.lack_note,
-            on_damaged=on_damaged,
+            context, opened, durable_offset=opening.durable_offset, on_damaged=on_damaged
         )
         """What was durable here once, and is not here or not right: another replica must give it back."""
-        durability = self._durability = Durability(context, opened.segments.end_offset)
-        small_files = SmallFiles(
-            context,
-            durability,
-            snapshot_offset=opened.snapshot_offset,
-            transaction_sums=opened.transaction_sums,
-        )
+        durability = self._durability = Durability(context)
+        small_files = SmallFiles(context, durability, opened)
+        removals = PendingRemovals(runtime.disk, opening.directory, context.life)
         tail = ActiveSegment(context, opening.config, durability, small_files)
+        self._reader: Final = LogReader(context, self.lacked)
         self._cleaning: Final = LogCleaning(context, tail, durability, small_files)
         self.truncation: Final = LogTruncation(
             context,
@@ -131,9 +111,8 @@ class Log:
             removals=removals,
             cleaning=self._cleaning,
             lacked=self.lacked,
+            opened=opened,
             on_moved=moved,
-            is_noted=opened.truncation_noted,
-            high_watermark_max=opened.high_watermark_max,
         )
         """What checkpoints must know of truncations."""
         self._retention: Final = LogRetention(
@@ -144,6 +123,14 @@ class Log:
             removals=removals,
             start_is_doubted=opened.start_is_doubted,
         )
+        self._appender: Final = LogAppender(
+            context,
+            opening.config,
+            tail=tail,
+            durability=durability,
+            small_files=small_files,
+            truncation=self.truncation,
+        )
         self.jobs: Final = LogJobs(
             context,
             tail=tail,
@@ -153,18 +140,9 @@ class Log:
             truncation=self.truncation,
             lacked=self.lacked,
             on_moved=moved,
-            index_offset=opened.segments.end_offset if opened.index_is_written else -1,
+            index_offset=self.end_offset if opened.index_is_written else -1,
         )
         """Work for other threads: removals, repairs, the last flush."""
-        self._reader: Final = LogReader(context, self.lacked)
-        self._appender: Final = LogAppender(
-            context,
-            opening.config,
-            tail=tail,
-            durability=durability,
-            small_files=small_files,
-            truncation=self.truncation,
-        )
         small_files.write_opened(opened, opening.parents)
 
     # ---- opening and closing -----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.log.truncation import NoteRemoval, Truncation, TruncationPlan
 from odradek.storage.producers.producer_state import Producers
+from odradek.storage.recovery.context import OpenedLog
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.storage.segment.writer import SegmentWriter
@@ -55,11 +56,10 @@ class LogTruncation:
         removals: PendingRemovals,
         cleaning: LogCleaning,
         lacked: LackedRecords,
+        opened: OpenedLog,
         on_moved: Callable[[], None],
-        is_noted: bool,
-        high_watermark_max: int,
     ) -> None:
-        """`on_moved` hears that the files followed. `is_noted`: a file says that checkpoints do not know of a truncation."""
+        """`on_moved` hears that the files followed."""
         self._context = context
         self._segments = context.segments
         self._health = context.health
@@ -69,10 +69,11 @@ class LogTruncation:
         self._cleaning = cleaning
         self._lacked = lacked
         self._on_moved = on_moved
-        self._is_noted = is_noted
+        self._is_noted = opened.truncation_noted
+        """A file says that checkpoints do not know of a truncation yet."""
         self.end_offset_min = OFFSET_MAX
         """The lowest end of a truncation since the last compaction ended: what was compacted above it is gone."""
-        self.high_watermark_max = high_watermark_max
+        self.high_watermark_max = opened.high_watermark_max
         """A high watermark above it that was written down is of the time before a truncation."""
 
     # ---- in memory ---------------------------------------------------------------------------------------------------

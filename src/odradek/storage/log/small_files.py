@@ -26,20 +26,13 @@ class SmallFiles:
         "_transaction_sums",
     )
 
-    def __init__(
-        self,
-        context: LogContext,
-        durability: Durability,
-        *,
-        snapshot_offset: int,
-        transaction_sums: dict[int, int] | None,
-    ) -> None:
+    def __init__(self, context: LogContext, durability: Durability, opened: OpenedLog) -> None:
         self._context = context
         self._durability = durability
-        self._snapshot_offset = snapshot_offset
+        self._snapshot_offset = opened.snapshot_offset
         """Of the newest producer snapshot that was there when the log was opened."""
         self._start_path: Final = naming.join(context.directory, naming.START_OFFSET)
-        self._transaction_sums = transaction_sums
+        self._transaction_sums = opened.transaction_sums
         """As they were last written down, or are about to be; None when the file could not be read."""
 
     def write_opened(self, opened: OpenedLog, parents: Sequence[str]) -> None:
