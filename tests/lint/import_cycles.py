@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Final
 
 SOURCES: Final = Path(__file__).resolve().parents[2] / "src"
-NOT_YET_CUT: Final = (
-    {"odradek.config.broker", "odradek.config.loading", "odradek.config.topic"},
-    {
-)
+NOT_YET_CUT: Final = ({"odradek.config.broker", "odradek.config.loading", "odradek.config.topic"},)
 """Cycles that are known. A module more in one of them is refused."""
 
 
