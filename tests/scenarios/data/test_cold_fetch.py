@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.scenarios.conftest import fetch_request
+from tests.scenarios.one_broker import fetch_request
 
 from odradek.broker.fetch.delayed_fetch import ConsumerWaiting
 from odradek.model.errors import ErrorCode

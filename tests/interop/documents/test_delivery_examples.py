@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "delivery"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "delivery"
 ORDER_COUNT = 240
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.conftest import Wire
+from tests.scenarios.one_broker import Wire
 
 from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsPartition,

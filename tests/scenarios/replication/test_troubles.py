@@ -7,7 +7,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from tests.scenarios.nodes import (
+from tests.scenarios.replication.nodes import (
     FIRST_ID,
     Controller,
     Node,

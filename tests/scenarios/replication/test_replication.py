@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.scenarios.nodes import (
+from tests.scenarios.replication.nodes import (
     FIRST_ID,
     TOPIC,
     Controller,

@@ -7,7 +7,7 @@ import pytest
 
 from odradek.testing import LocalBroker
 
-PAGE = Path(__file__).parents[2] / "docs" / "client.md"
+PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 

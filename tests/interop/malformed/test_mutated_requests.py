@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.interop import wire
 
-RECORDINGS = sorted((Path(__file__).parents[1] / "golden" / "clients").glob("*.json"))
+RECORDINGS = sorted((Path(__file__).parents[2] / "golden" / "clients").glob("*.json"))
 LEFT_OUT = {"CreateTopics", "CreatePartitions"}
 """A changed count may be a wish for thousands of partitions, which is legal and takes its time."""
 

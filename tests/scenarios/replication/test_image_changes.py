@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.scenarios.nodes import FIRST_ID, TOPIC, Controller, Node, led_by, nodes, until
+from tests.scenarios.replication.nodes import FIRST_ID, TOPIC, Controller, Node, led_by, nodes, until
 
 from odradek.cluster.image import TopicImage
 from odradek.model.errors import ErrorCode, KafkaError

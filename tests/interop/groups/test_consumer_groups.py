@@ -376,7 +376,7 @@ def test_java_subscribes_by_a_pattern_and_comes_back(jars, bootstrap, group, ser
     server.create_topic(f"{stem}-b", 1)
 
     def run(pattern, count):
-        program = Path(__file__).parent / "languages" / "java" / "PatternConsumer.java"
+        program = Path(__file__).parents[1] / "languages" / "java" / "PatternConsumer.java"
         command = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-cp", jars.class_path, str(program)]
         command += [bootstrap, group, "same", pattern, str(count), str(SECONDS_MAX // 2)]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False)

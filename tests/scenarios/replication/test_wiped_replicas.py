@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.nodes import FIRST_ID, Controller, Node, led_by, nodes, until
+from tests.scenarios.replication.nodes import FIRST_ID, Controller, Node, led_by, nodes, until
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId

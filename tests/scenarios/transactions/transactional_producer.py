@@ -1,0 +1,189 @@
+"""A transactional producer that says exactly what it is told to say, and what readers of committed records get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import TopicPartition
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from odradek.protocol.messages.transactions.describe_transactions import DescribeTransactionsRequest
+from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
+from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
+from odradek.records import data_batches, decode_batch, split_batches
+
+READ_COMMITTED = 1
+BUSY = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS}
+CLASSIC, EPOCHS = 3, 5
+"""Versions of EndTxn."""
+SMALL = {"transaction_state_log_num_partitions": "3"}
+
+
+class TransactionalProducer:
+    """A transactional producer that says exactly what it is told to say."""
+
+    def __init__(self, wire: Any, batch_of: Callable[..., bytearray], name: str, end_version: int) -> None:
+        self.wire = wire
+        self.batch_of = batch_of
+        self.name = name
+        self.end_version = end_version
+        self.sequences: dict[TopicPartition, int] = {}
+        self.producer_id = self.epoch = -1
+
+    async def init(self, *, version: int = 5, expected: bool = False, **changes: Any) -> ErrorCode:
+        fields: dict[str, Any] = {"transactional_id": self.name, "transaction_timeout_ms": 60_000} | changes
+        if expected:
+            fields |= {"producer_id": self.producer_id, "producer_epoch": self.epoch}
+        response = await self.until_timeout(
+            lambda: self.wire.call("InitProducerId", version, InitProducerIdRequest(**fields))
+        )
+        if response.error_code == 0:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+            self.sequences.clear()
+        return ErrorCode.of(response.error_code)
+
+    async def until_timeout(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Until the coordinator is there, and done with what was before."""
+        async with asyncio.timeout(20):
+            while (response := await call()).error_code in BUSY:
+                await asyncio.sleep(0.01)
+        return response
+
+    async def add(self, topic: str, *partitions: int, version: int = 3) -> list[ErrorCode]:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+        )
+        async with asyncio.timeout(20):
+            while True:
+                response = await self.wire.call("AddPartitionsToTxn", version, request)
+                (found,) = response.results_by_topic_v3_and_below
+                codes = [ErrorCode.of(one.partition_error_code) for one in found.results_by_partition]
+                if not BUSY & set(codes):
+                    return codes
+                await asyncio.sleep(0.01)
+
+    async def send(self, topic: str, value: bytes, partition: int = 0) -> ErrorCode:
+        name = TopicPartition(topic, partition)
+        sequence = self.sequences.get(name, 0)
+        batch = self.batch_of(
+            [value],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        request = ProduceRequest(
+            transactional_id=self.name,
+            acks=-1,
+            timeout_ms=5000,
+            topic_data=[
+                TopicProduceData(
+                    name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)]
+                )
+            ],
+        )
+        version = 12 if self.end_version >= EPOCHS else 9
+        response = await self.wire.call("Produce", version, request)
+        code = ErrorCode.of(response.responses[0].partition_responses[0].error_code)
+        if code is ErrorCode.NONE:
+            self.sequences[name] = sequence + 1
+        return code
+
+    async def write(self, value: bytes, partitions: Iterable[int] = (0, 1), topic: str = "t") -> None:
+        """One record in each partition, as part of the transaction."""
+        if self.end_version < EPOCHS:
+            assert set(await self.add(topic, *partitions)) == {ErrorCode.NONE}
+        for partition in partitions:
+            # A batch may come before the coordinator is done with the last transaction.
+            async with asyncio.timeout(20):
+                while (code := await self.send(topic, value, partition)) in BUSY:
+                    await asyncio.sleep(0.01)
+            assert code is ErrorCode.NONE
+
+    def end_request(self, *, commit: bool) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+        )
+
+    async def end(self, *, commit: bool = True, request: EndTxnRequest | None = None) -> ErrorCode:
+        asked = request or self.end_request(commit=commit)
+        response = await self.until_timeout(lambda: self.wire.call("EndTxn", self.end_version, asked))
+        if response.error_code == 0 and self.end_version >= EPOCHS:
+            if response.producer_epoch != self.epoch:
+                self.sequences.clear()
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+        return ErrorCode.of(response.error_code)
+
+    async def state(self) -> Any:
+        return await described(self.wire, self.name)
+
+    async def settled(self) -> str:
+        """The state, once no transaction is being completed."""
+        async with asyncio.timeout(20):
+            while True:
+                one = await self.state()
+                if one.error_code not in BUSY and not one.transaction_state.startswith("Prepare"):
+                    return str(one.transaction_state)
+                await asyncio.sleep(0.01)
+
+
+async def described(wire: Any, name: str) -> Any:
+    response = await wire.call(
+        "DescribeTransactions", 0, DescribeTransactionsRequest(transactional_ids=[name])
+    )
+    (one,) = response.transaction_states
+    return one
+
+
+async def committed(wire: Any, make_fetch: Any, topic: str, partition: int = 0) -> list[bytes]:
+    """What a reader of committed records gets, up to the last stable offset."""
+    found: list[bytes] = []
+    offset = 0
+    while True:
+        request = make_fetch(topic, offset, partition=partition).replace(isolation_level=READ_COMMITTED)
+        data = (await wire.call("Fetch", 11, request)).responses[0].partitions[0]
+        batches = split_batches(data.records)
+        if not batches:
+            assert offset == data.last_stable_offset
+            return found
+        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+        for header, batch in data_batches(batches, aborted=aborted):
+            found += [record.value or b"" for record in decode_batch(batch, header)]
+        offset = batches[-1][0].next_offset
+
+
+async def stable(wire: Any, make_fetch: Any, topic: str, partition: int = 0) -> bool:
+    """Whether no transaction is open on the partition."""
+    data = (
+        (await wire.call("Fetch", 11, make_fetch(topic, 0, partition=partition))).responses[0].partitions[0]
+    )
+    return bool(data.last_stable_offset == data.high_watermark)
+
+
+async def coordinated(wire: Any, name: str = "x") -> None:
+    """Make `__transaction_state`, as a client's FindCoordinator does."""
+    request = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
+    response = await wire.call("FindCoordinator", 6, request)
+    assert response.coordinators[0].error_code == 0
+
+
+async def opened(scene: Any) -> Any:
+    """A connection to a broker that has `__transaction_state` and the topic `t` of two partitions."""
+    await scene.start(**SMALL)
+    wire = await scene.connect()
+    await coordinated(wire)
+    await wire.create("t", partitions=2)
+    return wire
