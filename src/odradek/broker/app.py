@@ -24,7 +24,9 @@ from odradek.broker.replicas.wiring import Proposals, fetchers
 from odradek.broker.stores import OpenRegistry, open_stores
 from odradek.broker.throttling import quota_terms
 from odradek.cluster.availability import TopicRules
-from odradek.cluster.controller import Controller
+from odradek.cluster.controller.controller import Controller
+from odradek.cluster.controller.maintenance import policy_of
+from odradek.cluster.controller.store import ClusterStore
 from odradek.cluster.documents import BROKER
 from odradek.cluster.image import (
     CONSUMER_OFFSETS,
@@ -33,9 +35,7 @@ from odradek.cluster.image import (
     TRANSACTION_STATE,
     ClusterImage,
 )
-from odradek.cluster.maintenance import policy_of
 from odradek.cluster.planning import ClusterDefaults
-from odradek.cluster.store import ClusterStore
 from odradek.cluster.sync import BrokerReport
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address

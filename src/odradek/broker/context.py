@@ -11,7 +11,7 @@ from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
-from odradek.cluster.controller import Controller
+from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.model.lazy import lazy

@@ -15,9 +15,8 @@ from odradek.records.batch import (
 from odradek.records.builder import BatchBuilder
 from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, compress, decompress
 from odradek.records.content import RecordsSummary, decode_batch, recompressed, validate_records
-from odradek.records.control import ControlKind, ControlMarker, control_batch, read_control
+from odradek.records.control import ControlKind, ControlMarker, control_batch, data_batches, read_control
 from odradek.records.faults import ExpandsTooFar
-from odradek.records.isolation import data_batches
 from odradek.records.partition import murmur2, partition_of
 from odradek.records.record import Header, Record, TimestampType
 

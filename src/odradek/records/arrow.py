@@ -16,7 +16,7 @@ from odradek.records.builder import seal
 from odradek.records.codec import READ_LIMITS, Codec, Limits
 from odradek.records.columns import BinaryColumn, Columns, Headers, ListColumn
 from odradek.records.content import frame_of, records_of
-from odradek.records.isolation import data_batches
+from odradek.records.control import data_batches
 from odradek.runtime.ports import Buffer
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])

@@ -1,4 +1,4 @@
-"""Control batches: the markers that end a transaction on a partition (KIP-98).
+"""Control batches: the markers that end a transaction on a partition (KIP-98), and what a reader at `read_committed` skips.
 
 The one record of such a batch has a key `version i16 | type i16` and, for the end of a transaction, a value
 `version i16 | coordinator epoch i32`.
@@ -7,10 +7,12 @@ The one record of such a batch has a key `version i16 | type i16` and, for the e
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from odradek.records.batch import BatchHeader
 from odradek.records.builder import BatchBuilder
 from odradek.records.content import decode_batch
 from odradek.records.faults import invalid
@@ -77,3 +79,26 @@ def read_control(batch: Buffer) -> ControlMarker:
         timestamp=record.timestamp,
         coordinator_epoch=_VALUE.unpack_from(record.value)[1],
     )
+
+
+def data_batches(
+    batches: Iterable[tuple[BatchHeader, memoryview]], *, aborted: Iterable[tuple[int, int]] = ()
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches that carry records for the application, in order: no markers, nothing of an aborted
+    transaction.
+
+    `aborted`: (producer id, first offset) of each, as the fetch answer lists them, in any order. From its
+    first offset on the producer's batches are void, until its ABORT marker.
+    """
+    waiting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
+    void: set[int] = set()
+    for header, batch in batches:
+        while waiting and waiting[-1][1] <= header.last_offset:
+            void.add(waiting.pop()[0])
+        if header.is_control:
+            # A marker without its record: compaction took all of its transaction.
+            is_marker = header.producer_id in void and header.record_count > 0
+            if is_marker and read_control(batch).kind is ControlKind.ABORT:
+                void.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in void):
+            yield header, batch

@@ -11,14 +11,15 @@ from uuid import UUID
 from tests.simulation.mutant import Patches, mutant
 
 from odradek.broker.cluster.link import ClusterLink
-from odradek.cluster import brokers as broker_changes
-from odradek.cluster import elections, isr_changes, partitions
+from odradek.cluster import elections, isr_changes
 from odradek.cluster.availability import ReplicaAvailability, TopicRules
-from odradek.cluster.controller import Controller
+from odradek.cluster.controller import brokers as broker_changes
+from odradek.cluster.controller import partitions
+from odradek.cluster.controller.controller import Controller
+from odradek.cluster.controller.publishing import Publication
+from odradek.cluster.controller.store import ClusterStore
 from odradek.cluster.elections import renewed
 from odradek.cluster.image import ClusterImage, PartitionImage
-from odradek.cluster.publishing import Publication
-from odradek.cluster.store import ClusterStore
 from odradek.cluster.sync import BrokerReport
 from odradek.model.ids import BrokerId
 from odradek.registry import Operation, Put
@@ -250,7 +251,7 @@ def controller_loads_stale_state() -> Patches:
 
 @mutant("row 33: a topic that is made anew has the id of the one before it", _SCENARIO)
 def topic_ids_repeat() -> Patches:
-    from odradek.cluster.topics import TopicChanges
+    from odradek.cluster.controller.topics import TopicChanges
 
     real = TopicChanges.create
 

@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 from odradek.cluster.availability import TopicRules
-from odradek.cluster.controller import Controller
+from odradek.cluster.controller.controller import Controller
+from odradek.cluster.controller.maintenance import MaintenancePolicy
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import ProposedIsr
-from odradek.cluster.maintenance import MaintenancePolicy
 from odradek.cluster.planning import ClusterDefaults, TopicSpec
 from odradek.cluster.registration import Registration, register
 from odradek.cluster.sync import BrokerReport, ReplicaId, SyncAnswer, UpdateKind, apply_update

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from odradek.cluster.availability import TopicRules
-from odradek.cluster.changes import Changes
-from odradek.cluster.heartbeat_monitor import HeartbeatMonitor
+from odradek.cluster.controller.changes import Changes
+from odradek.cluster.controller.heartbeat_monitor import HeartbeatMonitor
+from odradek.cluster.controller.maintenance import Maintenance, MaintenancePolicy
 from odradek.cluster.image import NO_LEADER, PartitionImage
 from odradek.cluster.isr_changes import ProposedIsr
-from odradek.cluster.maintenance import Maintenance, MaintenancePolicy
 from odradek.cluster.planning import TopicSpec
 from odradek.cluster.reassignment import Reassignment
 from odradek.cluster.sync import UpdateKind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.cluster.controller import Controller
+from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, TopicSpec
 from odradek.cluster.registration import Registration, register

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from odradek.cluster.availability import Liveness
+from odradek.cluster.controller.maintenance import Maintenance, MaintenancePolicy, policy_of
 from odradek.cluster.documents import RESOURCE_CONFIGS
 from odradek.cluster.healing import healing_to_cancel, preferred_leaders_to_restore, replicas_to_heal
 from odradek.cluster.image import NO_LEADER
-from odradek.cluster.maintenance import Maintenance, MaintenancePolicy, policy_of
 from odradek.cluster.reassignment import Reassignment
 from odradek.config.broker import BrokerConfig
 from odradek.config.cluster import ControllerConfig

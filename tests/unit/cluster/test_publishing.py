@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from odradek.cluster.controller.publishing import Publication
 from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
-from odradek.cluster.publishing import Publication
 from odradek.model.ids import BrokerId
 
 

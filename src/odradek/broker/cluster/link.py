@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.cluster.membership import ClusterMembership, JoiningDisk, LoadController, Report
-from odradek.cluster.controller import Controller
+from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
 from odradek.cluster.planning import TopicSpec
 from odradek.cluster.registration import Registration

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from odradek.cluster.controller import Controller
+from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import ClusterImage
 from odradek.cluster.known_brokers import DiskClaim
 from odradek.cluster.registration import BROKERS, Registration, register, removal

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.broker.cluster.membership import ClusterMembership
-from odradek.cluster.controller import Controller
+from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration, register
 from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateKind, snapshot

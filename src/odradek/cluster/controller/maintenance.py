@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from odradek.cluster.brokers import BrokerChanges
-from odradek.cluster.changes import Changes
+from odradek.cluster.controller.brokers import BrokerChanges
+from odradek.cluster.controller.changes import Changes
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
@@ -18,7 +18,7 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.cluster import healing
-    from odradek.cluster.partitions import PartitionChanges
+    from odradek.cluster.controller.partitions import PartitionChanges
 else:
     healing = lazy("odradek.cluster.healing")
 

@@ -17,17 +17,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
-from odradek.cluster.brokers import BrokerChanges
-from odradek.cluster.changes import Changes
+from odradek.cluster.controller.brokers import BrokerChanges
+from odradek.cluster.controller.changes import Changes
+from odradek.cluster.controller.maintenance import Maintenance, MaintenancePolicy
+from odradek.cluster.controller.publishing import Apply, Publication
+from odradek.cluster.controller.settings import SettingChanges
+from odradek.cluster.controller.store import PRODUCER_ID_BLOCK, ClusterStore
+from odradek.cluster.controller.topics import ConfigChange, TopicChanges
 from odradek.cluster.documents import BROKER_CONFIGS, RESOURCE_CONFIGS, Document
 from odradek.cluster.image import NO_LEADER, ClusterImage, TopicImage
-from odradek.cluster.maintenance import Maintenance, MaintenancePolicy
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, TopicSpec
-from odradek.cluster.publishing import Apply, Publication
-from odradek.cluster.settings import SettingChanges
-from odradek.cluster.store import PRODUCER_ID_BLOCK, ClusterStore
 from odradek.cluster.sync import BrokerReport, SyncAnswer
-from odradek.cluster.topics import ConfigChange, TopicChanges
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
@@ -36,13 +36,13 @@ from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.cluster import partitions
+    from odradek.cluster.controller import partitions
+    from odradek.cluster.controller.partitions import IsrOutcomes, PartitionChanges, Place
     from odradek.cluster.isr_changes import ProposedIsr
-    from odradek.cluster.partitions import IsrOutcomes, PartitionChanges, Place
     from odradek.cluster.reassignment import Reassignment
     from odradek.registry.election import Term
 else:
-    partitions = lazy("odradek.cluster.partitions")
+    partitions = lazy("odradek.cluster.controller.partitions")
 
 __all__ = ["PRODUCER_ID_BLOCK", "Controller"]
 

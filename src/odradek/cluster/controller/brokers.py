@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from odradek.cluster.availability import Liveness, ReplicaAvailability, TopicRules, rules_of, without
-from odradek.cluster.changes import Changes
+from odradek.cluster.controller.changes import Changes
+from odradek.cluster.controller.heartbeat_monitor import HeartbeatMonitor
+from odradek.cluster.controller.topics import with_fewer_eligible
 from odradek.cluster.documents import BROKER
 from odradek.cluster.elections import settled, was_elected_uncleanly, without_damaged
-from odradek.cluster.heartbeat_monitor import HeartbeatMonitor
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.registration import Registration
 from odradek.cluster.sync import BrokerReport, ReplicaId
-from odradek.cluster.topics import with_fewer_eligible
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.runtime.ports import Clock

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from odradek.cluster.brokers import BrokerChanges, tell_completed, with_partitions
-from odradek.cluster.changes import Changes, SharedChange
+from odradek.cluster.controller.brokers import BrokerChanges, tell_completed, with_partitions
+from odradek.cluster.controller.changes import Changes, SharedChange
 from odradek.cluster.elections import settled, with_preferred_leader, with_unclean_leader
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import ProposedIsr, changed_isr

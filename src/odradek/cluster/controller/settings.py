@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from odradek.cluster.availability import TopicRules, rules_of
-from odradek.cluster.changes import Changes
+from odradek.cluster.controller.changes import Changes
+from odradek.cluster.controller.store import PRODUCER_ID_BLOCK
+from odradek.cluster.controller.topics import with_fewer_eligible
 from odradek.cluster.documents import BROKER_CONFIGS, Document
 from odradek.cluster.image import ClusterImage, TopicImage
-from odradek.cluster.store import PRODUCER_ID_BLOCK
-from odradek.cluster.topics import with_fewer_eligible
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ProducerId
 

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
+from odradek.cluster.controller.publishing import Publication
+from odradek.cluster.controller.store import ClusterStore, in_commits
 from odradek.cluster.image import ClusterImage, TopicImage
-from odradek.cluster.publishing import Publication
-from odradek.cluster.store import ClusterStore, in_commits
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.registry import Operation, RegistryError
 from odradek.runtime.shielded import outcome_of

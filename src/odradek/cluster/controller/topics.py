@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.cluster.availability import TopicRules, rules_of
-from odradek.cluster.changes import Changes
+from odradek.cluster.controller.changes import Changes
 from odradek.cluster.elections import eligible_after, renewed
 from odradek.cluster.image import BrokerImage, TopicImage
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, TopicPlanner, TopicSpec
