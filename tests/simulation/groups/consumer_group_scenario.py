@@ -1,45 +1,55 @@
-"""A consumer group (KIP-848) in the world of `group_scenario`: the same members' fates and faults, the other protocol."""
+"""A consumer group (KIP-848) in the scenario of `groups/scenario`: the same members' fates and faults, the other protocol.
+
+Settled is: all members in one epoch, every partition used once.
+"""
 
 from __future__ import annotations
 
+from random import Random
+from typing import Final
+
+from tests.simulation.broker.clients import ClientContext
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.groups.consumer_group_history import ConsumerGroupHistory
 from tests.simulation.groups.consumer_group_members import SESSION_MS, ConsumerGroupMember
 from tests.simulation.groups.history import GroupHistory
-from tests.simulation.groups.scenario import TOPIC, GroupScenario, SimulatedMember
+from tests.simulation.groups.scenario import (
+    TOPIC,
+    GroupProtocol,
+    GroupScenario,
+    Membership,
+    SimulatedMember,
+)
 
-from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.world import World
 
+_SETTINGS: Final = {
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.assignment.interval.ms": "200",
+}
 
-class ConsumerGroupScenario(GroupScenario):
-    """Settled is: all members in one epoch, every partition used once."""
 
-    def _new_history(self) -> GroupHistory:
-        return ConsumerGroupHistory()
+def _member(
+    context: ClientContext, history: GroupHistory, rng: Random, membership: Membership
+) -> SimulatedMember:
+    assert isinstance(history, ConsumerGroupHistory)
+    return ConsumerGroupMember(
+        context,
+        history,
+        rng,
+        name=membership.name,
+        topic=TOPIC,
+        is_static=membership.is_static,
+        retires=membership.retires,
+    )
 
-    def _settings(self) -> dict[str, str]:
-        return super()._settings() | {
-            "group.consumer.heartbeat.interval.ms": "300",
-            "group.consumer.min.heartbeat.interval.ms": "300",
-            "group.consumer.session.timeout.ms": str(SESSION_MS),
-            "group.consumer.min.session.timeout.ms": "1000",
-            "group.consumer.assignment.interval.ms": "200",
-        }
 
-    def _member(self, seed: int, number: int) -> SimulatedMember:
-        assert isinstance(self._history, ConsumerGroupHistory)
-        return ConsumerGroupMember(
-            self._context,
-            self._history,
-            stream(seed, f"member {number}"),
-            name=f"m{number}",
-            topic=TOPIC,
-            is_static=number < self._plan.static_count,
-            retires=self._plan.one_retires and number == self._plan.member_count - 1,
-        )
+CONSUMER: Final = GroupProtocol(new_history=ConsumerGroupHistory, new_member=_member, settings=_SETTINGS)
 
 
 def run_consumer_groups(world: World, seed: int, plan: FaultPlan) -> None:
     """Run the scenario in a world of its own."""
-    world.run(ConsumerGroupScenario(world, seed, plan.faults(seed)).run)
+    world.run(GroupScenario(world, seed, plan.faults(seed), CONSUMER).run)

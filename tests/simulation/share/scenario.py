@@ -1,4 +1,4 @@
-"""A share group (KIP-932) in the world of `group_scenario`: records that are accepted, given back, rejected or forgotten, locks
+"""A share group (KIP-932) on a broker on trial: records that are accepted, given back, rejected or forgotten, locks
 that end, and a broker that dies at any point of what it writes.
 
 After the faults stop, the group must be done with every record within bounded time, and still be so after a power cut.
@@ -7,14 +7,12 @@ After the faults stop, the group must be done with every record within bounded t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from tests.simulation.broker.clients import RefusedError, check_code, create_topic
 from tests.simulation.fault_plan import FaultPlan
-from tests.simulation.groups.history import GroupHistory
 from tests.simulation.groups.members import GROUP, find_coordinator
-from tests.simulation.groups.scenario import TOPIC, GroupScenario
+from tests.simulation.groups.scenario import TOPIC, GroupPlan
 from tests.simulation.share.history import ShareHistory
 from tests.simulation.share.members import ShareMember
 
@@ -46,32 +44,50 @@ from odradek.protocol.messages.share.describe_share_group_offsets import (
 )
 from odradek.records import BatchBuilder
 from odradek.testing.sim.entropy import stream
-from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.wire_client import WireClient
 from odradek.testing.sim.world import World
 
 _SETTLING_S_MAX: Final = 180.0
 _LOCK_MS: Final = 1_500
+_SETTINGS: Final = {
+    "group.share.heartbeat.interval.ms": "300",
+    "group.share.min.heartbeat.interval.ms": "300",
+    "group.share.session.timeout.ms": "3000",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.assignment.interval.ms": "0",
+    "group.share.record.lock.duration.ms": str(_LOCK_MS),
+    "group.share.min.record.lock.duration.ms": "1000",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.prune.interval.ms": "1000",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "5000",
+}
 _LATEST: Final = -1
 _ALL: Final = -1
 
 
-class ShareScenario(GroupScenario):
+class ShareScenario:
     """Settled is: the group's start offset is the end of every partition."""
 
     def __init__(self, world: World, seed: int, plan: FaultPlan) -> None:
         rng = stream(seed, "share plan")
-        self._delivery_count_max = rng.choice((2, 3, 5))
-        self._locks_max = rng.choice((100, 100, 200))
-        self._updates_per_snapshot = rng.choice((1, 5, 500))
-        self._share_history = ShareHistory(self._delivery_count_max)
+        delivery_count_max = rng.choice((2, 3, 5))
+        settings = _SETTINGS | {
+            "group.share.delivery.count.limit": str(delivery_count_max),
+            "group.share.partition.max.record.locks": str(rng.choice((100, 100, 200))),
+            "share.coordinator.snapshot.update.records.per.snapshot": str(rng.choice((1, 5, 500))),
+        }
+        self._plan = GroupPlan.draw(seed)
+        self._trial = self._plan.trial(world, seed, settings, plan.faults(seed))
+        self._context = self._trial.context
+        self._history = ShareHistory(delivery_count_max)
         self._reached: dict[int, int] = {}
         """What the group was done with when it had settled, by partition."""
-        super().__init__(world, seed, plan.faults(seed))
-        self._drinkers = [
+        self._is_over = False
+        self._members = [
             ShareMember(
                 self._context,
-                self._share_history,
+                self._history,
                 stream(seed, f"member {number}"),
                 name=f"m{number}",
                 topic=TOPIC,
@@ -79,57 +95,34 @@ class ShareScenario(GroupScenario):
             for number in range(self._plan.member_count)
         ]
 
-    def _new_history(self) -> GroupHistory:
-        return GroupHistory()
-
-    def _settings(self) -> dict[str, str]:
-        return super()._settings() | {
-            "group.share.heartbeat.interval.ms": "300",
-            "group.share.min.heartbeat.interval.ms": "300",
-            "group.share.session.timeout.ms": "3000",
-            "group.share.min.session.timeout.ms": "1000",
-            "group.share.assignment.interval.ms": "0",
-            "group.share.min.assignment.interval.ms": "0",
-            "group.share.delivery.count.limit": str(self._delivery_count_max),
-            "group.share.record.lock.duration.ms": str(_LOCK_MS),
-            "group.share.min.record.lock.duration.ms": "1000",
-            "group.share.partition.max.record.locks": str(self._locks_max),
-            "share.coordinator.state.topic.num.partitions": "2",
-            "share.coordinator.state.topic.prune.interval.ms": "1000",
-            "share.coordinator.snapshot.update.records.per.snapshot": str(self._updates_per_snapshot),
-            "share.coordinator.cold.partition.snapshot.interval.ms": "5000",
-        }
+    async def run(self) -> None:
+        """Raises `ViolationError` when a promise was broken."""
+        await self._trial.run(self._live_and_settle, self._check_offsets_somewhere)
 
     async def _live_and_settle(self) -> None:
         any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # the broker's clock jumps
         creating = create_topic(self._context, TOPIC, self._plan.partition_count, any_time)
-        await self._anyone().spawn(creating)
-        await self._anyone().spawn(self._begin_at_the_start())
+        await self._trial.anyone().spawn(creating)
+        await self._trial.anyone().spawn(self._begin_at_the_start())
         running = [
-            self._anyone().spawn(one.run(lambda: self._is_calm, lambda: self._is_over))
-            for one in self._drinkers
+            self._trial.anyone().spawn(one.run(lambda: self._trial.is_calm, lambda: self._is_over))
+            for one in self._members
         ]
-        running.append(self._anyone().spawn(self._produce()))
-        for one in running:
-            one.add_done_callback(self._member_ended)
-        await self._torment()
-        await self._settle(running)
+        running.append(self._trial.anyone().spawn(self._produce()))
+        await self._trial.torment_while(running)
+        checking = self._trial.hosts[0].spawn(self._check_offsets())
+        await self._trial.settle(
+            checking.done,
+            running,
+            seconds_max=_SETTLING_S_MAX,
+            seen=lambda: "the group is not done with every record",
+        )
+        checking.result()
         self._is_over = True
         await asyncio.gather(*running)
 
-    async def _settle(self, running: Sequence[asyncio.Task[None]]) -> None:
-        checking = self._clients[0].spawn(self._check_offsets())
-        deadline_s = self._world.loop.time() + _SETTLING_S_MAX
-        while not checking.done():
-            for one in running:
-                if one.done():
-                    one.result()
-            if self._world.loop.time() > deadline_s:
-                raise ViolationError(
-                    f"{_SETTLING_S_MAX:.0f} s after the last fault the group is not done with every record"
-                )
-            await asyncio.sleep(0.5)
-        checking.result()
+    async def _check_offsets_somewhere(self) -> None:
+        await self._trial.hosts[0].spawn(self._check_offsets())
 
     # -- clients that are no members
 
@@ -151,11 +144,11 @@ class ShareScenario(GroupScenario):
 
     async def _produce(self) -> None:
         rng = self._context.rng
-        while not self._is_calm:
+        while not self._trial.is_calm:
             try:
                 client = await self._context.connect()
                 try:
-                    while not self._is_calm:
+                    while not self._trial.is_calm:
                         await self._produce_once(client)
                         await asyncio.sleep(rng.uniform(0.02, 0.4))
                 finally:
@@ -201,10 +194,10 @@ class ShareScenario(GroupScenario):
     async def _is_done(self, client: WireClient) -> bool:
         ends = self._reached or await self._ends(client)
         starts = await self._starts(client)
-        if not self._is_calm or any(starts[partition] < ends[partition] for partition in ends):
+        if not self._trial.is_calm or any(starts[partition] < ends[partition] for partition in ends):
             return False
         for partition, end_offset in ends.items():
-            self._share_history.done_with(partition, end_offset)
+            self._history.done_with(partition, end_offset)
         self._reached = ends
         return True
 
