@@ -103,7 +103,7 @@ async def test_a_full_disk_refuses_appends_and_gives_the_partition_back(
     for _ in range(500):
         if response.error_code == 0:
             break
-        await scene.broker._replicas.try_to_recover()
+        await scene.broker.context.replicas.try_to_recover()
         response = await wire.produce("t", [b"after"])
     assert (response.error_code, response.base_offset) == (0, 1)
     assert await wire.values("t") == [b"before", b"after"]
@@ -245,7 +245,7 @@ async def test_one_partition_that_cannot_be_cleaned_keeps_no_other_from_it(
     monkeypatch.setattr(Log, "apply_retention", retain)
     async with asyncio.timeout(20):
         while (await wire.fetch("b", 0)).error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            await broker._replicas.apply_retention()
+            await broker.context.replicas.apply_retention()
     assert await wire.values("a") == [b"x" * 1000]
 
 

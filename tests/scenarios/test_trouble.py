@@ -105,7 +105,7 @@ async def test_a_topic_made_on_a_full_disk_can_be_used_once_there_is_space(
         created = await wire.create("t", partitions=2)
     assert created.error_code == 0
     assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    await broker._replicas.try_to_recover()
+    await broker.context.replicas.try_to_recover()
     codes = [(await wire.produce("t", [b"x"], partition=1)).error_code]
     while codes[-1] and len(codes) < 1000:  # the controller hears of it, and elects
         codes.append((await wire.produce("t", [b"x"], partition=1)).error_code)
@@ -124,7 +124,7 @@ async def test_a_topic_that_never_got_its_log_can_be_deleted(
         await wire.create("t")
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
     assert (await wire.call("DeleteTopics", 6, request)).responses[0].error_code == 0
-    await broker._replicas.try_to_recover()
+    await broker.context.replicas.try_to_recover()
     assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not (scene.directory / "data" / "t-0").exists()
 

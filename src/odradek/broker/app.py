@@ -101,7 +101,7 @@ class Broker:
         self._cluster: ClusterLink | None = None
         self._replicas: ReplicaManager | None = None
         self._server: Server | None = None
-        self._parts: BrokerContext | None = None
+        self._context: BrokerContext | None = None
         self._proposals: Proposals | None = None
         self._producer_ids: ProducerIds | None = None
         self._coordinators = CoordinatorRuntime()
@@ -123,6 +123,18 @@ class Broker:
     @property
     def port(self) -> int:
         return self.addresses[0][1]
+
+    @property
+    def context(self) -> BrokerContext:
+        """The parts of the broker, once started. Also after it stopped."""
+        assert self._context is not None, "the broker has not started"
+        return self._context
+
+    @property
+    def server(self) -> Server:
+        """The server of all listeners, while the broker runs."""
+        assert self._server is not None, "the broker does not run"
+        return self._server
 
     async def start(self) -> None:
         """Lock the data, recover it, then accept connections. Raises an `OdradekError` that says what is in the way."""
@@ -150,7 +162,7 @@ class Broker:
             runtime, registry, image, broker_id=me, apply=self._apply, request_timeout_s=_PEER_SECONDS
         )
         config = self._with_dynamic(image)
-        proposals = self._proposals = Proposals(cluster, me, self._handlers.__getitem__, self._wired)
+        proposals = self._proposals = Proposals(cluster, me, self._handlers.__getitem__, lambda: self.context)
         lag_s_max = config.replication.replica_lag_time_max_ms / 1000
         replicas = self._replicas = ReplicaManager(
             runtime,
@@ -165,7 +177,7 @@ class Broker:
         replicas.announce(on_led=coordinators.led, on_lost=coordinators.lost)
         producer_ids = self._producer_ids = ProducerIds(_blocks(cluster, me).allocate)
         kinds = self._kinds = self._expect_coordinators(coordinators, cluster, replicas, producer_ids)
-        self._parts = BrokerContext(
+        self._context = BrokerContext(
             config=config,
             runtime=runtime,
             cluster=cluster,
@@ -182,8 +194,8 @@ class Broker:
             moves=LogDirMoves(replicas, runtime.offload),
             turns=self.turns,
         )
-        self._parts.quotas.update(image.client_quotas)
-        coordinators.begin(self._parts)
+        self._context.quotas.update(image.client_quotas)
+        coordinators.begin(self._context)
         identity = DiskIdentity(
             runtime,
             registry,
@@ -196,7 +208,7 @@ class Broker:
             / 1000,
         )
         await replicas.load(image, config, await identity.look())
-        await self._listen(self._parts)
+        await self._listen(self._context)
         await self._join(cluster, registry, directories, identity)
         self._identity = identity
         self._start_background(config, replicas)
@@ -251,7 +263,7 @@ class Broker:
             self.fatal.set()
 
     def _report(self) -> BrokerReport:
-        replicas = self._wired().replicas  # also while it stops
+        replicas = self.context.replicas  # also while it stops
         me = BrokerId(self._config.server.node_id)
         return BrokerReport(
             broker_id=me,
@@ -262,10 +274,6 @@ class Broker:
             lacking=replicas.lacking,
             opening=replicas.opening,
         )
-
-    def _wired(self) -> BrokerContext:
-        assert self._parts is not None, "the broker has not started"
-        return self._parts
 
     def _expect_coordinators(
         self,
@@ -349,7 +357,7 @@ class Broker:
             if directories is not None:
                 ending.callback(_log.info, "broker_stopped", node=self._config.server.node_id)
                 ending.callback(directories.close)
-            moves = None if self._parts is None else self._parts.moves
+            moves = None if self._context is None else self._context.moves
             if registry is not None:
                 ending.push_async_callback(registry.close)
             ending.push_async_callback(self._note_clean_end)
@@ -383,13 +391,13 @@ class Broker:
     # -- changes of the cluster
 
     def _current_config(self) -> BrokerConfig:
-        return self._parts.config if self._parts is not None else self._config
+        return self._context.config if self._context is not None else self._config
 
     def _with_dynamic(self, image: ClusterImage) -> BrokerConfig:
         return self._config.reconfigured(*_dynamic(self._config, image))
 
     async def _apply(self, before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
-        parts = self._parts
+        parts = self._context
         assert parts is not None, "the first image comes after the start"
         if after.client_quotas != before.client_quotas:
             parts.quotas.update(after.client_quotas)

@@ -330,7 +330,7 @@ async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire:
     broker = await scene.start()
     wire = await scene.connect()
     await wire.produce("t", [b"c"])
-    latest = broker._parts.image.topics["t"].partitions[0].leader_epoch
+    latest = broker.context.image.topics["t"].partitions[0].leader_epoch
 
     async def end_of(epoch: int) -> tuple[int, int, int]:
         partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)

@@ -63,7 +63,7 @@ async def test_a_partition_moves_while_it_is_written_and_survives_a_restart(
         while (await wire.produce("t", [b"%d" % number])).error_code == 6:
             await asyncio.sleep(0)  # as a client does: it tries again
         expected.append(b"%d" % number)
-    await until(lambda: not scene.broker._parts.moves.futures(target))
+    await until(lambda: not scene.broker.context.moves.futures(target))
     assert await places(wire) == {("t", 0, False): target}
     assert await wire.values("t") == expected
     await scene.stop()
@@ -197,7 +197,7 @@ async def test_a_groups_offsets_move_with_their_partition(scene: Any, until: Any
         await asyncio.sleep(0.01)
     target = await other_place(scene, wire, "__consumer_offsets")
     assert await move(wire, target, "__consumer_offsets", 0) == [0]
-    await until(lambda: not scene.broker._parts.moves.futures(target))
+    await until(lambda: not scene.broker.context.moves.futures(target))
     for _ in range(100):
         if (await committed())[0] == 0:
             break

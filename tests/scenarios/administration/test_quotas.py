@@ -209,7 +209,7 @@ async def test_a_client_without_a_quota_is_not_held_up_by_anothers(scene: Any) -
     await set_quota(wire, {"client-id": "greedy"}, producer_byte_rate=LITTLE)
     assert (await wire.produce("t", [b"x" * 100])).error_code == 0
     assert await wire.values("t") == [b"x" * 100]
-    assert scene.broker._parts.quotas.measure_count == 0
+    assert scene.broker.context.quotas.measure_count == 0
 
 
 async def creation(wire: Any, version: int, topic: str, partitions: int, **options: Any) -> tuple[int, int]:
@@ -265,7 +265,7 @@ async def test_an_address_that_connects_too_often_is_refused(scene: Any) -> None
 async def test_connections_above_the_brokers_rate_wait(scene: Any) -> None:
     await scene.start(max_connection_creation_rate="1000")
     await scene.connect()
-    parts = scene.broker._parts
+    parts = scene.broker.context
     assert parts.quotas.limits_connections
     wires = [await scene.connect() for _ in range(3)]
     assert (await wires[2].call("Metadata", 9, MetadataRequest(topics=None))).brokers

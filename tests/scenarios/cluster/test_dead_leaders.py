@@ -50,7 +50,7 @@ class Suspected:
 async def known(scene: Any, wire: Any) -> ClusterImage:
     """Topic t, whose only partition broker 2 leads as far as broker 1 knows."""
     await wire.create("t")
-    link = scene.broker._parts.cluster
+    link = scene.broker.context.cluster
     other = BrokerImage(
         broker_id=OTHER, host="127.0.0.1", port=9, epoch=77, endpoints={"PLAINTEXT": ("other", 1234)}
     )
@@ -70,7 +70,7 @@ async def known(scene: Any, wire: Any) -> ClusterImage:
 
 @pytest.fixture
 def suspected(scene: Any) -> Iterator[Suspected]:
-    link = scene.broker._parts.cluster
+    link = scene.broker.context.cluster
     yield Suspected(link)
     link._suspicion = None
 
@@ -127,7 +127,7 @@ async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
         loop.call_soon(lambda: setattr(suspected, "died", frozenset([OTHER])))
 
     loop.call_soon(lost)
-    answer = metadata.handle(scene.broker._parts, circumstances, WANTED.replace(topics=None))
+    answer = metadata.handle(scene.broker.context, circumstances, WANTED.replace(topics=None))
     assert not isinstance(answer, MetadataResponse)
     told = await answer
     assert [one.partitions[0].leader_id for one in told.topics if one.name == "t"] == [-1]
@@ -136,7 +136,7 @@ async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
 async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any, known: ClusterImage) -> None:
     """librdkafka that is told in one answer that a partition moved, and that its old broker is no more, loses sight of it for a
     second (seen in 2.16.0): its thread for that broker ends before it has let go of the partition."""
-    link = scene.broker._parts.cluster
+    link = scene.broker.context.cluster
     before = link.image
     link._image = replace(before, brokers=tuple(one for one in before.brokers if one.broker_id != OTHER))
     link._note_gone(before, link._image)

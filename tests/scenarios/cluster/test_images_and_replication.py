@@ -39,7 +39,7 @@ async def test_a_topic_is_deleted_while_committed_offsets_wait_for_a_dead_follow
     wire = await scene.connect()
     await wire.create("t")
     await commit(wire, "t")
-    offsets = scene.broker._parts.replicas.leader("__consumer_offsets", 0)
+    offsets = scene.broker.context.replicas.leader("__consumer_offsets", 0)
     shrunk = offsets.state
     waiting = replace(shrunk, replicas=(*shrunk.replicas, OTHER), isr=(*shrunk.isr, OTHER), partition_epoch=5)
     offsets.lead(waiting, {OTHER: 1}, asyncio.get_running_loop().time())

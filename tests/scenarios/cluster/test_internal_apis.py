@@ -42,13 +42,13 @@ async def hostile(scene: Any, caplog: pytest.LogCaptureFixture) -> AsyncIterator
 
 
 def own_epoch(scene: Any) -> int:
-    return int(scene.broker._parts.cluster.broker_epoch)
+    return int(scene.broker.context.cluster.broker_epoch)
 
 
 async def test_a_process_says_which_broker_it_is(hostile: Any, scene: Any) -> None:
     told = await hostile.call("IdentifyBroker", 0, IdentifyBrokerRequest(broker_id=77))
     assert (told.error_code, told.broker_id) == (ErrorCode.NONE, 1)
-    assert told.incarnation == scene.broker._parts.cluster.incarnation
+    assert told.incarnation == scene.broker.context.cluster.incarnation
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_an_isr_that_cannot_be(
     hostile: Any, scene: Any, partition: int, isr: list[int], code: ErrorCode
 ) -> None:
     topic_id = (await hostile.create("t")).topic_id
-    state = scene.broker._parts.image.topics["t"].partitions[0]
+    state = scene.broker.context.image.topics["t"].partitions[0]
     data = PartitionData(
         partition_index=partition,
         leader_epoch=state.leader_epoch,
@@ -191,7 +191,7 @@ async def test_a_forwarded_request_may_do_nothing_that_its_forwarder_may_not(
 ) -> None:
     """Whom it names as the asker is hearsay: the request within is served as one of the connection that it came over."""
     served: list[str] = []
-    parts = scene.broker._parts
+    parts = scene.broker.context
     serve = parts.serve
 
     def watched(connection: Any, inner: memoryview) -> Any:
@@ -268,5 +268,5 @@ async def test_clients_are_served_at_every_listener_and_other_brokers_are_told_t
     for wire in (clients, brokers):
         assert (await wire.produce("t", [b"x"])).error_code == 0
         assert (await wire.fetch("t", 0)).error_code == 0
-    (me,) = scene.broker._parts.image.brokers
+    (me,) = scene.broker.context.image.brokers
     assert (me.host, me.port) == scene.broker.addresses[1]

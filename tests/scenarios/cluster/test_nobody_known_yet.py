@@ -18,7 +18,7 @@ async def test_an_answer_waits_until_it_can_name_a_broker(
     scene: Any, wire: Any, until: Any, name: str, version: int, request_: Any
 ) -> None:
     """librdkafka forgets every broker that an answer does not name: named none, a client has nobody left, and hangs."""
-    link = scene.broker._parts.cluster
+    link = scene.broker.context.cluster
     known: ClusterImage = link.image
     link._image = replace(known, brokers=())
     before = len(link._waiting)

@@ -20,7 +20,7 @@ TAKEN = KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another broker has 
 
 
 async def test_a_broker_whose_id_was_taken_ends(scene: Any, wire: Any) -> None:
-    link = scene.broker._parts.cluster
+    link = scene.broker.context.cluster
     link.failed.set_exception(TAKEN)
     async with asyncio.timeout(10):
         await scene.broker.fatal.wait()
@@ -30,7 +30,7 @@ async def test_a_broker_whose_id_is_taken_while_it_starts_does_not_wait_for_ever
     scene: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It registered, lost its session, and found the id taken, before it heard of any image."""
-    parts = scene.broker._parts
+    parts = scene.broker.context
     link = ClusterLink(
         parts.runtime,
         parts.cluster._membership._registry,
@@ -55,7 +55,7 @@ async def test_a_broker_whose_id_is_taken_while_it_starts_does_not_wait_for_ever
 async def test_settings_that_this_broker_cannot_take_keep_it_from_nothing_else(scene: Any, wire: Any) -> None:
     """The controller's own file allows them, this one's does not; topics are made and deleted all the same."""
     await wire.create("t")
-    parts = scene.broker._parts
+    parts = scene.broker.context
     before: ClusterImage = parts.image
     config = parts.config
     after = replace(

@@ -76,7 +76,7 @@ async def test_readers_find_a_compacted_table_also_after_a_restart(scene: Any, m
     await wire.create("table", **SETTINGS)
     latest = await fill(wire, make_produce)
     assert len(await read_all(wire)) == 120
-    replicas = scene.broker._replicas
+    replicas = scene.broker.context.replicas
     await replicas.compact()
     left = await read_all(wire)
     assert len(left) < 60
@@ -103,7 +103,7 @@ async def test_the_background_task_compacts_once_a_topics_setting_says_so(
     change = AlterableConfig(name="min.cleanable.dirty.ratio", config_operation=0, value="0.01")
     resource = AlterConfigsResource(resource_type=2, resource_name="table", configs=[change])
     await wire.call("IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource]))
-    log = scene.broker._replicas.leader("table", 0).log
+    log = scene.broker.context.replicas.leader("table", 0).log
     await until(lambda: log.size_bytes < 8000 and not log.cleaning.in_work)
     assert state_of(await read_all(wire)) == latest
 
@@ -114,7 +114,7 @@ async def test_a_topic_that_is_deleted_while_it_is_compacted_is_gone(scene: Any,
     wire = await scene.connect()
     await wire.create("table", **SETTINGS)
     await fill(wire, make_produce)
-    replicas = scene.broker._replicas
+    replicas = scene.broker.context.replicas
     log = replicas.leader("table", 0).log
     work = asyncio.ensure_future(replicas.compact())
     while not log.cleaning.in_work:
@@ -132,7 +132,7 @@ async def test_a_broker_that_stops_ends_its_compaction(scene: Any, make_produce:
     wire = await scene.connect()
     await wire.create("table", **SETTINGS)
     latest = await fill(wire, make_produce, count=60)
-    log = scene.broker._replicas.leader("table", 0).log
+    log = scene.broker.context.replicas.leader("table", 0).log
     while not log.cleaning.in_work:
         await asyncio.sleep(0.01)
     await scene.stop()

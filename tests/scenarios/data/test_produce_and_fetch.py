@@ -260,7 +260,7 @@ async def test_a_fetch_of_another_leader_epoch_is_fenced(scene: Any, wire: Any) 
     broker = await scene.start()
     wire = await scene.connect()
     assert (await wire.fetch("t", 0, current_leader_epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    epoch = broker._parts.image.topics["t"].partitions[0].leader_epoch
+    epoch = broker.context.image.topics["t"].partitions[0].leader_epoch
     assert (await wire.fetch("t", 0, current_leader_epoch=epoch)).error_code == 0
 
 
@@ -295,7 +295,7 @@ async def test_without_flush_before_ack_records_are_readable_at_once_and_flushed
     await wire.create("t", flush_before_ack="false", flush_ms="1")
     assert (await wire.produce("t", [b"x"])).error_code == 0
     assert await wire.values("t") == [b"x"]
-    partition = scene.broker._replicas.leader("t", 0)
+    partition = scene.broker.context.replicas.leader("t", 0)
     await until(lambda: partition.log.flushed_offset == 1)
 
 
@@ -314,7 +314,7 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
         one._reader._transport.pause_reading()
         for _ in range(20):
             one.send("Fetch", 11, make_fetch("t", 0, max_bytes=1 << 20, partition_max_bytes=1 << 20))
-    answers = scene.broker._server.answers
+    answers = scene.broker.server.answers
     await until(lambda: answers.held_bytes > 0)
     assert (await wire.fetch("none", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (
         "others are served"

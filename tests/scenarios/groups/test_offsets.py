@@ -300,7 +300,7 @@ async def test_offsets_do_not_outlive_a_topic_that_is_made_anew_before_anybody_s
     wires = [await scene.connect() for _ in range(3)]
     asked = [asyncio.ensure_future(wires[0].create("slow"))]
     await busy.wait()
-    controller = scene.broker._cluster.controller
+    controller = scene.broker.context.controller
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
     asked.append(asyncio.ensure_future(wires[1].call("DeleteTopics", 6, request)))
     await until(lambda: "t" not in controller.latest.topics)
@@ -376,7 +376,7 @@ async def test_offsets_outlive_the_compaction_of_their_log(scene: Any, until: An
     await offsets.wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["gone"]))
     for number in range(600):
         assert await offsets.commit("t", number % 2, number, metadata="x" * 4096) == 0
-    log = scene.broker._parts.replicas.leader("__consumer_offsets", 0).log
+    log = scene.broker.context.replicas.leader("__consumer_offsets", 0).log
     await until(lambda: log.size_bytes < 1_500_000)
     ids = offsets.ids
     await scene.stop()

@@ -44,7 +44,7 @@ class Stage:
     def __init__(self, scene: Any, wire: Any) -> None:
         self.scene = scene
         self.wire = wire
-        parts = scene.broker._parts
+        parts = scene.broker.context
         self.link = parts.cluster
         self.partition = parts.replicas.leader("t", 0)
         self.topic_id = self.partition.topic_id
@@ -180,7 +180,7 @@ async def test_a_broker_without_a_replica_reads_nothing(
     stage: Stage, leader_epoch: int | None, code: ErrorCode
 ) -> None:
     stage.lead(ME, OTHER)
-    stage.topic_id = stage.scene.broker._parts.replicas.leader("u", 0).topic_id
+    stage.topic_id = stage.scene.broker.context.replicas.leader("u", 0).topic_id
     refused = await stage.fetch(0, leader_epoch=leader_epoch)
     assert (refused.error_code, refused.records) == (code, b"")
 
@@ -357,7 +357,7 @@ class Session:
 
     @property
     def _state(self) -> Any:
-        return self.stage.scene.broker._parts.fetch_sessions._sessions[self.session_id]
+        return self.stage.scene.broker.context.fetch_sessions._sessions[self.session_id]
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ async def test_a_replica_of_others_is_not_opened(tmp_path: Path, controller: Con
     async with nodes(controller, tmp_path, 2) as (_a, b):
         controller.has(led_by(0, 0), led_by(1, 1), led_by(0, 0, 1))
         await controller.tell()
-        assert [TopicPartition(TOPIC, 1) in b.replicas._partitions, (tmp_path / "1" / "t-0").exists()] == [
+        assert [TopicPartition(TOPIC, 1) in b.replicas.partitions, (tmp_path / "1" / "t-0").exists()] == [
             True,
             False,
         ]

@@ -235,7 +235,7 @@ async def test_a_long_poll_in_an_open_transaction_ends_when_its_records_are_dele
     reader = await scene.connect()
     reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=30_000).replace(isolation_level=COMMITTED))
     polled = asyncio.ensure_future(reader.receive())
-    readers = scene.broker._parts.replicas.leader("t", 0)._replica.readers
+    readers = scene.broker.context.replicas.leader("t", 0)._replica.readers
     async with asyncio.timeout(SECONDS):
         while not readers._committed:
             await asyncio.sleep(0.001)

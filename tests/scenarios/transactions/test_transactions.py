@@ -372,7 +372,7 @@ async def test_a_transaction_is_ended_in_a_partition_whose_topic_is_just_being_m
     monkeypatch.setattr(LogManager, "open_log", slowly)
     producer = await producer_of(wire, version=EPOCHS)
     creating = asyncio.ensure_future((await scene.connect()).create("made", partitions=2))
-    await until(lambda: TopicPartition("made", 0) in scene.broker._replicas._partitions)
+    await until(lambda: TopicPartition("made", 0) in scene.broker.context.replicas.partitions)
     await producer.write(b"one", (0,), "made")
     assert await producer.end() is ErrorCode.NONE
     assert await producer.settled() == "CompleteCommit"

@@ -102,7 +102,7 @@ class ClusterMonitor:
         yield from self._problems_of_image(newest)
         for keeper, broker in self._view.up():
             image = image_of(broker)
-            if image is None or _essence(image) != _essence(newest):
+            if _essence(image) != _essence(newest):
                 yield f"{keeper.host.name} is not as far as the others: {_essence(image)}, {_essence(newest)}"
             yield from self._problems_of_replicas(keeper, newest)
 

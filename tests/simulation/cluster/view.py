@@ -29,7 +29,7 @@ class ClusterView:
 
     def image(self) -> ClusterImage | None:
         """The newest that any broker knows."""
-        images = [image for _, broker in self.up() if (image := image_of(broker)) is not None]
+        images = [image_of(broker) for _, broker in self.up()]
         return max(images, key=lambda one: (one.controller_epoch, one.version), default=None)
 
     def who(self, role: str, rng: Random) -> ClusterKeeper | None:
@@ -100,16 +100,14 @@ def _partitions(image: ClusterImage, topic: str | None) -> list[PartitionImage]:
     return [one for one in chosen if one.isr]
 
 
-def image_of(broker: Broker) -> ClusterImage | None:
-    """What the broker runs on; None before it knows anything."""
-    parts = broker._parts
-    return None if parts is None else parts.image
+def image_of(broker: Broker) -> ClusterImage:
+    """What the broker runs on."""
+    return broker.context.image
 
 
 def held_by(broker: Broker) -> Mapping[TopicPartition, Partition]:
     """The open partitions of a broker, led and followed, now and later."""
-    parts = broker._parts
-    return {} if parts is None else parts.replicas._partitions
+    return broker.context.replicas.partitions
 
 
 def replicas_of(broker: Broker) -> dict[TopicPartition, Partition]:

@@ -95,8 +95,7 @@ class RudeScenario:
         for client in self._clients:
             client.boot()
         broker = await self._host.spawn(self._start())
-        server = self._server = broker._server
-        assert server is not None
+        server = self._server = broker.server
         await self._anyone().spawn(_create_topic())
         watching = asyncio.create_task(self._watch(server), name="watch")
         rude = [

@@ -10,7 +10,7 @@ Where to find what: `replica_registry.py` has them, `roles.py` says who leads, `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -107,6 +107,8 @@ class ReplicaManager:
         """Of what others copy from here."""
         self._deciding = asyncio.Lock()
         """Images are gone through one after another. No log is waited for meanwhile."""
+        self.partitions: Mapping[TopicPartition, Partition] = self._partitions
+        """The open partitions, led and followed, now and later: to be read only."""
         self.leader = self._held.leader
         self.leader_by_id = self._held.leader_by_id
         self.replica = self._held.replica
