@@ -56,6 +56,23 @@ class Wire:
         async with asyncio.timeout(REPLY_SECONDS):
             return await self._reader.read() == b""
 
+    def expect_no_answer(self) -> None:
+        """The last request gets none: a produce with acks=0."""
+        self._sent.pop()
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether bytes are there that nobody received."""
+        return bool(self._reader._buffer)  # type: ignore[attr-defined]  # asyncio has no public way to look
+
+    def stop_reading(self) -> None:
+        """Leave what comes in the socket."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def abort(self) -> None:
+        """Be gone, without a word."""
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         try:

@@ -137,7 +137,7 @@ async def test_a_client_that_leaves_while_its_topic_is_made_leaves_a_whole_topic
         leaving.send("CreateTopics", 7, CreateTopicsRequest(topics=[topic]))
         for _ in range(number % 7):
             await asyncio.sleep(0.001)
-        leaving._writer.transport.abort()
+        leaving.abort()
     wire = await scene.connect()
     await wire.create("last")
     found = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics

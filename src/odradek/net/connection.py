@@ -167,7 +167,8 @@ class Connection(asyncio.BufferedProtocol):
         """What to do when the peer sends nothing more, though it may still read."""
         self.on_next: dict[object, Callable[[], None]] = {}
         """What to do when the peer asks for something else, while it waits for a `HeldReply` reply: by who makes that reply."""
-        self._dropped = False
+        self.is_dropped = False
+        """It sent what cannot be served: nothing more is read."""
 
     # -- asyncio's side
 
@@ -199,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._reader.pending_bytes and not self._dropped and not self._finishing:
+        if self._reader.pending_bytes and not self.is_dropped and not self._finishing:
             _log.warning("frame_cut_short", peer=self.peer, bytes=self._reader.pending_bytes)
         self._closing = True
         for slot in self._slots:
@@ -409,7 +410,7 @@ class Connection(asyncio.BufferedProtocol):
         self.mute_for(seconds)
         if over_limit:
             _log.warning("connection_refused", peer=self.peer, reason="connection_creation_rate reached")
-            self._dropped = True
+            self.is_dropped = True
             asyncio.get_running_loop().call_later(min(seconds, _LINGER_SECONDS), self.abort)
 
     def finish(self) -> None:
@@ -617,8 +618,8 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._closing:
             return
-        if not self._dropped:
-            self._dropped = True
+        if not self.is_dropped:
+            self.is_dropped = True
             _log.warning("connection_dropped", peer=self.peer, reason=reason)
         if failed is not None:
             self._give_up_from(failed)

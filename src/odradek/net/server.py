@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -72,12 +72,23 @@ class Server:
         """Called when connections that held much memory have given it back: the process may do the same."""
         self._drained_from_bytes = 0
         self._watching: asyncio.TimerHandle | None = None
-        self._watch_due = 0.0
+        self.watch_due_s = 0.0
+        """When the loop should look after peers that stand still, in its own time."""
         self._admitting: asyncio.Handle | None = None
 
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """Those that are counted, in the order in which they came."""
+        return self._connections.keys()
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """Where it listens."""
+        return frozenset(listener.port for listener in self._listeners)
 
     async def listen(self, listener: OpenListener, host: str, port: int) -> int:
         """Open a listener and return its port. An empty host is every interface."""
@@ -183,15 +194,16 @@ class Server:
         """A connection is paused, waits for room, or holds what its peer does not read: look after it from now on."""
         if self._watching is None and not self._stopping:
             loop = asyncio.get_running_loop()
-            self._watch_due = loop.time() + _WATCH_SECONDS
-            self._watching = loop.call_at(self._watch_due, self._look_after)
+            self.watch_due_s = loop.time() + _WATCH_SECONDS
+            self._watching = loop.call_at(self.watch_due_s, self.look_after)
 
-    def _look_after(self) -> None:
+    def look_after(self) -> None:
+        """End peers that stood still for too long, unless the loop itself did."""
         self._watching = None
         now = self.now()
         for connection, how in self.hangups.check(now):
             connection.hung_up(how)
-        if asyncio.get_running_loop().time() - self._watch_due > _WATCH_SECONDS:
+        if asyncio.get_running_loop().time() - self.watch_due_s > _WATCH_SECONDS:
             self.requests.excuse(now)  # the loop itself stood still, and peers could not do anything
         else:
             self._end_overdue_requests(now)
@@ -245,9 +257,10 @@ class Server:
         interval = max(
             _IDLE_SWEEP_SECONDS_MIN, min(self.limits.idle_seconds_max / 4, _IDLE_SWEEP_SECONDS_MAX)
         )
-        self._sweeper = asyncio.get_running_loop().call_later(interval, self._sweep)
+        self._sweeper = asyncio.get_running_loop().call_later(interval, self.sweep)
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """End connections that were idle for too long."""
         self._sweeper = None
         now, idle_seconds_max = self.now(), self.limits.idle_seconds_max
         oldest_allowed = now - idle_seconds_max

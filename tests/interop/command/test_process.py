@@ -266,9 +266,9 @@ def _cpu_nanoseconds(pid: int) -> int:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
 
-def _cpu_in_three_seconds(pid: int) -> int:
+def _cpu_in_a_second(pid: int) -> int:
     before = _cpu_nanoseconds(pid)
-    time.sleep(3)
+    time.sleep(1)
     return _cpu_nanoseconds(pid) - before
 
 
@@ -279,11 +279,11 @@ def test_an_idle_broker_uses_no_measurable_cpu(start):
     with wire.connections(server.address, 20) as idle:
         for one in idle:
             one.call(wire.API_VERSIONS, 0, b"")
-        time.sleep(0.5)
-        used = min(
-            _cpu_in_three_seconds(node.pid) for _ in range(3)
-        )  # a busy machine makes the same work look like more
-    assert used < 15_000_000, f"{used / 1e6:.1f} ms of CPU in 3 s"
+        for _ in range(10):  # it may have work left; and a busy machine makes the same work look like more
+            used = _cpu_in_a_second(node.pid)
+            if used < 5_000_000:
+                break
+    assert used < 5_000_000, f"{used / 1e6:.1f} ms of CPU in a second"
 
 
 def test_the_space_of_a_deleted_topic_is_free_soon(start):

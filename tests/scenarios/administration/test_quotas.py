@@ -108,7 +108,7 @@ async def nothing_arrives(wire: Any) -> bool:
     """After what takes the broker several rounds of its loop, on which the answer would have been sent."""
     for _ in range(50):
         await asyncio.sleep(0)
-    return not wire._reader._buffer
+    return not wire.has_arrived
 
 
 async def test_the_answer_says_how_long_the_client_must_wait(
@@ -149,7 +149,7 @@ async def test_a_request_that_is_refused_or_unanswered_costs_the_same(
         assert response.throttle_time_ms > 0
     else:
         wire.send("Produce", 9, request)
-        wire._sent.clear()
+        wire.expect_no_answer()
     wire.send("Metadata", 9, MetadataRequest(topics=None))
     await admin.call("Metadata", 9, MetadataRequest(topics=None))
     assert await nothing_arrives(wire)

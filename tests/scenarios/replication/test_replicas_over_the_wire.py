@@ -70,7 +70,7 @@ class Stage:
         )
         known = [broker for broker in image.brokers if broker.broker_id != OTHER]
         topic = replace(image.topics["t"], partitions=(self.state,))
-        self.link._image = replace(image.with_topic(topic), brokers=(*known, other))
+        self.link.show(replace(image.with_topic(topic), brokers=(*known, other)))
         return self.state
 
     def lead(self, *isr: BrokerId) -> None:
@@ -125,7 +125,7 @@ async def stage(scene: Any) -> AsyncIterator[Stage]:
     stage = Stage(scene, wire)
     alone = stage.link.image
     yield stage
-    stage.link._image = alone  # or it would wait for broker 2 to take over
+    stage.link.show(alone)  # or it would wait for broker 2 to take over
 
 
 async def test_acks_all_is_answered_when_the_follower_asks_for_what_comes_next(
@@ -353,11 +353,11 @@ class Session:
 
     @property
     def resting(self) -> int:
-        return len(self._state._resting)
+        return int(self._state.resting_count)
 
     @property
     def _state(self) -> Any:
-        return self.stage.scene.broker.context.fetch_sessions._sessions[self.session_id]
+        return self.stage.scene.broker.context.fetch_sessions.by_id()[self.session_id]
 
 
 @pytest.fixture

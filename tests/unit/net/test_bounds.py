@@ -99,7 +99,7 @@ class Running:
 
     def pass_time(self, seconds: float) -> None:
         self.clock.seconds += seconds
-        self.server._look_after()
+        self.server.look_after()
 
     @property
     def held_bytes(self) -> int:
@@ -161,7 +161,7 @@ async def test_peers_that_stand_still_give_way_to_a_large_frame_that_waits() -> 
 async def test_after_the_loop_stood_still_itself_nobody_is_blamed() -> None:
     async with running() as it:
         await send_unfinished(it, 12)
-        it.server._watch_due -= 10
+        it.server.watch_due_s -= 10
         it.pass_time(10)
         assert it.server.requests.counters.overdue == 0
         it.pass_time(STALL_SECONDS)
@@ -281,7 +281,7 @@ async def test_a_peer_that_trickles_a_frame_is_idle() -> None:
             it.clock.seconds += 250
             await it.send(slow, b"x")
             assert await it.ask(busy, b"hello") == b"5"
-        it.server._sweep()
+        it.server.sweep()
         await it.until(lambda: it.server.connection_count == 1)
         assert await it.ask(busy, b"hello") == b"5"
 
@@ -292,10 +292,10 @@ async def test_a_frame_that_goes_on_slowly_is_not_idle() -> None:
         await it.send(slow, struct.pack(">i", 7 * 100_000))
         for _ in range(7):
             it.clock.seconds += 250
-            before = [one.last_active for one in it.server._connections]
+            before = [one.last_active for one in it.server.connections]
             await it.send(slow, bytes(100_000))
-            await it.until(lambda seen=before: [one.last_active for one in it.server._connections] != seen)
-            it.server._sweep()
+            await it.until(lambda seen=before: [one.last_active for one in it.server.connections] != seen)
+            it.server.sweep()
         assert await it.answer(slow) == b"700000"
 
 

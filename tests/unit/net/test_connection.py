@@ -124,7 +124,7 @@ async def test_what_was_asked_before_a_bad_request_is_answered_before_the_connec
         await until(lambda: len(echo.held) == 2)
         writer.write(bad)
         writer.write(framed(b"never") * 100)
-        await until(lambda: all(connection._dropped for connection in server._connections))
+        await until(lambda: all(connection.is_dropped for connection in server.connections))
         echo.held[b"later:b"].set_result([framed(b"b")])
         echo.held[b"later:a"].set_result([framed(b"a")])
         assert [await read_frame(reader), await read_frame(reader), await reader.read()] == [b"a", b"b", b""]
@@ -308,7 +308,7 @@ async def test_every_interface_is_one_port_when_the_system_chooses_it() -> None:
         async with connected(port) as (reader, writer):
             writer.write(framed(b"hello"))
             assert await read_frame(reader) == b"hello"
-        assert {listener.port for listener in server._listeners} == {port}
+        assert server.ports == {port}
     finally:
         await server.stop(drain_seconds=0)
 
@@ -336,7 +336,7 @@ async def test_idle_connections_are_closed_and_those_that_wait_or_work_are_not()
         work.write(framed(b"now"))
         assert await read_frame(busy) == b"now"
         clock.seconds += 2
-        server._sweep()
+        server.sweep()
         assert await idle.read() == b""
         echo.held[b"later:x"].set_result([framed(b"x")])
         assert await read_frame(waiting) == b"x"
@@ -354,7 +354,7 @@ async def test_a_client_that_takes_no_answer_at_all_is_let_go_in_the_end() -> No
         writer.write(framed(b"fill"))
         await until(lambda: server.answers.held_bytes > 0)
         clock.seconds += 601
-        server._sweep()
+        server.sweep()
         await until(lambda: server.connection_count == 0)
         assert server.answers.held_bytes == 0
     await server.stop(drain_seconds=0)

@@ -69,13 +69,14 @@ class ClusterLink:
         self._located: dict[BrokerId, tuple[str, int]] = {}
         self._peers: Peers | None = None
         self._forwarding: Forwarding | None = None
-        self._suspicion: FailureDetector | None = None
+        self.failure_detector: FailureDetector | None = None
+        """Once there is somebody to look at."""
         self._closing = False
         self.incarnation: Final = runtime.entropy.uuid().hex
         """Of this process."""
         self._gone: dict[BrokerId, tuple[BrokerImage, float]] = {}
         """Brokers that left the image lately, and until when they are named."""
-        self._membership = ClusterMembership(self, registry, runtime.entropy)
+        self.membership = ClusterMembership(self, registry, runtime.entropy)
 
     # -- what is known
 
@@ -104,13 +105,13 @@ class ClusterLink:
     @property
     def leads(self) -> bool:
         """Whether this broker is the controller."""
-        controller = self._membership.controller
+        controller = self.membership.controller
         return controller is not None and not controller.is_deposed
 
     @property
     def controller(self) -> Controller:
         """The controller, if it is this broker; NOT_CONTROLLER otherwise."""
-        controller = self._membership.controller
+        controller = self.membership.controller
         if controller is None or controller.is_deposed:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, "another broker is the controller, or none is yet: try again"
@@ -120,17 +121,17 @@ class ClusterLink:
     @property
     def controller_id(self) -> BrokerId | None:
         """Who was last elected, as far as this broker heard; None while nobody is."""
-        return self._membership.controller_id
+        return self.membership.controller_id
 
     @property
     def broker_epoch(self) -> int:
         """Of this broker's registration."""
-        return self._membership.broker_epoch
+        return self.membership.broker_epoch
 
     @property
     def has_applied(self) -> bool:
         """Whether a controller's image was applied in this life."""
-        return self._membership.has_applied
+        return self.membership.has_applied
 
     # -- coming and going
 
@@ -142,7 +143,7 @@ class ClusterLink:
         identity: JoiningDisk | None = None,
     ) -> None:
         """Register, stand for controller, and return when an image that knows this broker was applied."""
-        membership = self._membership
+        membership = self.membership
         await membership.join(registration, load_controller, report, identity)
         while not (membership.has_applied and self._knows_me()):
             if membership.failed is not None and membership.failed.done():
@@ -152,15 +153,15 @@ class ClusterLink:
     @property
     def failed(self) -> asyncio.Future[None] | None:
         """Ends with an error when this broker cannot belong to the cluster any more."""
-        return self._membership.failed
+        return self.membership.failed
 
     def give_up(self, error: KafkaError) -> None:
         """This broker cannot belong to the cluster any more."""
-        self._membership.give_up(error)
+        self.membership.give_up(error)
 
     def report_now(self) -> None:
         """There is something to report: the controller is told without waiting for the next question."""
-        self._membership.report_now()
+        self.membership.report_now()
 
     def lost_sight_of(self, broker: BrokerId, epoch: int) -> None:
         """The connection to a broker that waited for news broke; the controller has a look whether it is dead."""
@@ -170,16 +171,16 @@ class ClusterLink:
     def _look_at(self, broker: BrokerId, epoch: int) -> None:
         if self._closing:
             return
-        if self._suspicion is None:
-            self._suspicion = failure_detector.FailureDetector(
+        if self.failure_detector is None:
+            self.failure_detector = failure_detector.FailureDetector(
                 self._address_of, self._epoch_of, self._fence, self.changed, self._runtime.clock.monotonic
             )
-        self._suspicion.connection_lost(broker, epoch)
+        self.failure_detector.connection_lost(broker, epoch)
 
     @property
     def dead(self) -> frozenset[BrokerId]:
         """Brokers of the image that have died since, as far as this one saw: the next image, or the one after, says so."""
-        return frozenset() if self._suspicion is None else self._suspicion.dead()
+        return frozenset() if self.failure_detector is None else self.failure_detector.dead()
 
     @property
     def is_undecided(self) -> bool:
@@ -188,14 +189,14 @@ class ClusterLink:
         This broker listens before it has its first image of this life. An answer that names no broker would be the end of a
         client: librdkafka closes its connections to all that are not named, and has nobody left to ask.
         """
-        is_looking = self._suspicion is not None and self._suspicion.undecided_for() > 0
+        is_looking = self.failure_detector is not None and self.failure_detector.undecided_for() > 0
         return is_looking or not self.named_brokers
 
     async def decision(self) -> None:
         """Returns when that moment is over."""
         while not self.named_brokers:
             await self._change()
-        while self._suspicion is not None and (seconds := self._suspicion.undecided_for()) > 0:
+        while self.failure_detector is not None and (seconds := self.failure_detector.undecided_for()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._change()
@@ -211,21 +212,21 @@ class ClusterLink:
 
     async def leave(self) -> None:
         """Hand over what this broker leads, if there is anybody to take it."""
-        await self._membership.leave()
+        await self.membership.leave()
 
     async def close(self) -> None:
         """Give up office; ask nobody any more. An image that is being applied is applied to its end."""
         self._closing = True
-        if self._suspicion is not None:
-            await self._suspicion.close()
-        await self._membership.close()
+        if self.failure_detector is not None:
+            await self.failure_detector.close()
+        await self.membership.close()
         while self._takes:
             await asyncio.gather(*self._takes, return_exceptions=True)
         if self._peers is not None:
             await self._peers.close()
 
     def _knows_me(self) -> bool:
-        epoch = self._membership.broker_epoch
+        epoch = self.membership.broker_epoch
         return any(one.broker_id == self._broker_id and one.epoch == epoch for one in self._image.brokers)
 
     # -- what membership tells
@@ -258,13 +259,16 @@ class ClusterLink:
                 )
                 return None
             try:
-                logs = await self._apply(before, after)
+                return await self._apply(before, after)
             finally:
-                self._image = after
-                self._located.clear()
+                self.show(after)
+
+    def show(self, after: ClusterImage) -> None:
+        """Answer by this image from now on. What it asks of this broker has been applied, or does not concern it."""
+        before, self._image = self._image, after
+        self._located.clear()
         self._note_gone(before, after)
         self.changed()
-        return logs
 
     def _note_gone(self, before: ClusterImage, after: ClusterImage) -> None:
         for broker in before.brokers:
@@ -285,6 +289,11 @@ class ClusterLink:
         for future in waiting:
             if not future.done():
                 future.set_result(None)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait for another image, or another controller."""
+        return len(self._waiting)
 
     async def _change(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

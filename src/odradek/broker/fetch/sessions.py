@@ -129,6 +129,11 @@ class FetchSession:
             return [cached.wanted for cached in partitions.values()]
         return [partitions[key].wanted for key in self._active]
 
+    @property
+    def resting_count(self) -> int:
+        """Of partitions in which nothing happens."""
+        return len(self._resting)
+
     def rest(self, key: PartitionKey, stop: Callable[[], None]) -> None:
         """There is nothing to tell of the partition until it is woken; `stop` is called then."""
         self._active.pop(key, None)
@@ -217,6 +222,10 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def by_id(self) -> dict[int, FetchSession]:
+        """As they are now, the longest unused first."""
+        return dict(self._sessions)
 
     def plan(
         self,

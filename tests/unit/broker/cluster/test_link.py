@@ -9,9 +9,11 @@ import pytest
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.cluster.image import BrokerImage, ClusterImage
+from odradek.cluster.registration import Registration
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.runtime.ports import Runtime
-from odradek.testing.sim import SimEntropy
+from odradek.testing.sim import SimClock, SimEntropy
 
 
 class NoRegistry:
@@ -20,8 +22,14 @@ class NoRegistry:
     on_expired: Callable[[], None]
 
 
-class NoRuntime:
+class Setting:
+    """A runtime whose clock stands still."""
+
     entropy: Any = SimEntropy(Random(1))
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.clock: Any = SimClock(lambda: self.now_s)
 
 
 def image(epoch: int, version: int, *brokers: BrokerImage) -> ClusterImage:
@@ -53,9 +61,14 @@ def applying() -> Applying:
 
 
 @pytest.fixture
-def link(applying: Applying) -> ClusterLink:
+def setting() -> Setting:
+    return Setting()
+
+
+@pytest.fixture
+def link(applying: Applying, setting: Setting) -> ClusterLink:
     return ClusterLink(
-        cast(Runtime, NoRuntime()),
+        cast(Runtime, setting),
         cast(Any, NoRegistry()),
         image(0, 0),
         broker_id=BrokerId(1),
@@ -128,4 +141,32 @@ async def test_who_gave_up_waiting_is_forgotten(link: ClusterLink) -> None:
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    assert not link._waiting
+    assert link.waiting_count == 0
+
+
+def broker(broker_id: int) -> BrokerImage:
+    return BrokerImage(broker_id=BrokerId(broker_id), host="h", port=9092, epoch=1)
+
+
+async def test_a_broker_that_left_is_named_for_some_seconds_more(link: ClusterLink, setting: Setting) -> None:
+    await link.take(image(1, 1, broker(1), broker(2)))
+    await link.take(image(1, 2, broker(1)))
+    assert [one.broker_id for one in link.named_brokers] == [1, 2]
+    setting.now_s += 60
+    assert [one.broker_id for one in link.named_brokers] == [1]
+
+
+async def test_a_broker_whose_id_is_taken_while_it_starts_does_not_wait_for_ever(
+    link: ClusterLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It registered, lost its session, and found the id taken, before it heard of any image."""
+    taken = KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another broker has this id")
+
+    async def join(*_: object) -> None:
+        link.membership.failed = asyncio.get_running_loop().create_future()
+        link.membership.failed.set_exception(taken)
+
+    monkeypatch.setattr(link.membership, "join", join)
+    registration = Registration(broker_id=BrokerId(1), directory_id="d", host="h", port=1)
+    with pytest.raises(KafkaError, match="another broker has this id"):
+        await link.join(registration, cast(Any, None), cast(Any, None))
