@@ -483,7 +483,7 @@ class Broker:
         ]
         loop = asyncio.get_running_loop()
         self._background = [
-            loop.create_task(_repeat(name, seconds, work, self._stopping)) for name, seconds, work in every
+            loop.create_task(repeat(name, seconds, work, self._stopping)) for name, seconds, work in every
         ]
         self._background.append(loop.create_task(_import_handlers(self._handlers)))
 
@@ -509,10 +509,10 @@ _MADE_LOGS_SECONDS: Final = 1.0
 _FLUSH_CHECK_SECONDS: Final = 0.5
 _EXTENTS_SECONDS: Final = 1.0
 """What was acknowledged since may be cut without notice if a disk loses it just when the broker crashes."""
-_INTERVAL_SECONDS_MIN: Final = 0.05
+INTERVAL_SECONDS_MIN: Final = 0.05
 
 
-async def _repeat(
+async def repeat(
     name: str,
     seconds: float | Callable[[], float],
     work: Callable[[], Awaitable[None]],
@@ -521,7 +521,7 @@ async def _repeat(
     """Work every so many seconds; a function is asked each time how many."""
 
     def pause_seconds() -> float:
-        return max(seconds() if callable(seconds) else seconds, _INTERVAL_SECONDS_MIN)
+        return max(seconds() if callable(seconds) else seconds, INTERVAL_SECONDS_MIN)
 
     while not await _set_within(stopping, pause_seconds()):
         try:

@@ -33,6 +33,11 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._times)
 
+    @property
+    def entry_count(self) -> int:
+        """What is in memory: deadlines that were moved or cancelled may stand there for a while."""
+        return len(self._heap)
+
     def set(self, due: Due, at_ms: int) -> None:
         """Set the deadline, or move it."""
         before = self._times.get(due)

@@ -46,7 +46,7 @@ _log = events.caused_by_peers("net")
 
 _ENOUGH_BYTES: Final = 64 * 1024
 """With so much to write, the next request waits until it is written."""
-_LINGER_SECONDS: Final = 5.0
+LINGER_SECONDS: Final = 5.0
 _ACTIVE_BYTES: Final = 64 * 1024
 _PARKED_BYTES_MAX: Final = 1024 * 1024
 """A connection with requests of so many bytes that wait for their answers is not served further."""
@@ -316,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
     def _linger(self) -> None:
         # A client that only shut down its writing side may read the answers it waits for; one that is gone must not
         # keep a long poll, and its memory, alive for as long as it asked.
-        self._lingering = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
+        self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
 
     def hung_up(self, how: HangUp) -> None:
         """The peer left while nothing was read from it."""
@@ -411,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
         if over_limit:
             _log.warning("connection_refused", peer=self.peer, reason="connection_creation_rate reached")
             self.is_dropped = True
-            asyncio.get_running_loop().call_later(min(seconds, _LINGER_SECONDS), self.abort)
+            asyncio.get_running_loop().call_later(min(seconds, LINGER_SECONDS), self.abort)
 
     def finish(self) -> None:
         """Serve nothing more; close once what is under way is answered.

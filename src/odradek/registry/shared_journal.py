@@ -26,7 +26,7 @@ from odradek.telemetry import events
 
 JOURNAL_NAME: Final = "registry.journal"
 LOCK_NAME: Final = "registry.lock"
-_SLACK_BYTES: Final = 64 * 1024
+SLACK_BYTES: Final = 64 * 1024
 _HEAD_LENGTH: Final = 8 + 1 + 16 + 1 + 16
 _NO_HEAD: Final = bytes(_HEAD_LENGTH)
 _log = events.get("registry")
@@ -71,7 +71,7 @@ class SharedJournal:
         self._directory = directory
         self._head_file = disk.open(self.lock_path, create=True)
         self._file: DiskFile | None = None
-        self._rewrite_at = _SLACK_BYTES
+        self._rewrite_at = SLACK_BYTES
 
     def close(self) -> None:
         self._head_file.close()
@@ -95,7 +95,7 @@ class SharedJournal:
                 self._file.close()
             self._file = news.file
             self.is_loaded = True
-            self._rewrite_at = max(_SLACK_BYTES, 2 * news.snapshot_length)
+            self._rewrite_at = max(SLACK_BYTES, 2 * news.snapshot_length)
         for body in news.bodies:
             self.touched.update(dict.fromkeys(self.state.apply(body)))
         self.position = news.position

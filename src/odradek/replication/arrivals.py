@@ -24,6 +24,10 @@ class Arrivals:
     def __init__(self) -> None:
         self._marks: deque[_Mark] = deque()
 
+    def __len__(self) -> int:
+        """How many marks are kept."""
+        return len(self._marks)
+
     def note(self, end_offset: int, now_s: float) -> None:
         """The log ends there now."""
         marks = self._marks

@@ -33,7 +33,7 @@ _log = events.get("replication")
 ALTER_PARTITION: Final = 56
 _PARTITIONS_MAX: Final = 2000
 """Of one request."""
-_PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MIN: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 _RECOVERED: Final = 0
 _DECIDED: Final = frozenset(
@@ -80,7 +80,7 @@ class AlterPartitions:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _work(self) -> None:
-        pause_s = _PAUSE_S_MIN
+        pause_s = PAUSE_S_MIN
         while asked := self._take():
             try:
                 again = await self._ask_for(asked)
@@ -93,7 +93,7 @@ class AlterPartitions:
             for leader, proposal in again.items():
                 self._waiting.setdefault(leader, proposal)
             if not again:
-                pause_s = _PAUSE_S_MIN
+                pause_s = PAUSE_S_MIN
                 continue
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)

@@ -20,8 +20,8 @@ _numbers = itertools.count()
 @pytest.fixture(params=["epoch-per-transaction", "classic"], autouse=True)
 def flow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "classic":
-        monkeypatch.setattr(service, "_EPOCH_PER_TRANSACTION", 99)
-        monkeypatch.setattr(prepared, "_EPOCH_PER_TRANSACTION", 99)
+        monkeypatch.setattr(service, "EPOCH_PER_TRANSACTION", 99)
+        monkeypatch.setattr(prepared, "EPOCH_PER_TRANSACTION", 99)
     return str(request.param)
 
 

@@ -34,7 +34,7 @@ _numbers = itertools.count()
 def flow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """KIP-890's flow, which the server offers, and the one of clients that do not know it."""
     if request.param == "classic":
-        monkeypatch.setattr(service, "_EPOCH_PER_TRANSACTION", 99)
+        monkeypatch.setattr(service, "EPOCH_PER_TRANSACTION", 99)
     return str(request.param)
 
 

@@ -405,7 +405,7 @@ async def test_a_high_watermark_that_moves_wakes_what_rests(stage: Stage, sessio
 async def test_what_is_appended_after_a_high_watermark_moved_does_not_wait_for_the_news_of_that(
     stage: Stage, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delayed_fetch, "_MARK_DELAY_S", 600.0)
+    monkeypatch.setattr(delayed_fetch, "MARK_DELAY_S", 600.0)
     stage.lead(ME, OTHER, BrokerId(3))
     await stage.wire.produce("t", [b"x"], acks=1)
     await session.ask(0)

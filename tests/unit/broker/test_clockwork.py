@@ -6,7 +6,7 @@ from odradek.broker import app
 
 
 async def test_work_whose_interval_is_a_dynamic_setting_asks_for_it_each_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(app, "_INTERVAL_SECONDS_MIN", 0.0)
+    monkeypatch.setattr(app, "INTERVAL_SECONDS_MIN", 0.0)
     stopping = asyncio.Event()
     asked: list[float] = []
 
@@ -19,5 +19,5 @@ async def test_work_whose_interval_is_a_dynamic_setting_asks_for_it_each_time(mo
             stopping.set()
 
     async with asyncio.timeout(10):
-        await app._repeat("work", seconds, work, stopping)
+        await app.repeat("work", seconds, work, stopping)
     assert len(asked) >= 3

@@ -14,16 +14,14 @@ def fields(template: str) -> set[str]:
 
 
 def test_both_languages_name_the_same_values() -> None:
-    differing = [
-        key for key, (english, russian) in texts._WORDS.items() if fields(english) != fields(russian)
-    ]
+    differing = [key for key, (english, russian) in texts.WORDS.items() if fields(english) != fields(russian)]
     assert differing == []
 
 
 def test_every_step_of_the_story_has_words() -> None:
     keys = set(re.findall(r'(?:Said|Claim)\(\s*"([a-z_.]+)"', inspect.getsource(story)))
     assert keys
-    assert keys <= texts._WORDS.keys()
+    assert keys <= texts.WORDS.keys()
 
 
 def test_every_lesson_has_a_title_in_each_language() -> None:

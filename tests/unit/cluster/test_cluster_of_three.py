@@ -695,9 +695,9 @@ async def test_healing_goes_on_after_a_mistake(three: Any, monkeypatch: pytest.M
 
     monkeypatch.setattr(Maintenance, "heal", heal)
     maintenance = Maintenance(
-        three.controller._changes,
-        three.controller._brokers,
-        lambda: three.controller._partitions,
+        three.controller.changes,
+        three.controller.brokers,
+        lambda: three.controller.partition_changes,
         three.clock,
         lambda: MaintenancePolicy(rebalance_interval_s=0.001),
     )
@@ -711,7 +711,7 @@ async def test_a_broker_that_the_controller_does_not_hear_leads_no_longer_until_
     await three.topic("t")
     await three.controller.elect_leaders([TopicPartition("t", 0)], unclean=False)
     leader = three.partition("t").leader
-    changes = three.controller._brokers
+    changes = three.controller.brokers
     listened: list[BrokerId] = []
     for _ in range(12):
         three.clock.now += 1.0

@@ -24,13 +24,14 @@ async def four(cluster: Any) -> Any:
     return cluster
 
 
-def upkeep_of(controller: Any) -> Any:
+def maintenance_of(cluster: Any) -> Any:
     """The controller's clockwork, to be turned by hand."""
+    controller = cluster.controller
     return Maintenance(
-        controller._changes,
-        controller._brokers,
-        lambda: controller._partitions,
-        controller._brokers._clock,
+        controller.changes,
+        controller.brokers,
+        lambda: controller.partition_changes,
+        cluster.clock,
         MaintenancePolicy,
     )
 
@@ -38,7 +39,7 @@ def upkeep_of(controller: Any) -> Any:
 async def test_replicas_of_a_broker_that_stays_dead_are_made_again_elsewhere(four: Any) -> None:
     await four.topic("t", partitions=4, replicas=2)
     await four.kill(4)
-    maintenance = upkeep_of(four.controller)
+    maintenance = maintenance_of(four)
     policy = MaintenancePolicy(healing_delay_s=60)
     four.clock.now += 59
     await maintenance.heal(policy)
@@ -62,7 +63,7 @@ async def test_a_broker_that_comes_back_in_time_is_left_alone(four: Any) -> None
     await four.controller.brokers_changed()
     four.clock.now += 2
     before = four.controller.latest
-    await upkeep_of(four.controller).heal(MaintenancePolicy(healing_delay_s=60))
+    await maintenance_of(four).heal(MaintenancePolicy(healing_delay_s=60))
     assert four.controller.latest is before
 
 
@@ -71,7 +72,7 @@ async def begun_healing(four: Any) -> Any:
     await four.topic("t", partitions=4, replicas=2)
     await four.kill(4)
     four.clock.now += 61
-    maintenance = upkeep_of(four.controller)
+    maintenance = maintenance_of(four)
     await maintenance.heal(POLICY)
     assert any(partition.adding for partition in four.controller.latest.topics["t"].partitions)
     return maintenance
@@ -103,9 +104,9 @@ async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) 
     image = four.controller.latest
     in_sync = replace(partition, isr=(*partition.isr, *partition.adding))
     changed = tuple(in_sync if number == index else one for number, one in enumerate(topic.partitions))
-    moves = healing_to_cancel(image.with_topic(replace(topic, partitions=changed)), maintenance._healing)
+    moves = healing_to_cancel(image.with_topic(replace(topic, partitions=changed)), maintenance.healing)
     assert index not in {move.partition for move in moves}
-    assert index in {move.partition for move in healing_to_cancel(image, maintenance._healing)}
+    assert index in {move.partition for move in healing_to_cancel(image, maintenance.healing)}
 
 
 async def test_a_move_that_somebody_changed_is_not_given_up(four: Any) -> None:
@@ -156,7 +157,7 @@ async def test_leadership_goes_back_when_a_broker_lacks_too_much_of_it(cluster: 
     await cluster.kill(3)
     await cluster.revive(3)
     policy = MaintenancePolicy(imbalance_percentage=10)
-    maintenance = upkeep_of(cluster.controller)
+    maintenance = maintenance_of(cluster)
     await maintenance.restore_preferred_leaders(policy)
     assert 3 not in [partition.leader for partition in cluster.controller.latest.topics["t"].partitions]
     for broker in cluster.brokers.values():

@@ -35,8 +35,8 @@ async def test_as_many_images_are_kept_as_have_room_together(topic_count: int, k
     image = image_of(topic_count, 0)
     publication = Publication(image, nothing)
     for version in range(1, 200):
-        publication._remember(image.with_topics([]) if version % 2 else image)
-    assert len(publication._recent) == kept
+        publication.remember(image.with_topics([]) if version % 2 else image)
+    assert publication.kept_count == kept
 
 
 async def test_a_change_waits_for_its_own_logs_and_not_for_those_of_an_earlier_one() -> None:

@@ -40,7 +40,7 @@ def test_a_thousand_heartbeats_of_one_member_leave_one_deadline_in_hand() -> Non
     for at_ms in range(100_000):
         deadlines.set(due(0), at_ms)
     assert len(deadlines) == 1
-    assert len(deadlines._heap) == 1
+    assert deadlines.entry_count == 1
     assert deadlines.next_ms() == 99_999
 
 
@@ -56,4 +56,4 @@ def test_it_agrees_with_a_plain_dictionary() -> None:
             plain[one] = chance.randrange(1_000)
             deadlines.set(one, plain[one])
         assert deadlines.next_ms() == min(plain.values(), default=None)
-        assert len(deadlines._heap) <= 64 + 4 * len(plain) + 1
+        assert deadlines.entry_count <= 64 + 4 * len(plain) + 1

@@ -112,7 +112,7 @@ def test_protocol_names_of_members_that_left_are_forgotten(bench: GroupBench) ->
         member_id = ask_to_join(bench, protocols=protocols).member_id
         group: Any = bench.machine.groups["g"]
         group.remove(member_id)
-        assert not group._support
+        assert not group.support
         bench.restart()
         bench.machine.groups.clear()
 

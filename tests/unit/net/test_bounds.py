@@ -134,7 +134,7 @@ async def send_unfinished(it: Running, count: int) -> None:
 
 @pytest.fixture(autouse=True)
 def short_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "_LINGER_SECONDS", 0.02)
+    monkeypatch.setattr(connection_module, "LINGER_SECONDS", 0.02)
 
 
 async def test_unfinished_frames_of_many_connections_stay_below_the_bound_and_others_are_served() -> None:

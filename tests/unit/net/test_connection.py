@@ -145,7 +145,7 @@ async def test_a_request_that_fails_ends_the_connection_behind_the_answers_befor
 async def test_a_dropped_peer_waits_for_earlier_answers_no_longer_than_it_may_linger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("odradek.net.connection._LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("odradek.net.connection.LINGER_SECONDS", 0.01)
     echo = Echo()
     async with serving(echo) as (server, port), connected(port) as (reader, writer):
         writer.write(framed(b"later:a") + framed(b"bad:"))

@@ -98,7 +98,7 @@ async def the_dead_are_silent() -> None:
 def rewriting_often() -> Iterator[None]:
     """For journals that are opened within: those of the others stay as they are for long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_journal, "_SLACK_BYTES", 400)
+        patch.setattr(shared_journal, "SLACK_BYTES", 400)
         yield
 
 

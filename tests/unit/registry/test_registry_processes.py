@@ -19,7 +19,7 @@ from odradek.registry import Create, EmbeddedRegistry, Put, RegistryConflict, Re
 from odradek.registry import shared_journal
 from odradek.runtime.real import real_runtime
 
-shared_journal._SLACK_BYTES = 20_000
+shared_journal.SLACK_BYTES = 20_000
 
 async def increment(registry):
     while True:

@@ -34,7 +34,7 @@ def test_marks_are_kept_for_minutes_and_older_records_count_as_younger() -> None
     arrivals = Arrivals()
     for number in range(1, 10_001):
         arrivals.note(number, float(number))
-    assert len(arrivals._marks) <= 301
+    assert len(arrivals) <= 301
     age_s = arrivals.age_s(0, 10_000.0)
     assert age_s is not None
     assert age_s <= 300.0

@@ -25,7 +25,7 @@ TURNS = 50
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isr_proposals, "_PAUSE_S_MIN", 0.0)
+    monkeypatch.setattr(isr_proposals, "PAUSE_S_MIN", 0.0)
 
 
 async def turns() -> None:

@@ -24,7 +24,7 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _CONNECT_SECONDS: Final = 1.0
-_STAYS_SECONDS: Final = 0.02
+STAYS_SECONDS: Final = 0.02
 _ATTEMPTS: Final = 3
 _DOUBT_SECONDS: Final = 5.0
 _UNDECIDED_SECONDS: Final = 0.1
@@ -117,7 +117,7 @@ async def _is_refused(host: str, port: int) -> bool:
         except OSError:  # a timeout is one, too
             return False
         try:
-            async with asyncio.timeout(_STAYS_SECONDS):
+            async with asyncio.timeout(STAYS_SECONDS):
                 await knock.lost.wait()
         except TimeoutError:
             return False

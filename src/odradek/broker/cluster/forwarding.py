@@ -25,7 +25,7 @@ _log = events.caused_by_peers("broker")
 
 _GIVE_UP_SECONDS: Final = 20.0
 _KNOWN_SECONDS_MAX: Final = 5.0
-_RETRY_SECONDS: Final = 0.1
+RETRY_SECONDS: Final = 0.1
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -93,7 +93,7 @@ class Forwarding:
             elif (answer := await self._answer_of(controller, request)) is not None:
                 return answer
             else:
-                await asyncio.sleep(_RETRY_SECONDS)  # it is away, or an election is under way
+                await asyncio.sleep(RETRY_SECONDS)  # it is away, or an election is under way
             if has_gone():
                 _log.info("request_not_forwarded", reason="whoever asked has gone")
                 return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     remote_transaction_markers = lazy("odradek.broker.coordinators.remote_transaction_markers")
 
-_DURABLE_SECONDS_MAX: Final = 5.0
+DURABLE_SECONDS_MAX: Final = 5.0
 """So long a marker for another broker may take to be on every replica in sync, or it is asked for again. Answers of one
 connection keep their order: one partition must not hold up the markers of all others for longer."""
 
@@ -170,7 +170,7 @@ def _nothing(_machine: object, _now: Moment) -> Outcome[None]:
 async def _soon(write: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
     """Begins to write when it is run itself: if whoever asked has left by then, nothing was begun."""
     try:
-        async with asyncio.timeout(_DURABLE_SECONDS_MAX):
+        async with asyncio.timeout(DURABLE_SECONDS_MAX):
             return await write()
     except TimeoutError:
         return ErrorCode.REQUEST_TIMED_OUT

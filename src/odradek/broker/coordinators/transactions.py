@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalMarkers", "code_of", "coordinate_transactions"]
 
-_TRANSACTION_TOPIC: Final = InternalTopic(
+TRANSACTION_TOPIC: Final = InternalTopic(
     name=TRANSACTION_STATE,
     partition_count=lambda config: config.transaction.state_log_num_partitions,
     replication_factor=lambda config: config.transaction.state_log_replication_factor,
@@ -58,7 +58,7 @@ def coordinate_transactions(
         producer_ids.next,
         lambda group_id: TopicPartition(CONSUMER_OFFSETS, groups.shards.index_for(group_id)),
     )
-    shards = coordinators.new_shards(_TRANSACTION_TOPIC, transactions.new_machine, clock)
+    shards = coordinators.new_shards(TRANSACTION_TOPIC, transactions.new_machine, clock)
     markers = ClusterMarkers(
         LocalMarkers(groups, replicas, clock, image),
         lambda: coordinators.here,

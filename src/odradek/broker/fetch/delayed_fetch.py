@@ -15,7 +15,7 @@ from odradek.model.ids import Offset
 from odradek.protocol.messages.data.fetch import FetchResponse
 from odradek.replication.partition import Partition
 
-_MARK_DELAY_S: Final = 0.005
+MARK_DELAY_S: Final = 0.005
 """A follower hears so much later of a high watermark that moved, unless records take the news along."""
 
 
@@ -228,7 +228,7 @@ class FollowerWaiting(_Waiting):
 
     def _answer_with_marks(self) -> None:
         if self._marks is None:
-            self._marks = asyncio.get_running_loop().call_later(_MARK_DELAY_S, self._answer)
+            self._marks = asyncio.get_running_loop().call_later(MARK_DELAY_S, self._answer)
 
     def _answer_soon(self) -> None:
         if not self._is_due:

@@ -116,9 +116,10 @@ class LivePartition:
             deadline_ms = self.core.next_deadline_ms()
             if deadline_ms is not None:
                 seconds = max(deadline_ms - self._owner.now_ms(), 1) / 1000
-                self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
+                self._timer = asyncio.get_running_loop().call_later(seconds, self.expire)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Give back the records whose locks have ended; the timer does it."""
         self._timer = None
         batches = self.core.expire(self._owner.now_ms())
         if batches:

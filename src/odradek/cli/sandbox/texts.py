@@ -14,7 +14,7 @@ _TITLES: Final = {
     "delivery": ("Delivery guarantees", "Гарантии доставки"),
 }
 
-_WORDS: Final = {
+WORDS: Final = {
     "partitions.intro": (
         "A topic is cut into partitions, and each partition is led by one broker: that is how three brokers share the work. "
         "We make the topic 'orders' with three partitions and three replicas of each, and send it 300 records with keys.",
@@ -166,4 +166,4 @@ def title(lesson: str, language: str) -> str:
 
 
 def words(key: str, language: str, **values: object) -> str:
-    return _WORDS[key][LANGUAGES.index(language)].format(**values)
+    return WORDS[key][LANGUAGES.index(language)].format(**values)

@@ -52,9 +52,10 @@ class BrokerProcess:
         self.terms = terms
         self.address = ""
         """HOST:PORT, once it is ready. After a restart it is the same."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        """Of the last start, also when it has ended."""
         self._lifeline = -1
-        self._is_paused = False
+        self.was_paused = False
 
     @property
     def node_id(self) -> int:
@@ -62,15 +63,15 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self.is_alive and self._process is not None else None
+        return self.process.pid if self.is_alive and self.process is not None else None
 
     @property
     def is_alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self.process is not None and self.process.poll() is None
 
     @property
     def is_paused(self) -> bool:
-        return self.is_alive and self._is_paused
+        return self.is_alive and self.was_paused
 
     def start(self) -> None:
         """Start the process; `wait_until_ready` says when it serves. OdradekError when it runs already."""
@@ -94,16 +95,16 @@ class BrokerProcess:
             command += ["--set", f"{key}={value}"]
         log = None if terms.log_file is None else terms.log_file.open("ab")
         try:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, pass_fds=(ours,))
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, pass_fds=(ours,))
         finally:
             os.close(ours)
             if log is not None:
                 log.close()
-        self._is_paused = False
+        self.was_paused = False
 
     def wait_until_ready(self, timeout_s: float = _START_SECONDS) -> str:
         """Its address. OdradekError with the last lines of its log when it ended, or took longer than `timeout_s`."""
-        process = self._process
+        process = self.process
         assert process is not None, "start() comes first"
         assert process.stdout is not None
         deadline = time.monotonic() + timeout_s
@@ -131,17 +132,17 @@ class BrokerProcess:
     def pause(self) -> None:
         """SIGSTOP: alive for the system, silent for everybody else."""
         self._signal(signal.SIGSTOP)
-        self._is_paused = True
+        self.was_paused = True
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
-        self._is_paused = False
+        self.was_paused = False
 
     def stop(self, timeout_s: float = _STOP_SECONDS) -> int | None:
         """End it cleanly and return its exit code; killed when that takes longer than `timeout_s`. Idempotent."""
         try:
             if self.is_alive:
-                if self._is_paused:
+                if self.was_paused:
                     self.resume()
                 self._signal(signal.SIGTERM)
                 self._wait(timeout_s)
@@ -150,23 +151,23 @@ class BrokerProcess:
         except OdradekError:
             pass  # it ended by itself just now
         self._let_go()
-        return None if self._process is None else self._process.returncode
+        return None if self.process is None else self.process.returncode
 
     def _signal(self, number: int) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self.process is None or self.process.poll() is not None:
             raise OdradekError(f"broker {self.node_id} does not run")
-        self._process.send_signal(number)
+        self.process.send_signal(number)
 
     def _wait(self, timeout_s: float) -> None:
-        assert self._process is not None
-        self._process.wait(timeout_s)
+        assert self.process is not None
+        self.process.wait(timeout_s)
 
     def _let_go(self) -> None:
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
+        if self.process is not None and self.process.stdout is not None:
+            self.process.stdout.close()
 
     def _last_words(self) -> str:
         log_file = self.terms.log_file

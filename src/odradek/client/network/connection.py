@@ -75,18 +75,18 @@ class HeldRequest(NamedTuple):
 class RequestQueue:
     """The requests under way on one connection, oldest first. No I/O."""
 
-    __slots__ = ("_last_id", "_pending")
+    __slots__ = ("_pending", "last_id")
 
     def __init__(self) -> None:
         self._pending: deque[PendingRequest] = deque()
-        self._last_id = 0
+        self.last_id = 0
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def next_id(self) -> int:
-        self._last_id = self._last_id % _CORRELATION_ID_MAX + 1
-        return self._last_id
+        self.last_id = self.last_id % _CORRELATION_ID_MAX + 1
+        return self.last_id
 
     def sent(self, request: PendingRequest) -> None:
         self._pending.append(request)

@@ -247,23 +247,23 @@ def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None
 class Delivery:
     """The fate of one record: block on `result()`, `await` it, or register a callback."""
 
-    __slots__ = ("_batch", "_index", "_timestamp_ms")
+    __slots__ = ("_index", "_timestamp_ms", "batch")
 
     def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
-        self._batch = batch
+        self.batch = batch
         self._index = index
         self._timestamp_ms = timestamp_ms
 
     def done(self) -> bool:
         """Whether `result()` would return (or raise) at once."""
-        return self._batch.done
+        return self.batch.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait up to `timeout` seconds (for ever by default); raise what kept the record from being delivered."""
         error = self.exception(timeout)
         if error is not None:
             raise error
-        batch, index = self._batch.outcome_of(self._index)
+        batch, index = self.batch.outcome_of(self._index)
         return RecordMetadata(
             batch.topic_partition.topic,
             batch.topic_partition.partition,
@@ -273,23 +273,23 @@ class Delivery:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Like `result`, but return the error, None on success."""
-        if not self._batch.wait(timeout):
+        if not self.batch.wait(timeout):
             raise TimedOutError(f"the record was not acknowledged within {timeout} s, and may still be")
-        self._batch.observed = True
-        return self._batch.outcome_of(self._index)[0].error
+        self.batch.observed = True
+        return self.batch.outcome_of(self._index)[0].error
 
     def add_done_callback(self, tell: Callable[[Delivery], None]) -> None:
         """Call `tell(self)` once the fate is known: on the client's own thread, so be quick; errors are logged."""
-        self._batch.observed = True
-        self._batch.when_done(lambda: _call(tell, self))
+        self.batch.observed = True
+        self.batch.when_done(lambda: _call(tell, self))
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        yield from self._batch.wait_async().__await__()
+        yield from self.batch.wait_async().__await__()
         return self.result()
 
     def __repr__(self) -> str:
-        state = "pending" if not self.done() else "failed" if self._batch.error is not None else "delivered"
-        return f"<Delivery {self._batch.topic_partition} {state}>"
+        state = "pending" if not self.done() else "failed" if self.batch.error is not None else "delivered"
+        return f"<Delivery {self.batch.topic_partition} {state}>"
 
 
 def _call(tell: Callable[[Delivery], None], delivery: Delivery) -> None:

@@ -29,7 +29,7 @@ from odradek.protocol.messages.transactions.txn_offset_commit import (
 )
 
 _FEATURE: Final = "transaction.version"
-_EPOCH_PER_TRANSACTION: Final = 2
+EPOCH_PER_TRANSACTION: Final = 2
 _CLASSIC_END_MAX: Final = 4
 _CLASSIC_OFFSETS_MAX: Final = 4
 _END: Final = api_by_name("EndTxn")
@@ -118,7 +118,7 @@ class TransactionClient:
         async def attempt(_: float) -> bool:
             connection = await coordinator.connection()
             return (
-                connection.feature(_FEATURE) >= _EPOCH_PER_TRANSACTION
+                connection.feature(_FEATURE) >= EPOCH_PER_TRANSACTION
                 and connection.version_of(_END) > _CLASSIC_END_MAX
             )
 

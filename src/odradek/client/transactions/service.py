@@ -45,7 +45,7 @@ from odradek.telemetry import events
 _log = events.get("client")
 
 FEATURE: Final = "transaction.version"
-_EPOCH_PER_TRANSACTION: Final = 2
+EPOCH_PER_TRANSACTION: Final = 2
 _CLASSIC_PARTITIONS_MAX: Final = 3
 _CLASSIC_END_MAX: Final = 4
 _CLASSIC_OFFSETS_MAX: Final = 4
@@ -189,7 +189,7 @@ class ProducerTransactions:
         answer = await self._ask("init_transactions", self._coordinator, "InitProducerId", build, timeout_s)
         identity = ProducerId(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
         connection = await self._coordinator.connection()
-        bumps = connection.feature(FEATURE) >= _EPOCH_PER_TRANSACTION
+        bumps = connection.feature(FEATURE) >= EPOCH_PER_TRANSACTION
         core.initialized(
             identity, epoch_per_transaction=bumps and connection.version_of(_END) > _CLASSIC_END_MAX
         )

@@ -72,12 +72,10 @@ class Controller:
         self._me = me
         self._store = store
         self._publication = publication
-        self._changes = Changes(store, publication)
-        self._topics = TopicChanges(
-            self._changes, entropy, defaults, me, absent=lambda: self._brokers.absent()
-        )
-        self._settings = SettingChanges(self._changes, defaults.rules)
-        self._brokers = BrokerChanges(self._changes, clock, defaults.rules)
+        self.changes = Changes(store, publication)
+        self._topics = TopicChanges(self.changes, entropy, defaults, me, absent=lambda: self.brokers.absent())
+        self._settings = SettingChanges(self.changes, defaults.rules)
+        self.brokers = BrokerChanges(self.changes, clock, defaults.rules)
         self._made_partitions: PartitionChanges | None = None
         self._looking_again: asyncio.Task[None] | None = None
         self._maintenance: asyncio.Task[None] | None = None
@@ -151,7 +149,7 @@ class Controller:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         self._publication.end()
-        await self._changes.close()
+        await self.changes.close()
         await self._publication.close()
 
     def depose(self) -> None:
@@ -162,7 +160,7 @@ class Controller:
     async def confirm_office(self) -> None:
         """NOT_CONTROLLER when the registry says that the term is over, KAFKA_STORAGE_ERROR when it cannot be asked."""
         try:
-            await self._changes.alone(self._store.confirm_term)
+            await self.changes.alone(self._store.confirm_term)
         finally:
             if self._store.is_deposed:
                 self._publication.end()
@@ -192,7 +190,7 @@ class Controller:
         """Replace a topic's overrides by what `change` makes of them, after they were checked."""
         altered = await self._topics.alter_configs(name, change, validate_only=validate_only)
         if any(partition.leader == NO_LEADER for partition in altered.partitions) and not validate_only:
-            await self._changes.applied(self._brokers.settings_changed)  # it may allow an unclean leader now
+            await self.changes.applied(self.brokers.settings_changed)  # it may allow an unclean leader now
         return altered
 
     async def alter_broker_configs(
@@ -217,7 +215,7 @@ class Controller:
         """Like `alter`, for a change that takes turns on the loop. No other change runs meanwhile."""
         altered = await self._settings.alter(document, change, validate_only=validate_only)
         if document.path in (BROKER_CONFIGS.path, RESOURCE_CONFIGS.path) and not validate_only:
-            await self._changes.applied(self._brokers.settings_changed)
+            await self.changes.applied(self.brokers.settings_changed)
         return altered
 
     async def allocate_producer_ids(self) -> range:
@@ -232,11 +230,11 @@ class Controller:
 
     async def brokers_changed(self) -> None:
         """The registrations may have changed: read them, and let partitions follow. Raises nothing: it is tried again."""
-        await self._look(self._brokers.look)
+        await self._look(self.brokers.look)
 
     def check_broker(self, broker: BrokerId, epoch: int) -> None:
         """BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH unless this incarnation of it is registered."""
-        self._brokers.check_epoch(broker, epoch)
+        self.brokers.check_epoch(broker, epoch)
 
     def applied_versions(self) -> dict[BrokerId, int]:
         """Which version of the image each broker in service has applied, as far as it said; -1 if it said nothing yet."""
@@ -247,14 +245,14 @@ class Controller:
 
     async def fence(self, broker: BrokerId, epoch: int) -> None:
         """Take the registration from an incarnation that is known to be dead, and elect. Fencing is always safe."""
-        if await self._changes.alone(lambda: self._store.unregister(broker, epoch)):
+        if await self.changes.alone(lambda: self._store.unregister(broker, epoch)):
             _log.warning("broker_fenced", broker=broker, epoch=epoch)
         await self.brokers_changed()
 
     async def unregister_broker(self, broker: BrokerId) -> None:
         """Forget a broker that is down: no topic gets replicas on it any more. BROKER_ID_NOT_REGISTERED when there is none,
         INVALID_REQUEST while it runs."""
-        if not await self._changes.alone(lambda: self._brokers.forget(broker)):
+        if not await self.changes.alone(lambda: self.brokers.forget(broker)):
             raise KafkaError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered in this cluster"
             )
@@ -265,15 +263,15 @@ class Controller:
         The local broker is told nothing in its answer: images come to it through `apply`.
         STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when another incarnation, or none, is registered; NOT_CONTROLLER.
         """
-        self._brokers.heard(report)
+        self.brokers.heard(report)
         if self._listening is None and self._policy is not None and report.broker_id != self._me:
             self._listening = asyncio.get_running_loop().create_task(
                 self._listen(self._policy), name="listen"
             )
         if report.controller_epoch > self.epoch:
             await self.confirm_office()  # anybody can say so; whether it is so, the registry knows
-        if not self._brokers.is_settled(report):
-            await self._changes.alone(lambda: self._brokers.hear(report))
+        if not self.brokers.is_settled(report):
+            await self.changes.alone(lambda: self.brokers.hear(report))
         if report.controller_epoch == self.epoch:
             self._publication.acknowledged_by(report.broker_id, report.version, report.opening)
         if report.broker_id == self._me:
@@ -282,7 +280,7 @@ class Controller:
             answer = await self._publication.update_since(
                 report.controller_epoch, report.version, max_wait_s=max_wait_s
             )
-        self._brokers.check_epoch(report.broker_id, report.broker_epoch)
+        self.brokers.check_epoch(report.broker_id, report.broker_epoch)
         return answer
 
     # -- partitions
@@ -294,32 +292,32 @@ class Controller:
 
         STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when all are refused because another incarnation asks.
         """
-        return await self._partitions.alter_isr(broker, epoch, proposals)
+        return await self.partition_changes.alter_isr(broker, epoch, proposals)
 
     async def reassign(
         self, wanted: Sequence[Reassignment], *, allow_factor_change: bool = True
     ) -> list[KafkaError | None]:
         """Move partitions to other replicas, or cancel moves; one outcome for each, in order."""
-        return await self._partitions.reassign(wanted, allow_factor_change=allow_factor_change)
+        return await self.partition_changes.reassign(wanted, allow_factor_change=allow_factor_change)
 
     async def elect_leaders(
         self, wanted: Iterable[TopicPartition] | None, *, unclean: bool
     ) -> dict[TopicPartition, KafkaError | None]:
         """Let preferred replicas lead, or, where nobody leads, any replica at all; None means every partition."""
-        return await self._partitions.elect(wanted, unclean=unclean)
+        return await self.partition_changes.elect(wanted, unclean=unclean)
 
     # -- inside
 
     @property
-    def _partitions(self) -> partitions.PartitionChanges:
+    def partition_changes(self) -> partitions.PartitionChanges:
         """Made, and imported, for the first change of what several brokers hold."""
         if self._made_partitions is None:
-            self._made_partitions = partitions.PartitionChanges(self._changes, self._brokers)
+            self._made_partitions = partitions.PartitionChanges(self.changes, self.brokers)
         return self._made_partitions
 
     def _keep_up(self, clock: Clock, policy: Callable[[], MaintenancePolicy]) -> None:
         self._policy = policy
-        maintenance = Maintenance(self._changes, self._brokers, lambda: self._partitions, clock, policy)
+        maintenance = Maintenance(self.changes, self.brokers, lambda: self.partition_changes, clock, policy)
         self._maintenance = asyncio.get_running_loop().create_task(maintenance.run(), name="upkeep")
 
     async def _listen(self, policy: Callable[[], MaintenancePolicy]) -> None:
@@ -328,9 +326,9 @@ class Controller:
             await asyncio.sleep(_LISTEN_SECONDS)
             try:
                 limit_s = policy().silence_s
-                silent = self._brokers.newly_silent(limit_s)
+                silent = self.brokers.newly_silent(limit_s)
                 if silent:
-                    await self._changes.alone(partial(self._brokers.doubt, silent, limit_s))
+                    await self.changes.alone(partial(self.brokers.doubt, silent, limit_s))
             except KafkaError as error:
                 _log.warning("silent_brokers_not_replaced", reason=error.message)
             except Exception:  # noqa: BLE001 - the root of a task
@@ -338,7 +336,7 @@ class Controller:
 
     async def _look(self, look: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._changes.alone(look)
+            await self.changes.alone(look)
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 self._publication.end()
@@ -346,7 +344,7 @@ class Controller:
             _log.error("brokers_not_looked_at", reason=error.message)
             self._look_again_later()
             return
-        if self._brokers.needs_another_look():
+        if self.brokers.needs_another_look():
             self._look_again_later()
 
     def _look_again_later(self) -> None:
@@ -359,7 +357,7 @@ class Controller:
         while not self._store.is_deposed:
             await asyncio.sleep(seconds)
             try:
-                await self._changes.alone(self._brokers.look)
+                await self.changes.alone(self.brokers.look)
             except KafkaError as error:
                 if error.code is ErrorCode.NOT_CONTROLLER:
                     return
@@ -367,5 +365,5 @@ class Controller:
             except Exception:  # noqa: BLE001 - the root of a task: brokers would keep their places for ever
                 _log.exception("brokers_not_looked_at")
                 continue
-            if not self._brokers.needs_another_look():
+            if not self.brokers.needs_another_look():
                 return

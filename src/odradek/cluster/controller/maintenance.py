@@ -56,7 +56,7 @@ class Maintenance:
         self._partitions = partitions
         self._clock = clock
         self._policy = policy
-        self._healing: dict[tuple[UUID, int], tuple[BrokerId, ...]] = {}
+        self.healing: dict[tuple[UUID, int], tuple[BrokerId, ...]] = {}
         """Moves that were begun here, by their targets; the next controller knows of none, and lets them go on."""
 
     async def run(self) -> None:
@@ -76,7 +76,7 @@ class Maintenance:
 
     async def heal(self, policy: MaintenancePolicy) -> None:
         """Begin to replace replicas whose brokers have been dead for long, and give that up where they came back."""
-        if self._healing:
+        if self.healing:
             await self._cancel_healing()
         if policy.healing_delay_s is None or not self._brokers.dead_since:
             return
@@ -94,18 +94,18 @@ class Maintenance:
             topics = self._changes.image.topics
             for move, outcome in zip(moves, outcomes, strict=True):
                 if outcome is None and move.replicas is not None and move.topic in topics:
-                    self._healing[topics[move.topic].topic_id, move.partition] = move.replicas
+                    self.healing[topics[move.topic].topic_id, move.partition] = move.replicas
 
     async def _cancel_healing(self) -> None:
         image = self._changes.image
-        moves = healing.healing_to_cancel(image, self._healing)
+        moves = healing.healing_to_cancel(image, self.healing)
         if moves:
             _log.info("healing_cancelled", partitions=len(moves), reason="the replicas' brokers are back")
             await self._partitions().reassign(moves, allow_factor_change=False)
         topics = self._changes.image.topics_by_id
-        self._healing = {
+        self.healing = {
             (topic_id, index): target
-            for (topic_id, index), target in self._healing.items()
+            for (topic_id, index), target in self.healing.items()
             if topic_id in topics and topics[topic_id].partitions[index].is_reassigned
         }
 

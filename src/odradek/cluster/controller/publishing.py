@@ -55,7 +55,7 @@ class Publication:
     def publish(self, image: ClusterImage) -> None:
         """Make an image the latest one."""
         self.latest = image
-        self._remember(image)
+        self.remember(image)
         if self._applying is None or self._applying.done():
             self._applying = asyncio.get_running_loop().create_task(self._apply_all(), name="apply image")
 
@@ -180,7 +180,12 @@ class Publication:
             self._encoded = kept | {key: encoding}
         return await asyncio.shield(encoding)
 
-    def _remember(self, image: ClusterImage) -> None:
+    @property
+    def kept_count(self) -> int:
+        """Of images that a delta can begin at."""
+        return len(self._recent)
+
+    def remember(self, image: ClusterImage) -> None:
         self._recent.append(image)
         count_max = _RECENT_TOPICS_MAX // max(len(image.topics), 1)
         while len(self._recent) > min(max(count_max, _RECENT_COUNT_MIN), _RECENT_COUNT_MAX):

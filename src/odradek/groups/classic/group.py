@@ -31,7 +31,6 @@ class ClassicGroup:
     __slots__ = (
         "_awaited",
         "_deadlines",
-        "_support",
         "delay_left_ms",
         "generation",
         "group_id",
@@ -50,6 +49,7 @@ class ClassicGroup:
         "statics",
         "stored",
         "subscribed_topics",
+        "support",
     )
 
     def __init__(self, group_id: str, deadlines: Deadlines) -> None:
@@ -76,7 +76,7 @@ class ClassicGroup:
         """Members joined since the first rebalance was last put off."""
         self.delay_left_ms = 0
         self.subscribed_topics: frozenset[str] | None = None
-        self._support: Counter[str] = Counter()
+        self.support: Counter[str] = Counter()
         """How many members know each protocol."""
         self.metadata_bytes = 0
         """What all members say of themselves, for all their protocols."""
@@ -186,7 +186,7 @@ class ClassicGroup:
             self.members[member.member_id] = member
             if member.instance_id is not None:
                 self.statics[member.instance_id] = member.member_id
-        self._support = Counter(name for member in self.members.values() for name, _ in member.protocols)
+        self.support = Counter(name for member in self.members.values() for name, _ in member.protocols)
         self.metadata_bytes = sum(_weight(member.protocols) for member in self.members.values())
         self.learn_topics()
 
@@ -264,7 +264,7 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self._support.update(name for name, _ in member.protocols)
+        self.support.update(name for name, _ in member.protocols)
         self.metadata_bytes += _weight(member.protocols)
         if member.instance_id is not None:
             self.statics[member.instance_id] = member.member_id
@@ -274,7 +274,7 @@ class ClassicGroup:
         self, member: ClassicGroupMember, protocols: Protocols, rebalance_ms: int, session_ms: int
     ) -> None:
         self._unsupport(member)
-        self._support.update(name for name, _ in protocols)
+        self.support.update(name for name, _ in protocols)
         self.metadata_bytes += _weight(protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_ms
@@ -342,19 +342,19 @@ class ClassicGroup:
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         count = len(self.members)
-        return protocol_type == self.protocol_type and any(self._support[name] == count for name in names)
+        return protocol_type == self.protocol_type and any(self.support[name] == count for name in names)
 
     def _unsupport(self, member: ClassicGroupMember) -> None:
         self.metadata_bytes -= _weight(member.protocols)
         for name, _ in member.protocols:
-            self._support[name] -= 1
-            if not self._support[name]:
-                del self._support[name]
+            self.support[name] -= 1
+            if not self.support[name]:
+                del self.support[name]
 
     def choose_protocol(self) -> str:
         """The one that most members prefer among those that all of them know."""
         count = len(self.members)
-        candidates = {name for name, supporters in self._support.items() if supporters == count}
+        candidates = {name for name, supporters in self.support.items() if supporters == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 

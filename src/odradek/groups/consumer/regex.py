@@ -50,7 +50,7 @@ class TopicPattern:
     def __init__(self, pattern: str, alphabet: frozenset[str] = TOPIC_CHARACTERS) -> None:
         self.pattern: Final = pattern
         self._program: Final[list[Instruction]] = parse(pattern, alphabet)
-        self._work_left = WORK_MAX
+        self.work_left = WORK_MAX
         self._begin = _State(frozenset([0]), at_begin=True, after_word=False)
         self._states: dict[tuple[frozenset[int], bool], _State] = {}
         self._verdicts: dict[str, bool] = {}
@@ -58,7 +58,7 @@ class TopicPattern:
     @property
     def weight(self) -> int:
         """How much it remembers, in entries of some fifty bytes: program, states, names."""
-        return len(self._program) + WORK_MAX - self._work_left + len(self._verdicts)
+        return len(self._program) + WORK_MAX - self.work_left + len(self._verdicts)
 
     def matches(self, name: str) -> bool:
         """Whether the whole name matches."""
@@ -120,8 +120,8 @@ class TopicPattern:
                 waiting.append(position + first)
             elif op is Op.CHECK and _holds(place, state, following):
                 waiting.append(position + 1)
-        self._work_left -= len(reached)
-        if self._work_left < 0:
+        self.work_left -= len(reached)
+        if self.work_left < 0:
             raise KafkaError(
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
                 f"the regular expression {self.pattern[:200]!r} takes too much work: simplify it",

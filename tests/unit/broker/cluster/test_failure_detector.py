@@ -79,7 +79,7 @@ async def test_who_listens_and_takes_the_connection_is_not_either(world: World) 
 async def test_who_still_listens_while_it_is_being_killed_is_dead(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failure_detector, "_STAYS_SECONDS", 60.0)
+    monkeypatch.setattr(failure_detector, "STAYS_SECONDS", 60.0)
     listener = socket.create_server(("127.0.0.1", 0))
     world.address = listener.getsockname()
     looking = asyncio.create_task(world.look())

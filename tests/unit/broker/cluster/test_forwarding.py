@@ -74,7 +74,7 @@ class Client:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "_RETRY_SECONDS", 0)
+    monkeypatch.setattr(forwarding, "RETRY_SECONDS", 0)
 
 
 @pytest.fixture

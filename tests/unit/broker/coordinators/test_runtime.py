@@ -13,7 +13,7 @@ import pytest
 from odradek.broker.coordinators.internal_topics import InternalTopic
 from odradek.broker.coordinators.partition_log import PartitionLog
 from odradek.broker.coordinators.runtime import CoordinatorParts, CoordinatorRuntime
-from odradek.broker.coordinators.transactions import _TRANSACTION_TOPIC
+from odradek.broker.coordinators.transactions import TRANSACTION_TOPIC
 from odradek.broker.handlers.metadata.find_coordinator import SERVED
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.planning import TopicSpec
@@ -131,8 +131,8 @@ async def test_a_coordinators_topic_has_the_replicas_that_its_setting_says(
     brokers: int, settings: dict[str, str], replicas: int, in_sync: str
 ) -> None:
     parts = FakeContext(brokers, **settings)
-    expect(parts, _TRANSACTION_TOPIC)
-    await parts.coordinators.ensure_topic(_TRANSACTION_TOPIC.name)
+    expect(parts, TRANSACTION_TOPIC)
+    await parts.coordinators.ensure_topic(TRANSACTION_TOPIC.name)
     (new,) = parts.made
     assert new.replication_factor == replicas
     assert new.configs["min.insync.replicas"] == in_sync
@@ -142,10 +142,10 @@ async def test_a_coordinators_topic_has_the_replicas_that_its_setting_says(
 async def test_a_cluster_that_lacks_brokers_asks_for_as_many_replicas_as_were_set() -> None:
     """Some may merely be down; where the controller knows of no more, the topic is not made."""
     parts = FakeContext(2, **SET)
-    expect(parts, _TRANSACTION_TOPIC)
+    expect(parts, TRANSACTION_TOPIC)
     parts.refusal = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "there are 2 brokers")
     with pytest.raises(KafkaError, match="there are 2 brokers") as refused:
-        await parts.coordinators.ensure_topic(_TRANSACTION_TOPIC.name)
+        await parts.coordinators.ensure_topic(TRANSACTION_TOPIC.name)
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert [new.replication_factor for new in parts.made] == [3]
 

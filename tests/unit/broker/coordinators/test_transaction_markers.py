@@ -116,7 +116,7 @@ async def test_a_marker_counts_only_when_every_replica_in_sync_has_it(
     theirs = other.lead(0, durable=False)
     write_data(theirs)
     markers = cluster(here, MarkerWire(other=other), {0: OTHER})
-    monkeypatch.setattr(markers_module, "_DURABLE_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(markers_module, "DURABLE_SECONDS_MAX", 0.0)
     assert codes(await markers.write(batch(0))) == {0: ErrorCode.REQUEST_TIMED_OUT}
     monkeypatch.undo()
     waiting = asyncio.get_running_loop().create_task(markers.write(batch(0)))

@@ -275,6 +275,6 @@ async def test_what_nobody_reads_any_more_is_forgotten(world: World) -> None:
 async def test_locks_end_by_time_and_what_they_held_comes_back(world: World) -> None:
     live = await world.given()
     world.clock.seconds += LOCK_MS / 1000 + 1
-    live._expire()
+    live.expire()
     assert live.core.next_fetch_offset == 0
     assert world.keeper.changes[0].batches == [StateBatch(0, 4, RecordState.AVAILABLE, 1)]

@@ -38,7 +38,7 @@ def broker(number: int, directory: Path) -> BrokerProcess:
 
 def test_a_broker_that_ends_just_before_it_is_told_to_has_stopped(tmp_path: Path) -> None:
     one = broker(1, tmp_path)
-    one._process = EndsWhenLookedAt()  # type: ignore[assignment]
+    one.process = EndsWhenLookedAt()  # type: ignore[assignment]
     assert one.stop() == 3
 
 
@@ -63,8 +63,8 @@ def test_a_broker_that_cannot_be_stopped_leaves_no_other_running(
 def test_a_paused_broker_that_was_killed_meanwhile_stops_nobody_from_stopping(tmp_path: Path) -> None:
     fleet = Fleet([broker(1, tmp_path)])
     process: Any = EndsWhenLookedAt()
-    fleet.brokers[0]._process = process
-    fleet.brokers[0]._is_paused = True
+    fleet.brokers[0].process = process
+    fleet.brokers[0].was_paused = True
     fleet.stop()
     assert process.returncode == 3
 

@@ -85,7 +85,7 @@ def test_an_answer_nobody_asked_for_is_an_error() -> None:
 
 def test_correlation_ids_wrap_and_stay_positive() -> None:
     queue = RequestQueue()
-    queue._last_id = 2**31 - 2
+    queue.last_id = 2**31 - 2
     assert [queue.next_id(), queue.next_id()] == [2**31 - 1, 1]
 
 

@@ -189,7 +189,7 @@ def test_records_without_key_stay_together_for_about_a_batch_and_then_move_on(
         chance.value = (number % 7) / 7
         delivery = desk.send(b"x" * 100)
         assert delivery is not None
-        placement.append(delivery._batch.topic_partition.partition)
+        placement.append(delivery.batch.topic_partition.partition)
     runs = sum(1 for before, after in itertools.pairwise(placement) if before != after)
     assert 4 <= runs <= 10
     assert len(Counter(placement)) >= 3
@@ -204,7 +204,7 @@ def test_partitions_without_a_leader_get_no_records_without_key(
         chance.value = number / 20
         delivery = desk.send(b"x" * 150)
         assert delivery is not None
-        assert delivery._batch.topic_partition.partition == 2
+        assert delivery.batch.topic_partition.partition == 2
 
 
 def test_a_topic_grows_and_keeps_its_queues(bench: Callable[..., Bench]) -> None:
@@ -273,7 +273,7 @@ def test_after_a_failure_no_record_is_taken_and_all_that_wait_are_named(bench: C
     failure = RuntimeError("broken")
     (doomed,) = desk.accumulator.fail_all(failure)
     assert delivery is not None
-    assert doomed is delivery._batch
+    assert doomed is delivery.batch
     with pytest.raises(RuntimeError, match="broken"):
         desk.send()
 

@@ -95,15 +95,15 @@ def test_an_expression_with_exponentially_many_states_is_given_up_after_bounded_
     ]
     with pytest.raises(KafkaError, match="too much work"):
         pattern.matching(names)
-    assert pattern._work_left > -WORK_MAX
+    assert pattern.work_left > -WORK_MAX
 
 
 def test_known_names_and_states_cost_no_more_work():
     pattern = TopicPattern("orders-.*")
     pattern.matching(f"orders-{number}" for number in range(10))
-    before = pattern._work_left
+    before = pattern.work_left
     assert len(pattern.matching(f"orders-{number}" for number in range(1000))) == 1000
-    assert before - pattern._work_left < 1000
+    assert before - pattern.work_left < 1000
 
 
 def test_thousands_of_expressions_are_not_all_remembered():
