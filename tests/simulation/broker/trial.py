@@ -68,7 +68,7 @@ class BrokerTrial:
         """The last fault has ended."""
         self._torment = torment
         self._lives = lives
-        self._keeper = BrokerKeeper(self.host, self.rng, _SETTINGS | settings)
+        self._keeper = BrokerKeeper(self.host, self.rng, {**_SETTINGS, **settings})
         world.excuse = self._is_excused
 
     def _is_excused(self, error: BaseException) -> bool:

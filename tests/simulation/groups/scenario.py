@@ -81,7 +81,7 @@ class GroupPlan:
         self, world: World, seed: int, settings: Mapping[str, str], lives: Sequence[Sequence[DiskFault]]
     ) -> BrokerTrial:
         """A broker with a disk as slow as the plan says."""
-        made = BrokerTrial(world, seed, self.torment, GROUP_SETTINGS | settings, lives)
+        made = BrokerTrial(world, seed, self.torment, {**GROUP_SETTINGS, **settings}, lives)
         made.host.offload_delays = OffloadDelays(start_s=(0.0, self.sync_s), step_s=(0.0, self.sync_s))
         return made
 
