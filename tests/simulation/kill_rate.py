@@ -1,12 +1,18 @@
-"""The bank of planted bugs, hunted in two processes: how many are found, after how many seeds, and by which faults."""
+"""The bank of planted bugs, hunted in two processes: how many are found, after how many seeds, and by which faults.
+
+Which seed found each is written to `caught_by.json`. Tests try that seed first: they ask whether a bug is caught, not how soon.
+A seed that finds it no longer, because the code under test takes other steps, costs them a longer hunt.
+"""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
@@ -18,6 +24,7 @@ from tests.simulation.sweep import hunt
 _PROCESSES: Final = 2
 _SEEDS_MAX: Final = 400
 _SHOWN: Final = 100
+_CAUGHT_BY: Final = Path(__file__).with_name("caught_by.json")
 Progress = Callable[[str, int, int, int], None]
 """The mutant that was hunted, the seeds that it took, how many are done, of how many."""
 
@@ -40,6 +47,20 @@ class Outcome(NamedTuple):
         return profile_of(self.seeds_tried - 1) if found else ""
 
 
+def caught_by() -> dict[str, int]:
+    """The seed that found each planted bug when all were hunted last."""
+    known: dict[str, int] = json.loads(_CAUGHT_BY.read_text())
+    return known
+
+
+def note_seeds(outcomes: Iterable[Outcome]) -> None:
+    """Write down which seeds found what; of bugs that were not hunted what is known stays."""
+    found = {one.name: one.seeds_tried - 1 for one in outcomes if one.failure is not None}
+    names = {mutant.name for mutant in BANK}
+    known = {name: seed for name, seed in caught_by().items() if name in names}
+    _CAUGHT_BY.write_text(json.dumps(known | found, indent=1, sort_keys=True) + "\n")
+
+
 def hunted(name: str) -> Outcome:
     """Hunt the mutant of this name until a seed finds it."""
     started_s = time.process_time()
@@ -58,6 +79,7 @@ def measure(scenario: str, progress: Progress) -> int:
         for outcome in pool.imap_unordered(hunted, [one.name for one in bank]):
             outcomes.append(outcome)
             progress(outcome.name, outcome.seeds_tried, len(outcomes), len(bank))
+    note_seeds(outcomes)
     _report(bank, {one.name: one for one in outcomes}, time.perf_counter() - started_s)
     return 0 if all(one.failure is not None for one in outcomes) else 1
 
